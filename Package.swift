@@ -303,7 +303,10 @@ let package = Package(
             engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]
         ),
         // A deterministic simulation of processes, their store and their provider; the rules that their credentials obey.
-        module("Testing/AuthFlowSimulation", engine + ["AuthFlowDatabase", "CSimulation", httpTypes]),
+        module(
+            "Testing/AuthFlowSimulation",
+            engine + ["AuthFlowDatabase", "AuthFlowServer", "CSimulation", crypto, httpTypes]
+        ),
 
         // The command-line tool `authflow`.
         .executableTarget(

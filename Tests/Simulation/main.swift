@@ -1,7 +1,7 @@
 import AuthFlowSimulation
 import Foundation
 
-// Runs histories of credentials under simulation.
+// Runs histories of credentials and of sessions under simulation.
 //
 //   simulate COUNT [SEED]     COUNT histories, from a seed on (default: a random one), in a process for each core; then the seeds in
 //                             failed-seeds.txt. Prints the trace of the first that breaks a rule, and ends with status 1
@@ -50,7 +50,7 @@ func start(_ arguments: [String], output: Pipe?) throws -> Process {
 func batch(_ first: UInt64, _ count: UInt64) {
     var (steps, calls) = (0, 0)
     for seed in first..<(first + count) {
-        let history = CredentialHistory(seed: seed)
+        let history = history(of: seed)
         if let violation = history.run() { print("failed \(seed) \(history.kind): \(violation)") }
         steps += history.simulation.steps
         calls += history.calls
@@ -59,7 +59,7 @@ func batch(_ first: UInt64, _ count: UInt64) {
 }
 
 func replay(_ seed: UInt64) {
-    let history = CredentialHistory(seed: seed, recordsTrace: true)
+    let history = history(of: seed, recordsTrace: true)
     let violation = history.run()
     for line in history.simulation.trace { print(line) }
     print("seed \(seed), \(history.kind): \(violation ?? "every rule held")")
@@ -71,7 +71,7 @@ func twice(_ count: UInt64) {
     for seed in 1...count {
         let fingerprints = (0..<2).map { run in
             // The second with a trace: it must change nothing.
-            let history = CredentialHistory(seed: seed, recordsTrace: run == 1)
+            let history = history(of: seed, recordsTrace: run == 1)
             _ = history.run()
             return history.simulation.fingerprint
         }

@@ -3,7 +3,7 @@ import AuthFlowCredentials
 
 /// One history of credentials: several processes serve the sessions of several users for some minutes, while things go wrong; then nothing
 /// goes wrong for a while, and everything must be as it should.
-package final class CredentialHistory: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+package final class CredentialHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.
     /// The longest time for which a process hands out the tokens of a user who has signed out in another (docs/servers.md).
     package static let longestCacheTime = Duration.seconds(10)
 
@@ -49,7 +49,7 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         let count = 1 + Int(simulation.random.next() % 4)
         for _ in 0..<count { startServer() }
         simulation.begin(in: .world) { [self] in await makeTrouble() }
-        let busy = simulation.random.duration(.seconds(60), .seconds(300))
+        let busy = simulation.random.duration(.seconds(40), .seconds(200))
         simulation.run(until: busy) { world.violation == nil }
         world.note("no more faults")
         isOver = true
@@ -100,38 +100,20 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         }
     }
 
-    /// The faults of processes, stores and sessions.
     private func makeTrouble() async {
-        let rates = world.faults
-        let perSecond = [rates.kills, rates.pauses, rates.ends, rates.hasOutages ? 30 : 0].map { $0 / 3600 }
-        while !isOver {
-            try? await simulation.clock.sleep(for: .seconds(1))
-            guard !isOver else { return }
-            if simulation.random.happens(perSecond[0]), let victim = randomServer() {
-                simulation.kill(victim.process)
-                servers[victim.process.index] = nil
-                simulation.begin(in: .world) { [self] in
-                    try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(1), .seconds(30)))
-                    startServer()
-                }
+        await world.makeTrouble(
+            while: { [self] in !isOver },
+            processes: { [self] in servers.keys.sorted().compactMap { servers[$0]?.process } },
+            replace: { [self] killed in
+                servers[killed.index] = nil
+                return { [self] in startServer() }
+            },
+            endSession: { [self] in
+                guard !provider.grants.isEmpty else { return }
+                let grant = Int(simulation.random.next() % UInt64(provider.grants.count))
+                provider.end(grant, "the provider ends the session")
             }
-            if simulation.random.happens(perSecond[1]), let victim = randomServer() {
-                world.pause(victim.process, for: simulation.random.duration(.seconds(1), .seconds(60)))
-            }
-            if simulation.random.happens(perSecond[2]), !provider.grants.isEmpty {
-                provider.end(
-                    Int(simulation.random.next() % UInt64(provider.grants.count)),
-                    "the provider ends the session"
-                )
-            }
-            if simulation.random.happens(perSecond[3]) {
-                world.beginOutage(for: simulation.random.duration(.seconds(1), .seconds(60)))
-            }
-        }
-    }
-
-    private func randomServer() -> Server? {
-        servers.values.sorted { $0.process.index < $1.process.index }.randomElement(using: &simulation.random)
+        )
     }
 
     // MARK: Calls

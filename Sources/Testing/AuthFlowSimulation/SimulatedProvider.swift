@@ -17,6 +17,10 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         package var accessSerial = 0
         /// Why its tokens are not valid any more.
         package var end: String?
+        /// The session at the provider in which it was granted, for sign-ins in a browser.
+        var userSession: Int?
+        /// The time of its ID Token, in seconds.
+        var issuedAt: Int64 = 0
         /// The uses of its refresh tokens, in order.
         package var rotations: [Rotation] = []
     }
@@ -28,9 +32,13 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         var isDelivered = false
     }
 
-    private let world: World
-    private var simulation: Simulation { world.simulation }
-    package private(set) var grants: [Grant] = []
+    let world: World
+    var simulation: Simulation { world.simulation }
+    package internal(set) var grants: [Grant] = []
+    /// The users who are signed in at the provider itself, each in one browser.
+    var userSessions: [UserSession] = []
+    var codes: [Code] = []
+    private(set) lazy var key = SimulatedKey()
     package private(set) var requests = 0
     /// How long access tokens last, in seconds.
     package let lifetime: Int64
@@ -90,6 +98,9 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         "token_endpoint": "\(issuer)/token", "revocation_endpoint": "\(issuer)/revoke",
     ]
 
+    /// Whether the tokens of a grant may be revoked now.
+    package var mayRevoke: (Int) -> Bool = { _ in true }
+
     /// The adapter of the provider, whose endpoints are fixed.
     package struct Adapter: ProviderAdapter {
         package init() {}
@@ -98,6 +109,11 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             var metadata = ProviderMetadata(issuer: issuer)
             metadata.tokenEndpoint = try Endpoint("\(issuer)/token")
             metadata.revocationEndpoint = try Endpoint("\(issuer)/revoke")
+            metadata.authorizationEndpoint = try Endpoint("\(issuer)/authorize")
+            metadata.jwksURI = try Endpoint("\(issuer)/keys")
+            metadata.idTokenSigningAlgorithms = [SimulatedKey.algorithm.rawValue]
+            metadata.codeChallengeMethods = ["S256"]
+            metadata.namesIssuerInResponses = true
             return metadata
         }
     }
@@ -166,7 +182,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
 
     private static let failed = AuthError(.networkFailed, "The connection failed.")
 
-    private static func response(_ status: Int, retryAfter: Int? = nil, _ json: JSON? = nil) -> TransportResponse {
+    static func response(_ status: Int, retryAfter: Int? = nil, _ json: JSON? = nil) -> TransportResponse {
         var head = HTTPResponse(status: .init(code: status))
         head.headerFields[.contentType] = "application/json"
         head.headerFields[.retryAfter] = retryAfter.map { "\($0)" }
@@ -182,12 +198,17 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         from process: Simulation.Process,
         isLate: Bool
     ) -> (TransportResponse, Use?) {
+        if call.head.path == "/keys" { return (Self.response(200, key.publicKeys), nil) }
         let parameters = FormURLEncoding.decode(String(decoding: call.body, as: UTF8.self))
+        if let code = parameters?["code"] {
+            return (exchange(code, parameters?["code_verifier"] ?? ""), nil)
+        }
         let token = parameters?["refresh_token"] ?? parameters?["token"] ?? ""
         guard let (grant, serial, _) = Self.parts(of: token), grants.indices.contains(grant) else {
             return (Self.response(400, ["error": "invalid_request"]), nil)
         }
         if call.head.path == "/revoke" {
+            world.require(mayRevoke(grant), "the tokens of grant \(grant) are revoked, and its session goes on")
             end(grant, "revoked")
             return (Self.response(200), nil)
         }

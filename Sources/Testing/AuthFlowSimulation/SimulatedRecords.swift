@@ -49,6 +49,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     /// The grants in a record, with the numbers of their refresh tokens.
     package func grants(in digest: [UInt8]) -> [Int: Int] { stored[digest] ?? [:] }
 
+    /// Whether a grant is in any record.
+    func isStored(_ grant: Int) -> Bool { stored.values.contains { $0[grant] != nil } }
+
     /// Whether a lease is held that has not expired.
     package var hasLease: Bool { rows.values.contains { $0.owner != nil && $0.leaseEnd > simulation.now } }
 

@@ -1,0 +1,55 @@
+import AuthFlow
+import HTTPTypes
+
+/// A browser of a ``ServerHistory``: its cookies, and who is signed in at the provider in it.
+final class Browser: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    static let origin = "https://app.example"
+
+    let name: String
+    private(set) var cookies: [String: String] = [:]
+    /// The session at the provider.
+    var userSession: Int?
+
+    init(name: String) { self.name = name }
+
+    /// The cookie of the session.
+    var session: String? { cookies[SessionServerCookie.name] }
+
+    /// A request with the cookies that the browser has now.
+    func request(_ method: HTTPRequest.Method, _ path: String) -> HTTPRequest {
+        var request = HTTPRequest(method: method, scheme: "https", authority: "app.example", path: path)
+        let pairs = cookies.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        if !pairs.isEmpty { request.headerFields[.cookie] = pairs.joined(separator: "; ") }
+        if method == .post { request.headerFields[.origin] = Self.origin }
+        return request
+    }
+
+    /// Keeps the cookies of a response.
+    func receive(_ response: TransportResponse) {
+        for field in response.head.headerFields[values: .setCookie] {
+            let parts = field.split(separator: ";")
+            guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { continue }
+            let name = String(pair[..<equals])
+            let isRemoval = parts.contains { $0.drop { $0 == " " } == "Max-Age=0" }
+            cookies[name] = isRemoval ? nil : String(pair[pair.index(after: equals)...])
+        }
+    }
+}
+
+/// The session's cookie.
+enum SessionServerCookie {
+    static let name = "__Host-Http-authflow"
+
+    /// The session that a response begins.
+    static func session(in response: TransportResponse) -> String? {
+        response.head.headerFields[values: .setCookie].first { $0.hasPrefix("\(name)=") && !$0.contains("Max-Age=0") }
+            .map { String($0.dropFirst(name.count + 1).prefix { $0 != ";" }) }
+    }
+
+    /// Whether a response ends the browser's session.
+    static func isRemoved(by response: TransportResponse) -> Bool {
+        response.head.headerFields[values: .setCookie].contains {
+            $0.hasPrefix("\(name)=") && $0.contains("Max-Age=0")
+        }
+    }
+}

@@ -1,0 +1,330 @@
+import AuthFlow
+import AuthFlowCredentials
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowServer
+import HTTPTypes
+
+/// One history of a web application: several processes serve the browsers of two users for some minutes, while things go wrong and the
+/// provider ends sessions; then nothing goes wrong for a while, and everything must be as it should.
+package final class ServerHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    /// A process of the application.
+    private struct Server {
+        let process: Simulation.Process
+        let sessions: SessionServer
+        var requests = 0
+    }
+
+    package let simulation: Simulation
+    package let kind: String
+    package private(set) var calls = 0
+    private let world: World
+    private let provider: SimulatedProvider
+    private let records: SimulatedRecords
+    private let browsers: [Browser]
+    private var servers: [Int: Server] = [:]
+    private var rules: SessionRules
+    private var isOver = false
+    /// The authorization responses that a browser has received, which may be sent again, or by another browser.
+    private var redirects: [(parameters: String, code: Int)] = []
+
+    /// - Parameters:
+    ///   - seed: Everything follows from it.
+    ///   - recordsTrace: Whether the trace of the simulation is recorded.
+    package init(seed: UInt64, recordsTrace: Bool = false) {
+        simulation = Simulation(seed: seed, recordsTrace: recordsTrace)
+        let kind = Faults.kinds[Int(simulation.random.next() % UInt64(Faults.kinds.count))]
+        self.kind = "server, \(kind.name)"
+        world = World(simulation: simulation, faults: kind.faults)
+        provider = SimulatedProvider(world: world)
+        records = SimulatedRecords(world: world)
+        browsers = (0...(1 + simulation.random.next() % 3)).map { Browser(name: "B\($0)") }
+        rules = SessionRules(world: world, provider: provider)
+        provider.mayRevoke = { [unowned self] in rules.mayRevoke($0) }
+    }
+
+    package func run() -> String? {
+        let count = 1 + Int(simulation.random.next() % 3)
+        for _ in 0..<count { startServer() }
+        simulation.begin(in: .world) { [self] in await makeTrouble() }
+        for browser in browsers { simulation.begin(in: .world) { [self] in await use(browser) } }
+        let busy = simulation.random.duration(.seconds(60), .seconds(240))
+        simulation.run(until: busy) { world.violation == nil }
+        world.note("no more faults")
+        isOver = true
+        world.faults = Faults()
+        simulation.run(until: busy + .seconds(1200)) { world.violation == nil }
+        checkThatNothingIsLeft()
+        for browser in browsers {
+            simulation.begin(in: .world) { [self] in await ask(for: browser, isAtRest: true) }
+        }
+        simulation.run(until: busy + .seconds(1500)) { world.violation == nil }
+        checkThatNothingIsLeft()
+        return world.violation
+    }
+
+    // MARK: Processes
+
+    private func startServer() {
+        let process = simulation.startProcess()
+        let host = simulation.host(of: process, skew: simulation.random.duration(.seconds(-2), .seconds(2)))
+        do {
+            var values = ClientRegistration.Values(clientID: "client")
+            values.authentication = .clientSecretPost(Secret("a secret of the application"))
+            values.redirectURIs = [try RedirectURI("\(Browser.origin)/callback")]
+            values.scopes = ["openid", "offline_access"]
+            let client = OAuthClient(
+                server: AuthorizationServer(
+                    SimulatedProvider.Adapter(),
+                    transport: SimulatedProvider.Transport(provider, process),
+                    host: host
+                ),
+                registration: try ClientRegistration(values)
+            )
+            let sessions = try SessionServer(
+                client: client,
+                store: records.store(of: process, host: host),
+                options: SessionServerOptions(origin: Browser.origin),
+                observer: { [world] event in world.note("event: \(event)") }
+            )
+            servers[process.index] = Server(process: process, sessions: sessions)
+        } catch {
+            world.require(false, "the application does not start: \(error)")
+        }
+    }
+
+    private func makeTrouble() async {
+        simulation.begin(in: .world) { [self] in
+            while !isOver {
+                try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(5), .seconds(60)))
+                if !isOver { await endSessionAtProvider() }
+            }
+        }
+        await world.makeTrouble(
+            while: { [self] in !isOver },
+            processes: { [self] in servers.keys.sorted().compactMap { servers[$0]?.process } },
+            replace: { [self] killed in
+                servers[killed.index] = nil
+                return { [self] in startServer() }
+            },
+            endSession: { [self] in
+                guard !provider.grants.isEmpty else { return }
+                let grant = Int(simulation.random.next() % UInt64(provider.grants.count))
+                provider.end(grant, "the provider ends the session")
+            }
+        )
+    }
+
+    // MARK: Requests
+
+    /// Has a process do something for a request.
+    /// - Returns: The result; nil when none comes within two minutes.
+    private func send<Value: Sendable>(
+        _ work: @escaping @Sendable (_ sessions: SessionServer, _ process: Simulation.Process) async -> Value
+    ) async -> Value? {
+        guard let index = servers.keys.sorted().randomElement(using: &simulation.random), let server = servers[index]
+        else { return nil }
+        servers[index]?.requests += 1
+        return await unsafe withUnsafeContinuation { (continuation: UnsafeContinuation<Value?, Never>) in
+            let answer = Answer { unsafe continuation.resume(returning: $0) }
+            simulation.begin(in: server.process) { [self] in
+                let value = await work(server.sessions, server.process)
+                servers[index]?.requests -= 1
+                calls += 1
+                answer.give(value)
+            }
+            simulation.begin(in: .world) { [simulation] in
+                try? await simulation.clock.sleep(for: .seconds(120))
+                answer.give(nil)
+            }
+        }
+    }
+
+    /// The first of the results that are given.
+    private final class Answer<Value: Sendable>: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+        private var receive: ((Value?) -> Void)?
+
+        init(_ receive: @escaping (Value?) -> Void) { self.receive = receive }
+
+        func give(_ value: Value?) {
+            receive?(value)
+            receive = nil
+        }
+    }
+
+    // MARK: Users
+
+    private func use(_ browser: Browser) async {
+        while !isOver {
+            let isBusy = simulation.random.happens(0.3)
+            try? await simulation.clock.sleep(
+                for: simulation.random.duration(.zero, isBusy ? .milliseconds(50) : .seconds(12))
+            )
+            guard !isOver else { return }
+            let action = randomAction
+            // Several tabs.
+            simulation.begin(in: .world) { [self] in await action(self, browser) }
+        }
+    }
+
+    private var randomAction: @Sendable (ServerHistory, Browser) async -> Void {
+        switch simulation.random.next() % 100 {
+        case 0..<62: { await $0.ask(for: $1) }
+        case 62..<84: { await $0.signIn($1) }
+        case 84..<90: { await $0.signOut($1, everywhere: false) }
+        case 90..<93: { await $0.signOut($1, everywhere: true) }
+        case 93..<97: { await $0.repeatRedirect($1) }
+        default: { await $0.endUserSession(of: $1) }
+        }
+    }
+
+    /// Asks for something that needs tokens.
+    private func ask(for browser: Browser, isAtRest: Bool = false) async {
+        guard let cookie = browser.session else { return }
+        let request = browser.request(.get, "/api")
+        world.note("\(browser.name) asks for data")
+        let result = await send { [self] sessions, process in
+            let began = simulation.now
+            do {
+                guard let session = try await sessions.session(of: request) else {
+                    rules.hasNoSession(cookie)
+                    return nil as (any Error)?
+                }
+                let tokens = try await sessions.freshTokens(for: session)
+                rules.gets(tokens, session.identity?.subject, cookie, at: process, since: began)
+                return nil
+            } catch let error as AuthError where error.code == .loginRequired {
+                rules.hasNoSession(cookie)
+                return nil
+            } catch {
+                world.note("\(browser.name) gets no data: \(error)")
+                return error
+            }
+        }
+        guard isAtRest else { return }
+        world.require(result != nil, "\(browser.name) waits for ever")
+        if case .some(.some(let error)) = result { world.require(false, "\(browser.name) is not served: \(error)") }
+    }
+
+    private func signIn(_ browser: Browser) async {
+        let session = browser.session
+        let begins = browser.request(.get, "/login")
+        let response = await send { sessions, _ in await sessions.response(to: begins) }
+        guard let response = response ?? nil else { return }
+        browser.receive(response)
+        guard let url = response.head.headerFields[.location] else {
+            world.note("\(browser.name) cannot sign in: \(response.head.status)")
+            return
+        }
+        try? await simulation.clock.sleep(for: simulation.random.duration(.milliseconds(50), .seconds(20)))
+        let isNew = browser.userSession.map { provider.userSessions[$0].isEnded } ?? true
+        if isNew || simulation.random.happens(0.2) {
+            let user = ["alice", "bob"].randomElement(using: &simulation.random) ?? "alice"
+            browser.userSession = provider.beginSession(of: user)
+        }
+        guard let userSession = browser.userSession,
+            let redirect = provider.authorize(url, in: userSession, of: browser.name) else {
+            world.require(false, "an authorization request is incomplete")
+            return
+        }
+        redirects.append(redirect)
+        await finishSignIn(browser, redirect.parameters, redirect.code, after: session)
+    }
+
+    private func finishSignIn(_ browser: Browser, _ parameters: String, _ code: Int, after session: String?) async {
+        // The browser had these sessions when the sign-in began, and now.
+        let old = [session, browser.session].compactMap { $0 }
+        let request = browser.request(.get, "/callback?\(parameters)")
+        world.note("\(browser.name) comes back with code.\(code)")
+        rules.mayEnd(old)
+        let response = await send { [self] sessions, process in
+            let response = await sessions.response(to: request)
+            if let response, let cookie = SessionServerCookie.session(in: response) {
+                rules.begins(cookie, code: code, in: browser.name, after: old, at: process)
+            }
+            return response
+        }
+        guard let response = response ?? nil else { return }
+        world.note("\(browser.name) receives \(response.head.status.code)")
+        if let cookie = SessionServerCookie.session(in: response) { rules.isDelivered(cookie) }
+        browser.receive(response)
+    }
+
+    /// A response that comes twice, or through the browser of another user, whom an attacker wants to sign in as themselves.
+    private func repeatRedirect(_ browser: Browser) async {
+        guard let redirect = redirects.suffix(6).randomElement(using: &simulation.random) else { return }
+        await finishSignIn(browser, redirect.parameters, redirect.code, after: nil)
+    }
+
+    private func signOut(_ browser: Browser, everywhere: Bool) async {
+        guard let cookie = browser.session else { return }
+        let request = browser.request(.post, everywhere ? "/logout?everywhere=1" : "/logout")
+        world.note("\(browser.name) signs out\(everywhere ? " everywhere" : "")")
+        let signOut = rules.beginSignOut(cookie, everywhere: everywhere)
+        let response = await send { [self] sessions, process in
+            let response = await sessions.response(to: request)
+            if let response, response.head.status == .seeOther { rules.end(signOut, at: process) }
+            return response
+        }
+        rules.finish(signOut)
+        if let response = response ?? nil {
+            world.note("\(browser.name) receives \(response.head.status.code)")
+            browser.receive(response)
+        }
+    }
+
+    // MARK: The provider
+
+    private func endSessionAtProvider() async {
+        guard !provider.userSessions.isEmpty else { return }
+        await end(Int(simulation.random.next() % UInt64(provider.userSessions.count)))
+    }
+
+    /// The browser's user signs out at the provider.
+    private func endUserSession(of browser: Browser) async {
+        guard let session = browser.userSession else { return }
+        browser.userSession = nil
+        await end(session)
+    }
+
+    /// Ends a session at the provider, which tells the application until that has said that its own have ended.
+    private func end(_ session: Int) async {
+        let subject = SimulatedProvider.LogoutSubject.allCases.randomElement(using: &simulation.random) ?? .user
+        let logout = provider.endSession(session, of: subject)
+        rules.beginLogout(of: provider.userSessions[session].user, at: logout.issuedAt)
+        try? await simulation.clock.sleep(for: world.latency(.seconds(20)))
+        for _ in 0..<5 {
+            let body = Array("logout_token=\(logout.token)".utf8)
+            let request = HTTPRequest(
+                method: .post,
+                scheme: "https",
+                authority: "app.example",
+                path: "/backchannel-logout"
+            )
+            let status = await send { [self] sessions, process in
+                let status = await sessions.response(to: request, body: body)?.head.status
+                world.note("the logout token is answered with \(status?.code ?? 0)")
+                if status == .ok { rules.end(logout.grants, at: process) }
+                return status
+            }
+            // Some providers repeat a token although it was accepted, and so does an attacker who has seen it.
+            if status == .ok, simulation.random.happens(0.8) { return }
+            try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(1), .seconds(20)))
+        }
+    }
+
+    // MARK: Afterwards
+
+    private func checkThatNothingIsLeft() {
+        for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
+            let process = "P\(server.process.index)"
+            world.require(server.requests == 0, "\(server.requests) requests of \(process) wait for ever")
+            world.require(!server.sessions.credentials.unfinished.isBusy, "\(process) has unfinished work")
+            world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
+        }
+        world.require(!records.hasLease, "a lease is held")
+        for grant in rules.ended where records.isStored(grant) {
+            world.require(false, "grant \(grant) is stored, and its session has ended")
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import AuthFlow
+import AuthFlowEssentials
+
+/// What is known of the sessions of a ``ServerHistory``, and the rules that follow from it.
+struct SessionRules {
+    /// How long before a sign-in the provider's logout tokens may have been issued that end it all the same: their times have whole seconds,
+    /// and the clocks of processes are up to two seconds apart.
+    private static let precision: Int64 = 3
+
+    /// The life of a session, which has one grant.
+    private struct Life {
+        /// The time at which the browser has its cookie.
+        var delivered: Duration?
+        /// When the application first said that it has ended, and in which process.
+        var end: (time: Duration, process: Simulation.Process)?
+    }
+
+    /// A sign-out in progress.
+    struct SignOut {
+        fileprivate let number: Int
+        fileprivate let grants: [Int]
+    }
+
+    private let world: World
+    private let provider: SimulatedProvider
+    private var lives: [Int: Life] = [:]
+    /// The grants of sessions that something was asked for which ends them.
+    private var mayEnd: Set<Int> = []
+    /// The grants of the sessions, by their cookies.
+    private var grants: [String: Int] = [:]
+    /// The users who sign out everywhere now.
+    private var signOuts: [Int: String] = [:]
+    private var lastSignOut = 0
+    /// The times of the logout tokens of each user.
+    private var logouts: [String: [Int64]] = [:]
+
+    init(world: World, provider: SimulatedProvider) {
+        self.world = world
+        self.provider = provider
+    }
+
+    private var now: Duration { world.simulation.now }
+
+    /// The grants whose sessions the application has said to have ended.
+    var ended: [Int] { lives.filter { $0.value.end != nil }.keys.sorted() }
+
+    // MARK: Beginnings
+
+    /// A callback is answered with a session.
+    /// - Parameter old: The cookies of the sessions that the browser had.
+    mutating func begins(
+        _ cookie: String,
+        code: Int,
+        in browser: String,
+        after old: [String],
+        at process: Simulation.Process
+    ) {
+        guard let grant = provider.codes[code].grant else {
+            return world.require(false, "code.\(code) begins a session, and was not exchanged")
+        }
+        world.note("a session of grant \(grant) begins in \(browser)")
+        world.require(grants[cookie] == nil, "two sessions have one identifier")
+        world.require(!grants.values.contains(grant), "code.\(code) begins a second session")
+        world.require(provider.codes[code].browser == browser, "code.\(code) signs in another browser, \(browser)")
+        grants[cookie] = grant
+        // It may have ended already.
+        lives[grant] = lives[grant] ?? Life()
+        end(old.compactMap { grants[$0] }, at: process)
+    }
+
+    mutating func isDelivered(_ cookie: String) {
+        guard let grant = grants[cookie] else { return }
+        let time = now
+        lives[grant]?.delivered = time
+    }
+
+    // MARK: Ends
+
+    /// Something is asked for that ends sessions.
+    mutating func mayEnd(_ cookies: [String]) {
+        mayEnd.formUnion(cookies.compactMap { grants[$0] })
+    }
+
+    /// The application says that sessions have ended.
+    mutating func end(_ grants: [Int], at process: Simulation.Process) {
+        let time = now
+        for grant in grants where lives[grant]?.end == nil { lives[grant, default: Life()].end = (time, process) }
+    }
+
+    mutating func beginSignOut(_ cookie: String, everywhere: Bool) -> SignOut {
+        lastSignOut += 1
+        guard let own = grants[cookie] else { return SignOut(number: lastSignOut, grants: []) }
+        mayEnd.insert(own)
+        guard everywhere else { return SignOut(number: lastSignOut, grants: [own]) }
+        let user = provider.grants[own].user
+        signOuts[lastSignOut] = user
+        let all = lives.keys.sorted().filter { provider.grants[$0].user == user }
+        // Where the session has ended already, nobody knows whose others are meant; and of these, the ones that had begun are meant.
+        let isKnown = lives[own]?.end == nil && provider.grants[own].end == nil
+        return SignOut(
+            number: lastSignOut,
+            grants: isKnown ? all.filter { $0 == own || lives[$0]?.delivered != nil } : [own]
+        )
+    }
+
+    mutating func end(_ signOut: SignOut, at process: Simulation.Process) { end(signOut.grants, at: process) }
+
+    mutating func finish(_ signOut: SignOut) {
+        guard let user = signOuts.removeValue(forKey: signOut.number) else { return }
+        // Sign-ins in progress may be among those that were found.
+        mayEnd.formUnion(provider.grants.indices.filter { provider.grants[$0].user == user })
+    }
+
+    mutating func beginLogout(of user: String, at time: Int64) { logouts[user, default: []].append(time) }
+
+    /// Whether the tokens of a grant may be revoked: its session has ended, or is about to, or has not begun.
+    func mayRevoke(_ grant: Int) -> Bool { isEnding(grant) || lives[grant]?.delivered == nil }
+
+    /// Whether there is a reason for the end of a session.
+    private func isEnding(_ grant: Int) -> Bool {
+        let given = provider.grants[grant]
+        let isOfLogout = logouts[given.user, default: []].contains {
+            (0...Self.precision).contains(given.issuedAt - $0)
+        }
+        return given.end != nil || mayEnd.contains(grant) || signOuts.values.contains(given.user)
+            || lives[grant]?.end != nil || isOfLogout
+    }
+
+    // MARK: Uses
+
+    /// A request gets tokens.
+    func gets(
+        _ tokens: TokenSet,
+        _ subject: String?,
+        _ cookie: String,
+        at process: Simulation.Process,
+        since began: Duration
+    ) {
+        guard let (grant, serial, _) = SimulatedProvider.parts(of: tokens.accessToken.exposed) else { return }
+        let name = "at.\(grant).\(serial)"
+        world.note("a request gets \(name)")
+        world.require(grants[cookie] == grant, "a request gets \(name) of another session")
+        world.require(subject == provider.grants[grant].user, "a session has another user's name")
+        guard let end = lives[grant]?.end else { return }
+        if end.process == process {
+            world.require(end.time >= began, "a request gets \(name) in the process that has ended the session before")
+        }
+        let age = now - end.time
+        world.require(
+            age <= CredentialHistory.longestCacheTime || world.mayKnowLess(process),
+            "a request gets \(name) \(age) after the end of the session"
+        )
+    }
+
+    /// A request is told that there is no session.
+    func hasNoSession(_ cookie: String) {
+        guard let grant = grants[cookie], lives[grant]?.delivered != nil else { return }
+        world.note("a request has no session any more: grant \(grant)")
+        world.require(isEnding(grant), "the session of grant \(grant) is gone, and nobody has ended it")
+    }
+}
