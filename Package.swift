@@ -417,7 +417,7 @@ let package = Package(
         ),
         .testTarget(
             name: "AuthFlowSimulationTests",
-            dependencies: engine + ["AuthFlowSimulation"]
+            dependencies: engine + ["AuthFlowServer", "AuthFlowSimulation", httpTypes]
         ),
         .testTarget(name: "AuthFlowTerminalTests", dependencies: engine + ["AuthFlowTerminal", "AuthFlowTesting"]),
         // Runs the built programs, for the tests of the tool and for the attacks on it.

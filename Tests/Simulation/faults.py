@@ -25,6 +25,11 @@ RESOURCES = CREDENTIALS + "CredentialManager+ResourceTokens.swift"
 MANAGER = CREDENTIALS + "CredentialManager.swift"
 LEASED = "Sources/Server/AuthFlowDatabase/LeasedRecords.swift"
 TABLE = "Sources/Testing/AuthFlowSimulation/SimulatedRecords.swift"
+PENDING = CREDENTIALS + "PendingAuthorizations.swift"
+SESSIONS = CREDENTIALS + "CredentialManager+Sessions.swift"
+SIGN_IN = "Sources/Server/AuthFlowServer/SessionServer+SignIn.swift"
+SIGN_OUT = "Sources/Server/AuthFlowServer/SessionServer+SignOut.swift"
+LOGOUT = "Sources/Server/AuthFlowServer/SessionServer+BackChannelLogout.swift"
 
 # Name: file, text, and what it is replaced by.
 FAULTS = {
@@ -71,6 +76,20 @@ FAULTS = {
     "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
     "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first { _ in true } ?? nil")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
+    "a-sign-in-does-not-look-for-marks": [(LOGOUT, "time >= issued { return true }", "time >= issued + 1e9 { return true }")],
+    "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token)\n            let found = try await sessions(of: token)\n",
+        "            let found = try await sessions(of: token)\n            try await mark(token)\n")],
+    "the-session-before-a-sign-in-goes-on": [(SIGN_IN, "            try await endSessions(named: names, after: credential, at: own)\n", "")],
+    "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT, "(isFirst ? begun <= token.issuedAt : begun < token.issuedAt)", "begun <= Date.distantFuture")],
+    "any-browser-completes-a-sign-in": [
+        (SIGN_IN, "let slot = cookies.first(where: { $0.name == slotName(for: state) })", "let slot = cookies.first"),
+        (PENDING, "\\(state.exposed)\\(browser.exposed)\"", "\\(state.exposed)\"")],
+    "signing-out-everywhere-ends-one-session": [(SIGN_OUT,
+        "                for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {\n"
+        "                    meant[found.key] = .some(found.credential)\n                }\n            }\n            meant[key]",
+        "                _ = identity\n            }\n            meant[key]")],
+    "a-refused-sign-in-leaves-its-session": [(SIGN_IN, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],
+    "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { forget(key.digest) } }\n", "")],
 }
 
 

@@ -81,8 +81,8 @@ extension CredentialManager {
         try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
     }
 
-    /// Begins a revocation, for which ``drain(within:)`` waits.
-    package func beginRevocation(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
+    /// Begins a revocation, or the removal of what is left, for which ``drain(within:)`` waits.
+    package func beginCleanup(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
 
     /// Has the tokens revoked that a refresh in progress returns, in any process. Call it before ``remove(_:)``.
     package func revokeLateTokens(of keys: [RecordKey]) async throws {

@@ -177,12 +177,26 @@ extension SessionServer {
             // The sign-in is good although the others cannot be found now.
             try? await endOldestSessions(of: credential, at: own)
         } catch {
-            // No browser is told its identifier. In a task of its own: this one may be cancelled. Nothing is revoked: other sessions of
-            // the user may have tokens of the same grant.
-            await Task { [credentials] in _ = try? await credentials.remove([own]) }.value
+            await discard(own)
             throw error
         }
         return identifier
+    }
+
+    /// Removes the session of a sign-in that was refused: no browser is told its identifier. While the store cannot be reached, it is tried
+    /// again: the tokens would stay there for hours. Nothing is revoked: other sessions of the user may have tokens of the same grant.
+    private func discard(_ record: RecordKey) async {
+        // In a task of its own: this one may be cancelled.
+        let isRemoved = await Task { [credentials] in (try? await credentials.remove([record])) != nil }.value
+        guard !isRemoved else { return }
+        credentials.beginCleanup { [credentials, clock = client.server.host.clock] in
+            var pause = Duration.seconds(5)
+            while pause < Self.signInPatience {
+                try? await clock.sleep(for: pause)
+                if (try? await credentials.remove([record])) != nil { return }
+                pause *= 2
+            }
+        }
     }
 
     /// Ends the sessions that a browser had before a sign-in.

@@ -95,7 +95,7 @@ extension SessionServer {
     /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
     func revoke(_ removed: [Credential]) {
         guard !removed.isEmpty else { return }
-        credentials.beginRevocation { [self] in
+        credentials.beginCleanup { [self] in
             await withTaskGroup(of: Bool.self) { group in
                 for (number, credential) in removed.enumerated() {
                     // A provider that does not respond would keep each waiting for as long.

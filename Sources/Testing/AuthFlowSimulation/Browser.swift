@@ -1,22 +1,22 @@
-import AuthFlow
-import HTTPTypes
+package import AuthFlow
+package import HTTPTypes
 
 /// A browser of a ``ServerHistory``: its cookies, and who is signed in at the provider in it.
-final class Browser: @unchecked Sendable {  // All jobs of a simulation run on one thread.
-    static let origin = "https://app.example"
+package final class Browser: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    package static let origin = "https://app.example"
 
-    let name: String
-    private(set) var cookies: [String: String] = [:]
+    package let name: String
+    package private(set) var cookies: [String: String] = [:]
     /// The session at the provider.
     var userSession: Int?
 
-    init(name: String) { self.name = name }
+    package init(name: String) { self.name = name }
 
     /// The cookie of the session.
-    var session: String? { cookies[SessionServerCookie.name] }
+    package var session: String? { cookies[SessionServerCookie.name] }
 
     /// A request with the cookies that the browser has now.
-    func request(_ method: HTTPRequest.Method, _ path: String) -> HTTPRequest {
+    package func request(_ method: HTTPRequest.Method, _ path: String) -> HTTPRequest {
         var request = HTTPRequest(method: method, scheme: "https", authority: "app.example", path: path)
         let pairs = cookies.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
         if !pairs.isEmpty { request.headerFields[.cookie] = pairs.joined(separator: "; ") }
@@ -25,7 +25,7 @@ final class Browser: @unchecked Sendable {  // All jobs of a simulation run on o
     }
 
     /// Keeps the cookies of a response.
-    func receive(_ response: TransportResponse) {
+    package func receive(_ response: TransportResponse) {
         for field in response.head.headerFields[values: .setCookie] {
             let parts = field.split(separator: ";")
             guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { continue }

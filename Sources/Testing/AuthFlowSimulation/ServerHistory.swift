@@ -1,7 +1,6 @@
 import AuthFlow
 import AuthFlowCredentials
 import AuthFlowEssentials
-import AuthFlowJSON
 import AuthFlowServer
 import HTTPTypes
 
@@ -69,24 +68,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         let process = simulation.startProcess()
         let host = simulation.host(of: process, skew: simulation.random.duration(.seconds(-2), .seconds(2)))
         do {
-            var values = ClientRegistration.Values(clientID: "client")
-            values.authentication = .clientSecretPost(Secret("a secret of the application"))
-            values.redirectURIs = [try RedirectURI("\(Browser.origin)/callback")]
-            values.scopes = ["openid", "offline_access"]
-            let client = OAuthClient(
-                server: AuthorizationServer(
-                    SimulatedProvider.Adapter(),
-                    transport: SimulatedProvider.Transport(provider, process),
-                    host: host
-                ),
-                registration: try ClientRegistration(values)
-            )
-            let sessions = try SessionServer(
-                client: client,
-                store: records.store(of: process, host: host),
-                options: SessionServerOptions(origin: Browser.origin),
-                observer: { [world] event in world.note("event: \(event)") }
-            )
+            let sessions = try provider.application(at: process, host, records)
             servers[process.index] = Server(process: process, sessions: sessions)
         } catch {
             world.require(false, "the application does not start: \(error)")

@@ -23,6 +23,7 @@ struct SessionRules {
 
     private let world: World
     private let provider: SimulatedProvider
+    private let hasKills: Bool
     private var lives: [Int: Life] = [:]
     /// The grants of sessions that something was asked for which ends them.
     private var mayEnd: Set<Int> = []
@@ -37,12 +38,16 @@ struct SessionRules {
     init(world: World, provider: SimulatedProvider) {
         self.world = world
         self.provider = provider
+        self.hasKills = world.faults.kills > 0
     }
 
     private var now: Duration { world.simulation.now }
 
-    /// The grants whose sessions the application has said to have ended.
-    var ended: [Int] { lives.filter { $0.value.end != nil }.keys.sorted() }
+    /// The grants whose sessions the application has said to have ended. A process that was killed during a sign-in leaves a session that no
+    /// browser knows.
+    var ended: [Int] {
+        lives.filter { $0.value.end != nil && ($0.value.delivered != nil || !hasKills) }.keys.sorted()
+    }
 
     // MARK: Beginnings
 

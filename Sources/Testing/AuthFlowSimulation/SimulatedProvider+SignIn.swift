@@ -25,13 +25,13 @@ extension SimulatedProvider {
 
     /// Signs a user in at the provider.
     /// - Returns: The session there.
-    func beginSession(of user: String) -> Int {
+    package func beginSession(of user: String) -> Int {
         userSessions.append(UserSession(user: user))
         return userSessions.count - 1
     }
 
     /// What the provider answers to an authorization request: the parameters of the redirect.
-    func authorize(_ url: String, in session: Int, of browser: String) -> (parameters: String, code: Int)? {
+    package func authorize(_ url: String, in session: Int, of browser: String) -> (parameters: String, code: Int)? {
         let query = FormURLEncoding.decode(String(url.drop { $0 != "?" }.dropFirst()))
         guard let query, let state = query["state"], let challenge = query["code_challenge"] else { return nil }
         codes.append(Code(session: session, challenge: challenge, nonce: query["nonce"] ?? "", browser: browser))

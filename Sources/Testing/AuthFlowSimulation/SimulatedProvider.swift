@@ -63,7 +63,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             "obtained_at": .double(now.timeIntervalSince1970),
             "expires_at": .double(now.timeIntervalSince1970 + Double(lifetime)),
             "identity": ["issuer": issuer, "subject": .string(user)],
-            "binding": ["issuer": issuer, "endpoints": .object(Self.endpoints.mapValues(JSON.string))],
+            "binding": ["issuer": issuer, "endpoints": .object(Self.endpoints)],
         ]
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         guard let credential = Credential(.object(json)) else {
@@ -94,9 +94,19 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
 
     // MARK: Requests
 
-    private static let endpoints = [
-        "token_endpoint": "\(issuer)/token", "revocation_endpoint": "\(issuer)/revoke",
+    private static let endpoints: [String: JSON] = [
+        "authorization_endpoint": .string("\(issuer)/authorize"), "token_endpoint": .string("\(issuer)/token"),
+        "revocation_endpoint": .string("\(issuer)/revoke"), "jwks_uri": .string("\(issuer)/keys"),
     ]
+
+    private static let metadata: JSON = .object(
+        endpoints.merging([
+            "issuer": .string(issuer), "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": true,
+            "id_token_signing_alg_values_supported": [.string(SimulatedKey.algorithm.rawValue)],
+        ]) { $1 }
+    )
 
     /// Whether the tokens of a grant may be revoked now.
     package var mayRevoke: (Int) -> Bool = { _ in true }
@@ -106,15 +116,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         package init() {}
         package var issuer: String { SimulatedProvider.issuer }
         package func metadata(in context: ServerContext) async throws -> ProviderMetadata {
-            var metadata = ProviderMetadata(issuer: issuer)
-            metadata.tokenEndpoint = try Endpoint("\(issuer)/token")
-            metadata.revocationEndpoint = try Endpoint("\(issuer)/revoke")
-            metadata.authorizationEndpoint = try Endpoint("\(issuer)/authorize")
-            metadata.jwksURI = try Endpoint("\(issuer)/keys")
-            metadata.idTokenSigningAlgorithms = [SimulatedKey.algorithm.rawValue]
-            metadata.codeChallengeMethods = ["S256"]
-            metadata.namesIssuerInResponses = true
-            return metadata
+            try ProviderMetadata(SimulatedProvider.metadata)
         }
     }
 

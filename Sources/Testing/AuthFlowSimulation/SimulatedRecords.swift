@@ -50,7 +50,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     package func grants(in digest: [UInt8]) -> [Int: Int] { stored[digest] ?? [:] }
 
     /// Whether a grant is in any record.
-    func isStored(_ grant: Int) -> Bool { stored.values.contains { $0[grant] != nil } }
+    package func isStored(_ grant: Int) -> Bool { stored.values.contains { $0[grant] != nil } }
 
     /// Whether a lease is held that has not expired.
     package var hasLease: Bool { rows.values.contains { $0.owner != nil && $0.leaseEnd > simulation.now } }

@@ -1,0 +1,24 @@
+package import AuthFlow
+import AuthFlowEssentials
+package import AuthFlowServer
+
+extension SimulatedProvider {
+    /// The web application of the provider's client, in one of its processes.
+    package func application(
+        at process: Simulation.Process,
+        _ host: HostServices,
+        _ records: SimulatedRecords
+    ) throws -> SessionServer {
+        var values = ClientRegistration.Values(clientID: "client")
+        values.authentication = .clientSecretPost(Secret("a secret of the application"))
+        values.redirectURIs = [try RedirectURI("\(Browser.origin)/callback")]
+        values.scopes = ["openid", "offline_access"]
+        let server = AuthorizationServer(Adapter(), transport: Transport(self, process), host: host)
+        return try SessionServer(
+            client: OAuthClient(server: server, registration: try ClientRegistration(values)),
+            store: records.store(of: process, host: host),
+            options: SessionServerOptions(origin: Browser.origin),
+            observer: { [world] event in world.note("event: \(event)") }
+        )
+    }
+}
