@@ -26,12 +26,6 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         let process: Int
     }
 
-    @safe struct Timer {
-        let time: Duration
-        let number: UInt64
-        let process: Int
-        let continuation: UnsafeContinuation<Void, any Error>
-    }
 
     private enum ProcessState {
         case running
@@ -55,11 +49,10 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     public private(set) var fingerprint: UInt64 = 0xCBF2_9CE4_8422_2325
 
     private var jobs: [Job] = []
-    private var timers: [Timer] = []
+    private var timers = Timers()
     private var states: [ProcessState] = [.running]
-    private var owners: [UInt64: Int] = [:]
+    private var owners = TaskOwners()
     private var current = Process.world.index
-    private var lastTimer: UInt64 = 0
     private let recordsTrace: Bool
 
     /// The events so far, as lines of text; empty unless it is recorded.
@@ -99,7 +92,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         note("P\(process.index) is killed")
         states[process.index] = .killed
         jobs.removeAll { $0.process == process.index }
-        timers.removeAll { $0.process == process.index }
+        timers.removeAll(of: process.index)
     }
 
     /// Stops a process for a while; its clocks go on.
@@ -205,8 +198,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     }
 
     private func enqueue(_ pointer: UnsafeMutableRawPointer, _ task: UInt64) {
-        let owner = owners[task] ?? current
-        owners[task] = owner
+        let owner = owners.owner(of: task, elseNew: current)
         if case .killed = states[owner] { return }
         unsafe jobs.append(Job(pointer: pointer, process: owner))
     }
@@ -230,8 +222,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
 
     /// When the next timer fires or the next process goes on.
     private func nextTime() -> Duration? {
-        var next: Duration?
-        for timer in timers where isRunning(timer.process) { next = min(next ?? timer.time, timer.time) }
+        var next = timers.next(where: isRunning)
         for case .paused(let end) in states { next = min(next ?? end, end) }
         return next
     }
@@ -243,27 +234,19 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     }
 
     private func fireTimers() {
-        let due = timers.filter { $0.time <= now && isRunning($0.process) }.sorted {
-            ($0.time, $0.number) < ($1.time, $1.number)
-        }
-        guard !due.isEmpty else { return }
-        timers.removeAll { $0.time <= now && isRunning($0.process) }
-        for timer in due { unsafe timer.continuation.resume() }
+        for timer in timers.takeDue(at: now, where: isRunning) { unsafe timer.continuation.resume() }
     }
 
     // MARK: Waiting
 
     func addTimer(at time: Duration, _ continuation: UnsafeContinuation<Void, any Error>) -> UInt64 {
-        lastTimer += 1
-        unsafe timers.append(Timer(time: time, number: lastTimer, process: current, continuation: continuation))
-        return lastTimer
+        unsafe timers.add(at: time, of: current, continuation)
     }
 
     func cancelTimer(_ number: UInt64) {
-        guard let index = timers.firstIndex(where: { $0.number == number }) else { return }
-        unsafe timers.remove(at: index).continuation.resume(throwing: CancellationError())
+        unsafe timers.remove(number)?.continuation.resume(throwing: CancellationError())
     }
 
     /// The waits of a process that have not ended.
-    public func waits(of process: Process) -> Int { timers.count { $0.process == process.index } }
+    public func waits(of process: Process) -> Int { timers.count(of: process.index) }
 }
