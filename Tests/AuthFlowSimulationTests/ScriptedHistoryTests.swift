@@ -143,6 +143,29 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(results == ["before: at.0.0.-", "during: at.0.0.-"])
     }
 
+    @Test func aCallerThatWaitsForALeaseGetsNoTokenOfAUserWhoHasSignedOutMeanwhile() async throws {
+        let results = try await history { stage in
+            stage.provider.lifetime = 300
+            stage.signIn()
+            stage.use("before", at: 0)
+            stage.wait(1)
+            // Beyond the margin, and long before the end.
+            while stage.lifeLeft > 59 { stage.wait(1) }
+            let take = { stage.records.take(stage.key, by: [1], for: .seconds(60)) }
+            _ = take()
+            stage.use("during", at: 0)
+            stage.wait(5)
+            // No process is told.
+            stage.world.faults.store = 1
+            _ = stage.records.removeAtOnce(stage.key)
+            stage.world.faults.store = 0
+            _ = take()
+            stage.wait(40)
+            return stage.results
+        }
+        #expect(results == ["before: at.0.0.-", "during: login_required"])
+    }
+
     @Test func theHolderOfALeaseThatWasRemovedSendsNoTokenOfTheNextSignIn() async throws {
         let (results, violation) = try await history { stage in
             stage.signIn()

@@ -74,7 +74,7 @@ FAULTS = {
     "a-write-without-its-fence": [(TABLE, "        guard isHeld(lease) else { return false }\n        let now", "        let now")],
     "a-late-duplicate-changes-the-fence": [(TABLE, "if new.owner != owner {", "do {")],
     "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
-    "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first { _ in true } ?? nil")],
+    "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
     "a-sign-in-does-not-look-for-marks": [(LOGOUT, "time >= issued { return true }", "time >= issued + 1e9 { return true }")],
     "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token)\n            let found = try await sessions(of: token)\n",

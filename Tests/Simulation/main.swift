@@ -6,6 +6,9 @@ import Foundation
 //   simulate COUNT [SEED]     COUNT histories, from a seed on (default: a random one), in a process for each core; then the seeds in
 //                             failed-seeds.txt. Prints the trace of the first that breaks a rule, and ends with status 1
 //   simulate replay SEED      one history, with its trace
+//   simulate load EVENT PROCESSES SESSIONS MINUTES
+//                             many sessions, from seed 1: prints what the provider and the database get, a line for each minute.
+//                             EVENT: steady, restart, provider, database
 //   simulate twice COUNT      COUNT histories, each twice: prints a fingerprint of them all, which is the same on every machine
 let arguments = Array(CommandLine.arguments.dropFirst())
 
@@ -17,6 +20,9 @@ guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] != nil 
 switch (arguments.first, arguments.dropFirst().compactMap { UInt64($0) }) {
 case ("batch", let values) where values.count == 2: batch(values[0], values[1])
 case ("replay", let values) where values.count == 1: replay(values[0])
+case ("load", let values) where values.count == 3:
+    guard let event = arguments.dropFirst().first.flatMap(LoadHistory.Event.init), !values.contains(0) else { usage() }
+    try load(event, processes: Int(values[0]), sessions: Int(values[1]), minutes: Int(values[2]))
 case ("twice", let values) where values.count == 1 && values[0] > 0: twice(values[0])
 case (let count?, let seeds):
     guard let count = UInt64(count), count > 0, seeds.count <= 1 else { usage() }
@@ -25,7 +31,7 @@ default: usage()
 }
 
 func usage() -> Never {
-    FileHandle.standardError.write(Data("usage: simulate COUNT [SEED] | replay SEED | twice COUNT\n".utf8))
+    FileHandle.standardError.write(Data("usage: simulate COUNT [SEED] | replay SEED | twice COUNT | load EVENT PROCESSES SESSIONS MINUTES\n".utf8))
     exit(2)
 }
 
@@ -82,6 +88,24 @@ func twice(_ count: UInt64) {
         fingerprint = (fingerprint &* 31) ^ fingerprints[0]
     }
     print("\(count) histories, twice: \(String(fingerprint, radix: 16))")
+}
+
+func load(_ event: LoadHistory.Event, processes: Int, sessions: Int, minutes: Int) throws {
+    let history = try LoadHistory(seed: 1, event, LoadHistory.Size(processes: processes, sessions: sessions))
+    print("minute,user requests/s,of them failed/s,token requests/s,refreshes/s,database calls/s,p50 ms,p99 ms")
+    var minute = 0
+    history.run(minutes: minutes) { figures in
+        let rates = [
+            figures.requests, figures.failures, figures.tokenRequests, figures.refreshes, figures.storeCalls,
+        ].map { String(format: "%.1f", Double($0) / 60) }
+        let waits = [0.5, 0.99].map { String(format: "%.0f", figures.wait(of: $0)) }
+        print(([String(minute)] + rates + waits).joined(separator: ","))
+        minute += 1
+    }
+    if let violation = history.violation {
+        print(violation)
+        exit(1)
+    }
 }
 
 /// The seeds of earlier failures.

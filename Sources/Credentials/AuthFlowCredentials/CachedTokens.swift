@@ -32,5 +32,9 @@ package final class CachedTokens: Sendable {
             && !isRefreshed.exchange(true, ordering: .relaxed)
     }
 
+    func has(_ tokens: TokenSet) -> Bool {
+        credential.tokens.accessToken == tokens.accessToken && credential.tokens.expiresAt == tokens.expiresAt
+    }
+
     func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }
 }

@@ -9,9 +9,9 @@ import AuthFlowStorage
 ///
 /// | event | nothing cached | cached, checked in the last 10 s | cached, unchecked | unsaved tokens |
 /// |---|---|---|---|---|
-/// | asked | read under the lease | hand out | one read for all callers, then hand out | as cached |
-/// | read: has the same tokens | adopted after the lease | checked | checked | replaced entry: written again |
-/// | read: has others | adopted after the lease | forget | forget | newer: dropped |
+/// | asked | one read for all callers | hand out | one read for all callers | as cached |
+/// | read: has the same tokens | adopt | checked | checked | replaced entry: written again |
+/// | read: has others | adopt | adopt | adopt | newer: dropped, and adopt |
 /// | read: has none | signed out | forget, publish | forget, publish | dropped, and revoked after a sign-out |
 /// | read while something was written | read again | read again | read again | read again |
 /// | refreshed and written | adopt | adopt | adopt | nothing is left |
@@ -78,8 +78,10 @@ struct CredentialMachine {
 extension CredentialMachine {
     /// The answer to a caller that asks for fresh tokens.
     enum Answer {
-        /// Nothing in memory is fresh: take the lease.
-        case none
+        /// Nothing is in memory: read the store.
+        case unread
+        /// What is in memory is not fresh: take the lease.
+        case stale
         /// Hand these out.
         case cached(Credential)
         /// Read the store first: it may not have them any more.
@@ -99,7 +101,8 @@ extension CredentialMachine {
 
     /// A caller asks for tokens that are fresh.
     func asked(at now: Double, isFresh: (Credential) -> Bool) -> Answer {
-        guard let cached, cached.isFresh(at: now), isFresh(cached.credential) else { return .none }
+        guard let cached else { return .unread }
+        guard cached.isFresh(at: now), isFresh(cached.credential) else { return .stale }
         return isChecked(at: now) ? .cached(cached.credential) : .unchecked(cached)
     }
 
@@ -200,9 +203,17 @@ extension CredentialMachine {
         Reading(askedAt: now, epoch: epoch, version: version, cached: cached)
     }
 
-    /// The store was read.
+    /// The store was read. Its tokens are in memory then, unless something newer has begun meanwhile.
+    /// - Parameters:
+    ///   - margin: As for ``adopt(_:_:margin:random:)``.
+    ///   - random: As for ``adopt(_:_:margin:random:)``.
     /// - Returns: nil when something was written meanwhile, or could not be: it cannot be compared with what was read. Read again.
-    mutating func finishReading(_ reading: Reading, _ stored: StoredAccounts) -> Found? {
+    mutating func finishReading(
+        _ reading: Reading,
+        _ stored: StoredAccounts,
+        margin: Duration,
+        random: UInt8
+    ) -> Found? {
         guard version == reading.version else { return nil }
         var found = Found(stored: stored, known: stored, epoch: epoch)
         if epoch == reading.epoch { askedAt = reading.askedAt }
@@ -219,17 +230,17 @@ extension CredentialMachine {
         }
         for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
         current = found.known.current
-        guard epoch == reading.epoch, let cached, cached === reading.cached else { return found }
+        guard epoch == reading.epoch, cached === reading.cached else { return found }
         let entry = found.known.entry(account)
-        let tokens = entry?.credential?.tokens
-        if tokens?.accessToken == cached.credential.tokens.accessToken,
-            tokens?.expiresAt == cached.credential.tokens.expiresAt
-        {
-            checkedAt = reading.askedAt
-        } else {
-            self.cached = nil
-            if tokens == nil { found.lost = .some(entry) }
+        guard let credential = entry?.credential else {
+            if cached != nil { found.lost = .some(entry) }
+            cached = nil
+            return found
         }
+        if cached?.has(credential.tokens) != true {
+            cached = CachedTokens(credential, margin: margin, random: random)
+        }
+        checkedAt = reading.askedAt
         return found
     }
 

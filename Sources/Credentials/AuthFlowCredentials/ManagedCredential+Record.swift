@@ -29,7 +29,11 @@ extension ManagedCredential {
         let reading = state.withLock { $0.machine.beginReading(at: asked) }
         let bytes = if let lease { try await store.bytes(under: lease) } else { try await store.bytes(for: key) }
         let stored = try bytes.map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
-        guard let found = state.withLock({ $0.machine.finishReading(reading, stored) }) else { return nil }
+        let random = random
+        let result = state.withLock {
+            $0.machine.finishReading(reading, stored, margin: freshnessMargin, random: random)
+        }
+        guard let found = result else { return nil }
         // Another process has signed out, or has noticed the end of the session.
         switch found.lost {
         case .some(.some(.ended(let session))): publish(.ended(session))

@@ -75,7 +75,7 @@ package final class ManagedCredential: Sendable {
         self.state = Mutex(State(machine: CredentialMachine(account: account)))
     }
 
-    private var random: UInt8 { client.host.randomBytes(1).first ?? 0 }
+    var random: UInt8 { client.host.randomBytes(1).first ?? 0 }
 
     private var now: Double { client.host.now().timeIntervalSinceReferenceDate }
 
@@ -155,11 +155,10 @@ package final class ManagedCredential: Sendable {
                 // The error of a refresh that another caller wanted, such as one ahead of time: this caller's tokens may not have expired.
                 continue
             } catch let error as AuthError where Self.storeCodes.contains(error.code) {
-                // Without its store, a token that has not expired is better than none.
-                guard rejected == nil, account.isIdentical(to: self.account), let cached = unexpired() else {
-                    throw error
-                }
-                return cached
+                guard rejected == nil, account.isIdentical(to: self.account),
+                    let credential = try await unexpired(isStoreThere: error.code == .leaseBusy)
+                else { throw error }
+                return credential
             }
         }
         let stored = try signedIn(in: try await accounts(), account)
@@ -169,20 +168,27 @@ package final class ManagedCredential: Sendable {
 
     private static let storeCodes: Set<AuthError.Code> = [.storageFailed, .leaseBusy]
 
-    private func unexpired() -> Credential? {
+    /// Tokens that have not expired, for a caller whose refresh has failed: they are better than none.
+    /// - Parameter isStoreThere: Whether the store can be read, so that only the lease could not be had. A user who has signed out
+    ///   meanwhile is then known.
+    private func unexpired(isStoreThere: Bool) async throws -> Credential? {
+        var known = state.withLock { $0.machine.cached?.credential }
+        if isStoreThere, let accounts = try? await accounts() { known = try signedIn(in: accounts, account) }
         let now = client.host.now()
-        return state.withLock { $0.machine.cached?.credential }.flatMap {
-            !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil
-        }
+        return known.flatMap { !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil }
     }
 
-    /// The cached tokens, when they are fresh and the store still has them.
-    /// - Throws: `CancellationError`: whether the store still has them is then not known.
+    /// The cached or stored tokens, when they are fresh and the store has them.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable` where nothing is cached; `CancellationError`: whether the
+    ///   store still has the tokens is then not known.
     private func known(_ margin: Duration) async throws -> Credential? {
         let now = now
         let (answer, check) = state.withLock { state -> (CredentialMachine.Answer, SharedTask<Void>?) in
             let answer = state.machine.asked(at: now) { isFresh($0, margin) }
-            guard case .unchecked = answer else { return (answer, nil) }
+            switch answer {
+            case .cached, .stale: return (answer, nil)
+            case .unread, .unchecked: break
+            }
             // One read is enough for all callers. None is served from memory meanwhile: the user may have signed out elsewhere.
             let check =
                 state.check
@@ -193,16 +199,20 @@ package final class ManagedCredential: Sendable {
             state.check = check
             return (answer, check)
         }
-        guard case .unchecked(let cached) = answer, let check else {
-            if case .cached(let credential) = answer { return credential }
-            return nil
-        }
-        // A store that cannot be read says nothing about the tokens.
-        guard (try? await check.value()) != nil else {
+        do {
+            try await check?.value()
+        } catch {
             try Task.checkCancellation()
+            // A store that cannot be read says nothing about the tokens.
+            guard case .unchecked(let cached) = answer else { throw error }
             return cached.credential
         }
-        return state.withLock { $0.machine.cached === cached ? cached.credential : nil }
+        let present = self.now
+        switch check == nil ? answer : state.withLock({ $0.machine.asked(at: present) { isFresh($0, margin) } }) {
+        case .cached(let credential): return credential
+        case .unchecked(let cached): return cached.credential
+        case .unread, .stale: return nil
+        }
     }
 
     func isFresh(_ credential: Credential, _ margin: Duration) -> Bool {

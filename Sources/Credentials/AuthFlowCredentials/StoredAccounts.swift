@@ -48,6 +48,9 @@ package struct StoredAccounts: Sendable, Hashable {
     /// The account that is meant when none is named.
     private(set) var current: AccountID?
 
+    /// No accounts.
+    package init() {}
+
     /// The entry of an account by its subject, or the current one. Where two issuers have the same subject, the current one is
     /// meant before any other.
     package func entry(_ subject: String?) -> Entry? {
@@ -59,7 +62,7 @@ package struct StoredAccounts: Sendable, Hashable {
     func entry(of account: AccountID) -> Entry? { entries.first { $0.account == account } }
 
     /// Adds an entry, or replaces the one of the same account.
-    mutating func set(_ entry: Entry, isCurrent: Bool) {
+    package mutating func set(_ entry: Entry, isCurrent: Bool) {
         let account = entry.account
         if let index = entries.firstIndex(where: { $0.account == account }) {
             entries[index] = entry
@@ -89,7 +92,7 @@ extension StoredAccounts {
 
     /// The accounts as bytes for a ``TokenStore``. They hold secrets.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    func serialized() throws(AuthError) -> [UInt8] {
+    package func serialized() throws(AuthError) -> [UInt8] {
         var json: [String: JSON] = [
             "version": .integer(Self.formatVersion),
             "accounts": .array(

@@ -16,11 +16,14 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
 
     /// Whether something happens that has this probability.
     public mutating func happens(_ probability: Double) -> Bool {
-        probability > 0 && Double(next() >> 11) / Double(1 << 53) < probability
+        probability > 0 && fraction() < probability
     }
+
+    /// A number from 0 to 1, without 1.
+    public mutating func fraction() -> Double { Double(next() >> 11) / Double(1 << 53) }
 
     /// A duration within bounds.
     public mutating func duration(_ shortest: Duration, _ longest: Duration) -> Duration {
-        shortest + (longest - shortest) * (Double(next() >> 11) / Double(1 << 53))
+        shortest + (longest - shortest) * fraction()
     }
 }

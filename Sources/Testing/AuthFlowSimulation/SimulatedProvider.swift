@@ -41,7 +41,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     private(set) lazy var key = SimulatedKey()
     package private(set) var requests = 0
     /// How long access tokens last, in seconds.
-    package let lifetime: Int64
+    package var lifetime: Int64
 
     package init(world: World) {
         self.world = world
@@ -54,7 +54,17 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     /// Signs a user in.
     package func signIn(_ user: String, session: String, resources: [String], at now: Date) -> Credential {
         grants.append(Grant(user: user, session: session, resources: resources))
-        let grant = grants.count - 1
+        return Self.credential(grants.count - 1, of: user, resources: resources, at: now, lifetime: lifetime)
+    }
+
+    /// The credential of a grant, as it is after its sign-in.
+    static func credential(
+        _ grant: Int,
+        of user: String,
+        resources: [String] = [],
+        at now: Date,
+        lifetime: Int64
+    ) -> Credential {
         let issuer = JSON.string(Self.issuer)
         var json: [String: JSON] = [
             "access_token": .string("at.\(grant).0.-"), "refresh_token": .string("rt.\(grant).0"),
@@ -63,7 +73,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             "obtained_at": .double(now.timeIntervalSince1970),
             "expires_at": .double(now.timeIntervalSince1970 + Double(lifetime)),
             "identity": ["issuer": issuer, "subject": .string(user)],
-            "binding": ["issuer": issuer, "endpoints": .object(Self.endpoints)],
+            "binding": ["issuer": issuer, "endpoints": .object(endpoints)],
         ]
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         guard let credential = Credential(.object(json)) else {

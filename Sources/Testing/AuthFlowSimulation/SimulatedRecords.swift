@@ -108,7 +108,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         rows[digest].flatMap { $0.isAlive(at: simulation.now) ? $0.sealed : nil }
     }
 
-    func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) -> TakenLease {
+    package func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) -> TakenLease {
         let (digest, now) = (key.digest, simulation.now)
         if let row = rows[digest], let holder = row.owner, holder != owner, row.leaseEnd > now {
             rows[digest]?.isAwaited = true
@@ -138,6 +138,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
 
     /// - Returns: The bytes; nil when the lease is lost.
     func bytes(under lease: HeldLease) -> [UInt8]?? { isHeld(lease) ? .some(bytes(of: lease.digest)) : nil }
+
+    /// Stores a record before the history begins.
+    func begin(with bytes: [UInt8], at key: RecordKey) { rows[key.digest] = Row(key: key, sealed: bytes) }
 
     func renew(_ lease: HeldLease, for duration: Duration) -> Bool {
         guard isHeld(lease) else { return false }

@@ -22,6 +22,10 @@ package struct SimulatedTable: RecordTable {
         case slow, unreachable, refused, lostBefore, lostAfter, late
     }
 
+    private func latency(_ longest: Duration) -> Duration {
+        records.world.storeLatencies?.draw(&records.world.simulation.random) ?? records.world.latency(longest)
+    }
+
     private func call<Value: Sendable>(_ name: String, _ effect: @escaping @Sendable () -> Value) async throws -> Value
     {
         let (world, simulation) = (records.world, records.world.simulation)
@@ -29,7 +33,8 @@ package struct SimulatedTable: RecordTable {
         let chosen = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
         let fault = records.script?(name, process) ?? chosen
         let longest: Duration = fault == .slow || fault == .late ? .seconds(6) : .milliseconds(300)
-        let times = (world.latency(longest), world.latency(longest))
+        world.storeCalls += 1
+        let times = (latency(longest), latency(longest))
         defer { if fault != nil || world.outageEnd > simulation.now { world.noteFailure(of: process) } }
         return try await simulation.inWorld {
             guard fault != .late else {

@@ -71,6 +71,12 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
 
     package func note(_ event: @autoclosure () -> String) { simulation.note(event()) }
 
+    /// The calls of the store so far.
+    package var storeCalls = 0
+
+    /// The latencies of the store's calls, each way; nil for those of ``latency(_:)``.
+    package var storeLatencies: Latencies?
+
     /// A latency: mostly short, sometimes long.
     package func latency(_ longest: Duration) -> Duration {
         simulation.random.happens(0.9)

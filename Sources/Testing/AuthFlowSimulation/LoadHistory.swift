@@ -1,0 +1,236 @@
+import AuthFlow
+import AuthFlowCredentials
+import AuthFlowEssentials
+import AuthFlowJSON
+import Foundation
+
+/// Many processes that serve many sessions of a web application, to see how many requests the provider and the database get: in steady
+/// state, after a restart, during an outage and after it.
+package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    /// What happens.
+    package enum Event: String, CaseIterable, Sendable {
+        /// Nothing.
+        case steady
+        /// All processes are killed, and start again within 30 seconds.
+        case restart
+        /// The provider answers with status 503 for an hour.
+        case provider
+        /// The database cannot be reached for ten minutes.
+        case database
+    }
+
+    /// The size of it. The defaults are assumptions, which docs/servers.md names.
+    package struct Size: Sendable {
+        package var processes: Int
+        package var sessions: Int
+        /// How long access tokens last.
+        package var lifetime = Duration.seconds(3600)
+        /// The time between two requests of a session, on average.
+        package var pause = Duration.seconds(300)
+        /// The requests in a second beyond which the provider answers with status 429, for each session: twice those of the steady state.
+        package var limit = 2.0 / 3600
+
+        package init(processes: Int, sessions: Int) {
+            self.processes = processes
+            self.sessions = sessions
+        }
+    }
+
+    /// What happened in a minute.
+    package struct Minute: Sendable {
+        /// Requests of users, and those of them that got no token.
+        package var requests = 0
+        package var failures = 0
+        /// Requests that the provider got, and those that it answered with tokens.
+        package var tokenRequests = 0
+        package var refreshes = 0
+        /// Calls of the database.
+        package var storeCalls = 0
+        /// How long requests of users waited, in milliseconds.
+        var waits: [Double] = []
+
+        /// The time in which a part of the requests had their tokens, in milliseconds.
+        package func wait(of part: Double) -> Double {
+            let sorted = waits.sorted()
+            return sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))]
+        }
+    }
+
+    /// Refresh tokens of sessions, which are their numbers.
+    private final class Provider: HTTPTransport, @unchecked Sendable {  // All jobs of a simulation run on one thread.
+        private static let latencies = Latencies(median: .milliseconds(120), slow: .milliseconds(1000))
+
+        unowned let history: LoadHistory
+        private var serials: [UInt32]
+        private var second: Int64 = 0
+        private var requestsInSecond = 0
+        var isDown = false
+
+        init(_ history: LoadHistory, sessions: Int) {
+            self.history = history
+            serials = Array(repeating: 0, count: sessions)
+        }
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            let simulation = history.simulation
+            try call.willSend()
+            return try await simulation.inWorld { [self] in
+                try await simulation.clock.sleep(for: Self.latencies.draw(&simulation.random))
+                let response = answer(to: call)
+                try await simulation.clock.sleep(for: .milliseconds(10))
+                return response
+            }
+        }
+
+        private func answer(to call: TransportRequest) -> TransportResponse {
+            history.change { $0.tokenRequests += 1 }
+            guard !isDown else { return SimulatedProvider.response(503) }
+            let now = Int64(history.simulation.now / .seconds(1))
+            if now != second { (second, requestsInSecond) = (now, 0) }
+            requestsInSecond += 1
+            let limit = Int(history.size.limit * Double(history.size.sessions)) + 1
+            guard requestsInSecond <= limit else { return SimulatedProvider.response(429, retryAfter: 30) }
+            let form = FormURLEncoding.decode(String(decoding: call.body, as: UTF8.self))
+            guard let parts = SimulatedProvider.parts(of: form?["refresh_token"] ?? ""),
+                parts.serial == Int(serials[parts.grant])
+            else {
+                // With a killed process its response may be lost (RFC 9700 section 4.14.2).
+                return SimulatedProvider.response(400, ["error": "invalid_grant"])
+            }
+            serials[parts.grant] += 1
+            history.change { $0.refreshes += 1 }
+            let serial = Int(serials[parts.grant])
+            return SimulatedProvider.response(
+                200,
+                [
+                    "access_token": .string("at.\(parts.grant).\(serial).-"),
+                    "refresh_token": .string("rt.\(parts.grant).\(serial)"), "token_type": "Bearer",
+                    "expires_in": .integer(history.size.lifetime.components.seconds),
+                ]
+            )
+        }
+    }
+
+    package let simulation: Simulation
+    package let size: Size
+    package private(set) var minutes: [Minute] = []
+    /// The first rule that was broken.
+    package var violation: String? { world.violation }
+    private let event: Event
+    private let world: World
+    private let records: SimulatedRecords
+    private lazy var provider = Provider(self, sessions: size.sessions)
+    private var managers: [(process: Simulation.Process, credentials: CredentialManager)] = []
+    private var minuteCalls = 0
+
+    package init(seed: UInt64, _ event: Event, _ size: Size) throws {
+        self.event = event
+        self.size = size
+        simulation = Simulation(seed: seed)
+        world = World(simulation: simulation, faults: Faults())
+        world.storeLatencies = Latencies(median: .microseconds(500), slow: .milliseconds(5))
+        records = SimulatedRecords(world: world)
+        for _ in 0..<size.processes { try startProcess() }
+        try signIn()
+    }
+
+    private func startProcess() throws {
+        let process = simulation.startProcess()
+        let host = simulation.host(of: process)
+        let client = OAuthClient(
+            server: AuthorizationServer(SimulatedProvider.Adapter(), transport: provider, host: host),
+            registration: try ClientRegistration(ClientRegistration.Values(clientID: "client"))
+        )
+        let credentials = CredentialManager(
+            client: client,
+            store: records.store(of: process, host: host),
+            cacheLimit: 1000,
+            refreshesAhead: true
+        )
+        managers.append((process, credentials))
+    }
+
+    /// Stores the credential of each session. The tokens end at all times of an hour.
+    private func signIn() throws {
+        for session in 0..<size.sessions {
+            let began = Simulation.epoch - size.lifetime * simulation.random.fraction() / .seconds(1)
+            let credential = SimulatedProvider.credential(
+                session,
+                of: "user \(session)",
+                at: began,
+                lifetime: size.lifetime.components.seconds
+            )
+            var accounts = StoredAccounts()
+            accounts.set(.signedIn(credential), isCurrent: true)
+            records.begin(
+                with: try accounts.serialized(),
+                at: managers[0].credentials.recordKey(for: CredentialKey("\(session)"))
+            )
+        }
+    }
+
+    // MARK: Run
+
+    /// Runs it.
+    /// - Parameters:
+    ///   - minutes: How long. What happens begins after two minutes.
+    ///   - report: Is called after each minute.
+    package func run(minutes count: Int, report: (Minute) -> Void) {
+        simulation.begin(in: .world) { [self] in await letUsersAsk(until: .seconds(60 * count)) }
+        for minute in 0..<count {
+            minutes.append(Minute())
+            if minute == 2 { begin() }
+            simulation.run(until: .seconds(60 * (minute + 1))) { world.violation == nil }
+            minutes[minute].storeCalls = world.storeCalls - minuteCalls
+            minuteCalls = world.storeCalls
+            report(minutes[minute])
+        }
+    }
+
+    private func begin() {
+        switch event {
+        case .steady: break
+        case .restart:
+            for manager in managers { simulation.kill(manager.process) }
+            managers = []
+            for _ in 0..<size.processes {
+                simulation.begin(in: .world) { [self] in
+                    try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(1), .seconds(30)))
+                    try? startProcess()
+                }
+            }
+        case .provider:
+            provider.isDown = true
+            simulation.begin(in: .world) { [self] in
+                try? await simulation.clock.sleep(for: .seconds(3600))
+                provider.isDown = false
+            }
+        case .database: world.beginOutage(for: .seconds(600))
+        }
+    }
+
+    private func change(_ body: (inout Minute) -> Void) { body(&minutes[minutes.count - 1]) }
+
+    /// Users ask independently of each other, and their requests go to any process.
+    private func letUsersAsk(until end: Duration) async {
+        let pause = size.pause / Double(size.sessions)
+        while simulation.now < end {
+            try? await simulation.clock.sleep(for: pause * -log(1 - simulation.random.fraction()))
+            let session = "\(simulation.random.next() % UInt64(size.sessions))"
+            change { $0.requests += 1 }
+            guard let manager = managers.randomElement(using: &simulation.random) else {
+                change { $0.failures += 1 }
+                continue
+            }
+            simulation.begin(in: manager.process) { [self] in
+                let began = simulation.now
+                do {
+                    _ = try await manager.credentials.freshTokens(for: session)
+                } catch {
+                    change { $0.failures += 1 }
+                }
+                change { $0.waits.append((simulation.now - began) / .milliseconds(1)) }
+            }
+        }
+    }
+}
