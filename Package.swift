@@ -453,7 +453,8 @@ let package = Package(
         .testTarget(
             name: "DatabaseTests",
             dependencies: engine + [
-                "ConformanceRows", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite", "AuthFlowTesting",
+                "ConformanceRows", "AuthFlowDatabase", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite",
+                "AuthFlowSimulation", "AuthFlowTesting",
             ],
             path: "Tests/Databases",
             exclude: ["databases.sh"]

@@ -92,14 +92,14 @@ func twice(_ count: UInt64) {
 
 func load(_ event: LoadHistory.Event, processes: Int, sessions: Int, minutes: Int) throws {
     let history = try LoadHistory(seed: 1, event, LoadHistory.Size(processes: processes, sessions: sessions))
-    print("minute,user requests/s,of them failed/s,token requests/s,refreshes/s,database calls/s,p50 ms,p99 ms")
+    print("minute,user requests/s,of them failed/s,token requests/s,refreshes/s,database calls/s,sessions lost,p50 ms,p99 ms")
     var minute = 0
     history.run(minutes: minutes) { figures in
         let rates = [
             figures.requests, figures.failures, figures.tokenRequests, figures.refreshes, figures.storeCalls,
         ].map { String(format: "%.1f", Double($0) / 60) }
         let waits = [0.5, 0.99].map { String(format: "%.0f", figures.wait(of: $0)) }
-        print(([String(minute)] + rates + waits).joined(separator: ","))
+        print(([String(minute)] + rates + [String(figures.lost)] + waits).joined(separator: ","))
         minute += 1
     }
     if let violation = history.violation {

@@ -62,6 +62,12 @@ package struct HeldLease: Sendable, Hashable {
     package let digest: [UInt8]
     package let owner: [UInt8]
     package let fence: UInt64
+
+    package init(digest: [UInt8], owner: [UInt8], fence: UInt64) {
+        self.digest = digest
+        self.owner = owner
+        self.fence = fence
+    }
 }
 
 /// A message of one process to the others: a letter and the digest of a record.

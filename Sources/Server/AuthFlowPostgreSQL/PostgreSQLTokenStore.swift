@@ -1,5 +1,5 @@
 public import AuthFlow
-import AuthFlowDatabase
+package import AuthFlowDatabase
 
 /// Keeps credentials in PostgreSQL, for any number of processes and machines.
 ///
@@ -10,6 +10,9 @@ import AuthFlowDatabase
 public struct PostgreSQLTokenStore: Sendable {
     private let settings: PostgreSQLSettings
     private let records: LeasedRecords<PostgreSQLRecords>
+
+    /// The statements alone.
+    package var table: any RecordTable { records.table }
 
     /// Creates a store. Nothing is connected before the first use.
     /// - Parameters:

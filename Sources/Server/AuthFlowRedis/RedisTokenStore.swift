@@ -1,5 +1,5 @@
 public import AuthFlow
-import AuthFlowDatabase
+package import AuthFlowDatabase
 
 /// Keeps credentials in Redis, for any number of processes and machines.
 ///
@@ -10,6 +10,9 @@ import AuthFlowDatabase
 /// refreshed in the last second can be lost. Where that is too much, use PostgreSQL.
 public struct RedisTokenStore: Sendable {
     private let records: LeasedRecords<RedisRecords>
+
+    /// The statements alone.
+    package var table: any RecordTable { records.table }
 
     /// Creates a store. Nothing is connected before the first use.
     /// - Parameters:

@@ -1,5 +1,5 @@
 public import AuthFlow
-import AuthFlowDatabase
+package import AuthFlowDatabase
 import AuthFlowEssentials
 
 /// Keeps credentials and sessions in one file, for the processes of one machine: a database of SQLite, which survives a crash at any
@@ -15,6 +15,9 @@ import AuthFlowEssentials
 /// (``/AuthFlow/EncryptedSessionStore``).
 public struct SQLiteTokenStore: Sendable {
     private let records: LeasedRecords<SQLiteRecords>
+
+    /// The statements alone.
+    package var table: any RecordTable { records.table }
     private let file: SQLiteFile
     private let host: HostServices
 

@@ -44,6 +44,8 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         /// Requests that the provider got, and those that it answered with tokens.
         package var tokenRequests = 0
         package var refreshes = 0
+        /// Sessions that have ended because a process was killed between a refresh and its write.
+        package var lost = 0
         /// Calls of the database.
         package var storeCalls = 0
         /// How long requests of users waited, in milliseconds.
@@ -94,7 +96,8 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
             guard let parts = SimulatedProvider.parts(of: form?["refresh_token"] ?? ""),
                 parts.serial == Int(serials[parts.grant])
             else {
-                // With a killed process its response may be lost (RFC 9700 section 4.14.2).
+                // RFC 9700 section 4.14.2.
+                history.change { $0.lost += 1 }
                 return SimulatedProvider.response(400, ["error": "invalid_grant"])
             }
             serials[parts.grant] += 1
@@ -130,6 +133,8 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         world = World(simulation: simulation, faults: Faults())
         world.storeLatencies = Latencies(median: .microseconds(500), slow: .milliseconds(5))
         records = SimulatedRecords(world: world)
+        // The only reason for an end is a refresh token that is sent again.
+        world.isEnded = { _ in true }
         for _ in 0..<size.processes { try startProcess() }
         try signIn()
     }
@@ -150,10 +155,10 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         managers.append((process, credentials))
     }
 
-    /// Stores the credential of each session. The tokens end at all times of an hour.
+    /// Stores the credential of each session. The tokens end at all times, some of them before the next request of their session.
     private func signIn() throws {
         for session in 0..<size.sessions {
-            let began = Simulation.epoch - size.lifetime * simulation.random.fraction() / .seconds(1)
+            let began = Simulation.epoch - (size.lifetime + size.pause) * simulation.random.fraction() / .seconds(1)
             let credential = SimulatedProvider.credential(
                 session,
                 of: "user \(session)",
@@ -184,6 +189,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
             minutes[minute].storeCalls = world.storeCalls - minuteCalls
             minuteCalls = world.storeCalls
             report(minutes[minute])
+            minutes[minute].waits = []
         }
     }
 

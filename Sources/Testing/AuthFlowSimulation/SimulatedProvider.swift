@@ -27,7 +27,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
 
     package struct Rotation: Sendable {
         let process: Simulation.Process
-        let time: Duration
+        /// When the process sent it.
+        let sentAt: Duration
         /// Whether the process has its response.
         var isDelivered = false
     }
@@ -98,7 +99,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     /// Whether there is a reason why the response to the use of a refresh token is not stored.
     package func isLossExplained(_ grant: Int, from serial: Int) -> Bool {
         grants[grant].rotations.dropFirst(serial).contains { rotation in
-            !rotation.isDelivered || world.couldNotWrite(rotation.process, since: rotation.time)
+            !rotation.isDelivered || world.couldNotWrite(rotation.process, since: rotation.sentAt)
         }
     }
 
@@ -158,6 +159,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         }
         try call.willSend()
         requests += 1
+        let sentAt = simulation.now
         let isSlow = fault == .slow
         let times = (
             world.latency(isSlow ? .seconds(40) : .seconds(4)), world.latency(isSlow ? .seconds(40) : .seconds(4))
@@ -173,7 +175,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
                 case .refused: return (Self.response(400), nil)
                 default: break
                 }
-                let answer = handle(call, from: process, isLate: isLate)
+                let answer = handle(call, from: process, sentAt: sentAt, isLate: isLate)
                 try? await simulation.clock.sleep(for: times.1)
                 return answer
             }
@@ -208,6 +210,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     private func handle(
         _ call: TransportRequest,
         from process: Simulation.Process,
+        sentAt: Duration,
         isLate: Bool
     ) -> (TransportResponse, Use?) {
         if call.head.path == "/keys" { return (Self.response(200, key.publicKeys), nil) }
@@ -230,8 +233,9 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             return ended
         }
         guard serial == grants[grant].serial else {
+            // It may have been sent before the other, by a process that was paused until its lease had expired.
             world.require(
-                isLate || isLossExplained(grant, from: serial),
+                isLate || isLossExplained(grant, from: serial) || world.couldNotWrite(process, since: sentAt),
                 "\(token) was sent twice, by P\(grants[grant].rotations[serial].process.index) and P\(process.index)"
             )
             end(grant, "\(token) was used twice")
@@ -241,7 +245,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let resource = resources.count == 1 ? resources.first : nil
         grants[grant].serial += 1
         grants[grant].accessSerial += 1
-        grants[grant].rotations.append(Rotation(process: process, time: simulation.now))
+        grants[grant].rotations.append(Rotation(process: process, sentAt: sentAt))
         let (refresh, access) = (grants[grant].serial, grants[grant].accessSerial)
         world.note("provider: \(token) of P\(process.index) is exchanged for rt.\(grant).\(refresh)")
         let json: JSON = [

@@ -52,6 +52,11 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     /// Whether a grant is in any record.
     package func isStored(_ grant: Int) -> Bool { stored.values.contains { $0[grant] != nil } }
 
+    /// The holder of a record's lease; nil when it has expired.
+    package func holder(of digest: [UInt8]) -> [UInt8]? {
+        rows[digest].flatMap { $0.leaseEnd > simulation.now ? $0.owner : nil }
+    }
+
     /// Whether a lease is held that has not expired.
     package var hasLease: Bool { rows.values.contains { $0.owner != nil && $0.leaseEnd > simulation.now } }
 
@@ -104,7 +109,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
 
     // MARK: Statements
 
-    func bytes(of digest: [UInt8]) -> [UInt8]? {
+    package func bytes(of digest: [UInt8]) -> [UInt8]? {
         rows[digest].flatMap { $0.isAlive(at: simulation.now) ? $0.sealed : nil }
     }
 
@@ -137,18 +142,18 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     }
 
     /// - Returns: The bytes; nil when the lease is lost.
-    func bytes(under lease: HeldLease) -> [UInt8]?? { isHeld(lease) ? .some(bytes(of: lease.digest)) : nil }
+    package func bytes(under lease: HeldLease) -> [UInt8]?? { isHeld(lease) ? .some(bytes(of: lease.digest)) : nil }
 
     /// Stores a record before the history begins.
     func begin(with bytes: [UInt8], at key: RecordKey) { rows[key.digest] = Row(key: key, sealed: bytes) }
 
-    func renew(_ lease: HeldLease, for duration: Duration) -> Bool {
+    package func renew(_ lease: HeldLease, for duration: Duration) -> Bool {
         guard isHeld(lease) else { return false }
         rows[lease.digest]?.leaseEnd = simulation.now + duration
         return true
     }
 
-    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) -> Bool {
+    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) -> Bool {
         guard isHeld(lease) else { return false }
         let now = simulation.now
         change(lease.digest) { row in
@@ -165,7 +170,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         return true
     }
 
-    func release(_ lease: HeldLease) {
+    package func release(_ lease: HeldLease) {
         guard isHeld(lease), let row = rows[lease.digest] else { return }
         change(lease.digest) { $0 = row.sealed == nil ? nil : $0 }
         rows[lease.digest]?.owner = nil
@@ -173,7 +178,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         if row.isAwaited { tell(.released(lease.digest)) }
     }
 
-    func touch(_ digest: [UInt8]) -> Bool {
+    package func touch(_ digest: [UInt8]) -> Bool {
         let now = simulation.now
         guard let row = rows[digest], row.sealed != nil, row.isAlive(at: now) else { return false }
         rows[digest]?.idleEnd = row.idleTime.map { now + $0 }
@@ -185,12 +190,12 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         row.sealed.map { TaggedRecord(key: row.key, bytes: $0, lastUse: Simulation.epoch + row.usedAt / .seconds(1)) }
     }
 
-    func records(tagged tag: [UInt8]) -> [TaggedRecord] {
+    package func records(tagged tag: [UInt8]) -> [TaggedRecord] {
         rows.values.filter { $0.tags.contains(tag) && $0.isAlive(at: simulation.now) }.compactMap(tagged)
             .sorted { $0.key.name < $1.key.name }
     }
 
-    func remove(_ digests: [[UInt8]]) -> [TaggedRecord] {
+    package func remove(_ digests: [[UInt8]]) -> [TaggedRecord] {
         digests.compactMap { digest in
             guard let row = rows[digest] else { return nil }
             change(digest) { $0 = nil }
@@ -202,7 +207,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     /// Removes a record between two calls.
     package func removeAtOnce(_ key: RecordKey) -> Bool { !remove([key.digest]).isEmpty }
 
-    func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
+    package func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
         let now = simulation.now
         if let row = rows[key.digest], row.isAlive(at: now) { return false }
         rows[key.digest] = Row(key: key, sealed: [], lifetimeEnd: now + lifetime)
