@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -241,6 +241,17 @@ simulate: dependencies ## Run SIMULATIONS histories of credentials under simulat
 	swift build $(RELEASE) --product simulate
 	.build-release/release/simulate twice 100
 	.build-release/release/simulate $(SIMULATIONS)
+	for event in steady restart provider database; do .build-release/release/simulate load $$event 20 2000 5 || exit; done
+
+PROCESSES ?= 1000
+LOAD_SESSIONS ?= 1000000
+
+capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessions, and write docs/capacity (gnuplot; several hours and 8 GB, or 15 minutes for a tenth)
+	swift build $(RELEASE) --product simulate
+	mkdir -p docs/capacity
+	set -e; for event in "steady 10" "restart 20" "provider 110" "database 25"; do set -- $$event; \
+	.build-release/release/simulate load $$1 $(PROCESSES) $(LOAD_SESSIONS) $$2 > docs/capacity/$$1.csv; done
+	gnuplot Tests/Simulation/capacity.gnuplot
 
 soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and check what is left
 	swift build --product authflow

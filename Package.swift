@@ -354,7 +354,7 @@ let package = Package(
             name: "simulate",
             dependencies: engine + ["AuthFlowSimulation"],
             path: "Tests/Simulation",
-            exclude: ["failed-seeds.txt", "faults.py"]
+            exclude: ["capacity.gnuplot", "failed-seeds.txt", "faults.py"]
         ),
         // The parts of a server's soak test, in processes of their own.
         .executableTarget(

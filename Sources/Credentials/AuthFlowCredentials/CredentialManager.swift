@@ -24,6 +24,7 @@ public final class CredentialManager: Sendable {
     private let freshnessMargin: Duration
     /// Revocations in progress. Nothing is lost when one does not complete.
     let revocations = UnfinishedWork()
+    private let outage = SharedOutage()
     private let cacheLimit: Int
     private let renewal: Renewal?
     private let refreshesAhead: Bool
@@ -288,6 +289,7 @@ public final class CredentialManager: Sendable {
             freshnessMargin: freshnessMargin,
             unfinished: unfinished,
             revocations: revocations,
+            outage: outage,
             renewal: renewal ?? self.renewal,
             reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
         )

@@ -46,7 +46,7 @@ extension ManagedCredential {
                     "The credential was obtained for \(credential.resources.joined(separator: ", ")), and the key names \(key.resource ?? "")."
                 )
             }
-            state.withLock { $0.machine.succeeded(account) }
+            noteSuccess(for: account)
             await save(credential, in: &accounts, lease, epoch)
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
@@ -110,7 +110,7 @@ extension ManagedCredential {
             }
             switch outcome {
             case .refreshed(let refreshed):
-                state.withLock { $0.machine.succeeded(credential.account) }
+                noteSuccess(for: credential.account)
                 reportOtherAuthentication(in: refreshed)
                 await save(refreshed, in: &accounts, lease, epoch)
                 publish(.refreshed, of: credential.account)
@@ -199,12 +199,19 @@ extension ManagedCredential {
     func backOff(_ error: AuthError, _ account: AccountID) {
         let (now, random) = (client.host.now(), client.host.randomBytes(1).first ?? 0)
         state.withLock { $0.machine.failed(account, error, at: now, random: random) }
+        outage.use { $0.failed(digest, error, at: now, random: random) }
+    }
+
+    /// The provider has answered with tokens.
+    func noteSuccess(for account: AccountID) {
+        state.withLock { $0.machine.succeeded(account) }
+        outage.use { $0.answered() }
     }
 
     /// The error for a caller that comes while the provider is left alone.
     func wait(for account: AccountID) -> AuthError? {
         let now = client.host.now()
-        return state.withLock { $0.machine.wait(for: account, at: now) }
+        return state.withLock { $0.machine.wait(for: account, at: now) } ?? outage.use { $0.ask(at: now) }
     }
 
     /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has

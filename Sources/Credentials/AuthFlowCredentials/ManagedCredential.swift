@@ -23,6 +23,7 @@ package final class ManagedCredential: Sendable {
     let label: String?
     let unfinished: UnfinishedWork
     let revocations: UnfinishedWork
+    let outage: SharedOutage
     /// Obtains a credential without a user; nil where one has to sign in.
     let renewal: CredentialManager.Renewal?
     let reporter: @Sendable () -> FlowReporter
@@ -58,6 +59,7 @@ package final class ManagedCredential: Sendable {
         freshnessMargin: Duration,
         unfinished: UnfinishedWork,
         revocations: UnfinishedWork,
+        outage: SharedOutage,
         renewal: CredentialManager.Renewal?,
         reporter: @escaping @Sendable () -> FlowReporter
     ) {
@@ -70,6 +72,7 @@ package final class ManagedCredential: Sendable {
         self.freshnessMargin = freshnessMargin
         self.unfinished = unfinished
         self.revocations = revocations
+        self.outage = outage
         self.renewal = renewal
         self.reporter = reporter
         self.state = Mutex(State(machine: CredentialMachine(account: account)))

@@ -1,0 +1,88 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import Synchronization
+
+/// Whether a provider is away, as far as the refreshes of one process show.
+///
+/// One user's failed refresh says little about another's. Failures of several users, with no answer between them, say that the provider is
+/// away: one caller asks it again after a while, and the others fail at once. So an outage of an hour does not end with a storm.
+struct ProviderOutage: Sendable {
+    /// How many users' refreshes fail before the others are held back.
+    static let tolerated = 5
+    /// The first wait, in seconds; each further one is twice as long, up to ``longest``.
+    static let first: TimeInterval = 5
+    /// The longest wait, in seconds.
+    static let longest: TimeInterval = 60
+    /// How long the caller that asks again may take, in seconds: then another one asks.
+    static let patience: TimeInterval = 35
+
+    private struct Wait {
+        let failure: AuthError
+        let seconds: TimeInterval
+        let since: Date
+        var until: Date
+        /// Whether a caller asks the provider again.
+        var isProbed = false
+    }
+
+    private var failed: Set<[UInt8]> = []
+    private var wait: Wait?
+
+    /// A refresh is about to be sent.
+    /// - Returns: The error instead; nil when it may be sent.
+    mutating func ask(at now: Date) -> AuthError? {
+        // A clock that was set back makes no caller wait longer than was meant.
+        guard let wait, now >= wait.since else { return nil }
+        guard now >= wait.until else {
+            let seconds = Int(wait.until.timeIntervalSince(now).rounded(.up))
+            return AuthError(
+                wait.failure.code,
+                "\(wait.failure.message) It is asked again in \(seconds) s.",
+                providerError: wait.failure.providerError,
+                retryAfter: .seconds(seconds),
+                underlyingError: wait.failure
+            )
+        }
+        self.wait?.until = now + Self.patience
+        self.wait?.isProbed = true
+        return nil
+    }
+
+    /// A refresh has failed.
+    /// - Parameters:
+    ///   - record: Whose.
+    ///   - random: Spreads the processes, so that they do not ask all at once.
+    mutating func failed(_ record: [UInt8], _ error: AuthError, at now: Date, random: UInt8) {
+        guard error.isProviderAway else {
+            // A refusal is an answer.
+            if error.status != nil { answered() }
+            return
+        }
+        if failed.count < Self.tolerated { failed.insert(record) }
+        guard failed.count >= Self.tolerated else { return }
+        // Others whose requests were sent before the wait began.
+        if let wait, !wait.isProbed, now >= wait.since, now < wait.until { return }
+        let seconds = min(Self.longest, wait.map { $0.seconds * 2 } ?? Self.first)
+        wait = Wait(
+            failure: error,
+            seconds: seconds,
+            since: now,
+            until: now + seconds * (0.75 + 0.5 * Double(random) / 255)
+        )
+    }
+
+    /// The provider has answered.
+    mutating func answered() { (failed, wait) = ([], nil) }
+}
+
+extension AuthError {
+    /// Whether the provider did not answer, or not as itself. Status 429 is an answer: it asks this client for fewer requests.
+    fileprivate var isProviderAway: Bool { isPassing && status != 429 }
+}
+
+/// The one ``ProviderOutage`` of a manager.
+final class SharedOutage: Sendable {
+    private let outage = Mutex(ProviderOutage())
+
+    func use<Return: Sendable>(_ body: (inout ProviderOutage) -> Return) -> Return { outage.withLock { body(&$0) } }
+}

@@ -1,0 +1,81 @@
+import AuthFlow
+import Foundation
+import Testing
+
+@testable import AuthFlowCredentials
+
+@Suite struct ProviderOutageTests {
+    private static let start = Date(timeIntervalSince1970: 1_800_000_000)
+    private static let away = AuthError(.networkFailed, "The provider cannot be reached.")
+
+    /// An outage after the failures of some users.
+    private func outage(after users: Int, _ error: AuthError = away) -> ProviderOutage {
+        var outage = ProviderOutage()
+        for user in 0..<users { outage.failed([UInt8(user)], error, at: Self.start, random: 127) }
+        return outage
+    }
+
+    @Test func failuresOfFewUsersHoldBackNobody() {
+        var outage = outage(after: 4)
+        for _ in 0..<100 { outage.failed([0], Self.away, at: Self.start, random: 127) }
+        #expect(outage.ask(at: Self.start) == nil)
+    }
+
+    @Test func failuresOfFiveUsersHoldBackAllOthersForAWhile() {
+        var outage = outage(after: 5)
+        #expect(outage.ask(at: Self.start + 1)?.code == .networkFailed)
+        #expect(outage.ask(at: Self.start + 1)?.retryAfter == .seconds(4))
+    }
+
+    @Test func oneCallerAsksAgainAndTheOthersWaitForItsResult() {
+        var outage = outage(after: 5)
+        #expect(outage.ask(at: Self.start + 6) == nil)
+        #expect(outage.ask(at: Self.start + 6) != nil)
+        // It has failed: the next wait is twice as long.
+        outage.failed([9], Self.away, at: Self.start + 7, random: 127)
+        #expect(outage.ask(at: Self.start + 16) != nil)
+        #expect(outage.ask(at: Self.start + 18) == nil)
+    }
+
+    @Test func aCallerThatNeverReturnsIsReplaced() {
+        var outage = outage(after: 5)
+        #expect(outage.ask(at: Self.start + 6) == nil)
+        #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
+    }
+
+    @Test func requestsThatWereSentBeforeMakeTheWaitNoLonger() {
+        var outage = outage(after: 20)
+        #expect(outage.ask(at: Self.start + 6) == nil)
+    }
+
+    @Test func theWaitIsAtMostAMinute() {
+        var outage = outage(after: 5)
+        var now = Self.start
+        for _ in 0..<20 {
+            now += 100
+            _ = outage.ask(at: now)
+            outage.failed([0], Self.away, at: now, random: 255)
+        }
+        #expect(outage.ask(at: now + 74) != nil)
+        #expect(outage.ask(at: now + 76) == nil)
+    }
+
+    @Test(arguments: [400, 401, 429]) func aRefusalIsAnAnswer(_ status: Int) {
+        var outage = outage(after: 5)
+        outage.failed([9], AuthError(.providerRejected, "Refused.", status: status), at: Self.start, random: 127)
+        #expect(outage.ask(at: Self.start + 1) == nil)
+    }
+
+    @Test func anAnswerEndsTheWait() {
+        var outage = outage(after: 5)
+        outage.answered()
+        #expect(outage.ask(at: Self.start + 1) == nil)
+        outage.failed([1], Self.away, at: Self.start + 1, random: 127)
+        #expect(outage.ask(at: Self.start + 1) == nil)
+    }
+
+    @Test func aClockThatWasSetBackHoldsBackNobody() {
+        var outage = outage(after: 5)
+        #expect(outage.ask(at: Self.start - 3600) == nil)
+    }
+}
