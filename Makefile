@@ -252,6 +252,7 @@ capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessio
 	set -e; for event in "steady 10" "restart 20" "provider 110" "database 25"; do set -- $$event; \
 	.build-release/release/simulate load $$1 $(PROCESSES) $(LOAD_SESSIONS) $$2 > docs/capacity/$$1.csv; done
 	gnuplot Tests/Simulation/capacity.gnuplot
+	Tests/Simulation/capacity.py $(PROCESSES) $(LOAD_SESSIONS)
 
 soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and check what is left
 	swift build --product authflow

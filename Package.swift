@@ -354,7 +354,7 @@ let package = Package(
             name: "simulate",
             dependencies: engine + ["AuthFlowSimulation"],
             path: "Tests/Simulation",
-            exclude: ["capacity.gnuplot", "failed-seeds.txt", "faults.py"]
+            exclude: ["capacity.gnuplot", "capacity.py", "failed-seeds.txt", "faults.py"]
         ),
         // The parts of a server's soak test, in processes of their own.
         .executableTarget(

@@ -52,8 +52,10 @@ import Testing
                 stage.provider.authorize(login, in: stage.provider.beginSession(of: "alice"), of: "browser")
             )
             // Once the session is written, nothing can be read or removed for a while.
-            let isAway: @Sendable () -> Bool = { [unowned stage] in stage.records.isStored(0) && stage.simulation.now < .seconds(65) }
-            stage.records.script = { call, _ in ["read", "remove"].contains(call) && isAway() ? .refused : nil }
+            stage.records.script = { [unowned stage] call, _ in
+                let isAway = stage.records.isStored(0) && stage.simulation.now < .seconds(65)
+                return ["read", "remove"].contains(call) && isAway ? .refused : nil
+            }
             _ = stage.open("/callback?\(redirect.parameters)")
             let isStoredAtFirst = stage.records.isStored(0)
             stage.simulation.run(until: .seconds(600))

@@ -127,8 +127,8 @@ private struct Comparison {
         default:
             let bytes: [UInt8]? = random.happens(0.2) ? nil : [UInt8(truncatingIfNeeded: number)]
             let tags = random.happens(0.5) ? Self.tags : [Self.tags[1]]
-            let attributes =
-                random.happens(0.5) ? RecordAttributes(lifetime: .seconds(3600), idleTime: .seconds(1800), tags: tags) : nil
+            let new = RecordAttributes(lifetime: .seconds(3600), idleTime: .seconds(1800), tags: tags)
+            let attributes = random.happens(0.5) ? new : nil
             let isWritten = try await table.write(bytes, attributes, under: lease.table)
             #expect(isWritten == model.write(bytes, attributes, under: lease.model), "call \(number): write")
         }

@@ -31,7 +31,8 @@ default: usage()
 }
 
 func usage() -> Never {
-    FileHandle.standardError.write(Data("usage: simulate COUNT [SEED] | replay SEED | twice COUNT | load EVENT PROCESSES SESSIONS MINUTES\n".utf8))
+    let usage = "COUNT [SEED] | replay SEED | twice COUNT | load EVENT PROCESSES SESSIONS MINUTES"
+    FileHandle.standardError.write(Data("usage: simulate \(usage)\n".utf8))
     exit(2)
 }
 
@@ -92,7 +93,8 @@ func twice(_ count: UInt64) {
 
 func load(_ event: LoadHistory.Event, processes: Int, sessions: Int, minutes: Int) throws {
     let history = try LoadHistory(seed: 1, event, LoadHistory.Size(processes: processes, sessions: sessions))
-    print("minute,user requests/s,of them failed/s,token requests/s,refreshes/s,database calls/s,sessions lost,p50 ms,p99 ms")
+    let columns = ["user requests", "of them failed", "token requests", "refreshes", "database calls"].map { "\($0)/s" }
+    print((["minute"] + columns + ["sessions lost", "p50 ms", "p99 ms"]).joined(separator: ","))
     var minute = 0
     history.run(minutes: minutes) { figures in
         let rates = [

@@ -205,7 +205,8 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             browser.userSession = provider.beginSession(of: user)
         }
         guard let userSession = browser.userSession,
-            let redirect = provider.authorize(url, in: userSession, of: browser.name) else {
+            let redirect = provider.authorize(url, in: userSession, of: browser.name)
+        else {
             world.require(false, "an authorization request is incomplete")
             return
         }

@@ -100,7 +100,7 @@ struct SessionRules {
         let user = provider.grants[own].user
         signOuts[lastSignOut] = user
         let all = lives.keys.sorted().filter { provider.grants[$0].user == user }
-        // Where the session has ended already, nobody knows whose others are meant; and of these, the ones that had begun are meant.
+        // Where the session has ended already, its user is not known any more; otherwise the sessions that had begun are meant.
         let isKnown = lives[own]?.end == nil && provider.grants[own].end == nil
         return SignOut(
             number: lastSignOut,
@@ -161,6 +161,6 @@ struct SessionRules {
     func hasNoSession(_ cookie: String) {
         guard let grant = grants[cookie], lives[grant]?.delivered != nil else { return }
         world.note("a request has no session any more: grant \(grant)")
-        world.require(isEnding(grant), "the session of grant \(grant) is gone, and nobody has ended it")
+        world.require(isEnding(grant), "the session of grant \(grant) is gone without a reason")
     }
 }

@@ -26,7 +26,6 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         let process: Int
     }
 
-
     private enum ProcessState {
         case running
         case paused(until: Duration)
