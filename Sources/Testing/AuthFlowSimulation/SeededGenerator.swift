@@ -20,7 +20,7 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
     }
 
     /// A number from 0 to 1, without 1.
-    public mutating func fraction() -> Double { Double(next() >> 11) / Double(1 << 53) }
+    package mutating func fraction() -> Double { Double(next() >> 11) / Double(1 << 53) }
 
     /// A duration within bounds.
     public mutating func duration(_ shortest: Duration, _ longest: Duration) -> Duration {
