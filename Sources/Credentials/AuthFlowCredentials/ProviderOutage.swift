@@ -5,7 +5,7 @@ import Synchronization
 /// Whether a provider is away, as far as the refreshes of one process show.
 ///
 /// One user's failed refresh says little about another's. Failures of several users, with no answer between them, say that the provider is
-/// away: one caller asks it again after a while, and the others fail at once. So an outage of an hour does not end with a storm.
+/// away: one caller asks it again after a while, and the others fail at once.
 struct ProviderOutage: Sendable {
     /// How many users' refreshes fail before the others are held back.
     static let tolerated = 5
