@@ -58,7 +58,7 @@ func batch(_ first: UInt64, _ count: UInt64) {
     var (steps, calls) = (0, 0)
     for seed in first..<(first + count) {
         let history = history(of: seed)
-        if let violation = history.run() { print("failed \(seed) \(history.kind): \(violation)") }
+        if let violation = history.run() { print("failed \(seed) \(history.setting.kind): \(violation)") }
         steps += history.simulation.steps
         calls += history.calls
     }
@@ -69,7 +69,7 @@ func replay(_ seed: UInt64) {
     let history = history(of: seed, recordsTrace: true)
     let violation = history.run()
     for line in history.simulation.trace { print(line) }
-    print("seed \(seed), \(history.kind): \(violation ?? "every rule held")")
+    print("seed \(seed), \(history.setting.kind): \(violation ?? "every rule held")")
     exit(violation == nil ? 0 : 1)
 }
 

@@ -130,7 +130,7 @@ extension ManagedCredential {
             await save(kept, in: &accounts, lease, epoch)
             throw error
         }
-        noteSuccess(for: credential.account)
+        state.withLock { $0.machine.succeeded(credential.account) }
         kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
         // The refresh token matters most: what does not fit beside it is asked for again.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }

@@ -39,14 +39,16 @@ extension ManagedCredential {
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         if let wait = wait(for: account) { throw wait }
         do {
-            let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
+            let credential = try await reporter().step(.grantWithoutUser) {
+                try await asking(for: account) { try await renewal(client, key.resource) }
+            }
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,
                     "The credential was obtained for \(credential.resources.joined(separator: ", ")), and the key names \(key.resource ?? "")."
                 )
             }
-            noteSuccess(for: account)
+            state.withLock { $0.machine.succeeded(account) }
             await save(credential, in: &accounts, lease, epoch)
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
@@ -110,7 +112,7 @@ extension ManagedCredential {
             }
             switch outcome {
             case .refreshed(let refreshed):
-                noteSuccess(for: credential.account)
+                state.withLock { $0.machine.succeeded(credential.account) }
                 reportOtherAuthentication(in: refreshed)
                 await save(refreshed, in: &accounts, lease, epoch)
                 publish(.refreshed, of: credential.account)
@@ -167,10 +169,12 @@ extension ManagedCredential {
         do {
             // Now too, for a transport that does not say when it sends.
             try lease.requireTime()
-            return try await client.refresh(credential, scopes: scopes, resources: resources) {
-                [unfinished] () throws(AuthError) in
-                try lease.requireTime()
-                try unfinished.requireOpen()
+            return try await asking(for: credential.account) {
+                try await client.refresh(credential, scopes: scopes, resources: resources) {
+                    [unfinished] () throws(AuthError) in
+                    try lease.requireTime()
+                    try unfinished.requireOpen()
+                }
             }
         } catch let error as AuthError where error.code == .closing {
             throw CancellationError()
@@ -199,13 +203,24 @@ extension ManagedCredential {
     func backOff(_ error: AuthError, _ account: AccountID) {
         let (now, random) = (client.host.now(), client.host.randomBytes(1).first ?? 0)
         state.withLock { $0.machine.failed(account, error, at: now, random: random) }
-        outage.use { $0.failed(digest, error, at: now, random: random) }
     }
 
-    /// The provider has answered with tokens.
-    func noteSuccess(for account: AccountID) {
-        state.withLock { $0.machine.succeeded(account) }
-        outage.use { $0.answered() }
+    /// Runs a request to the provider, and notes whether it has answered.
+    private func asking<Return: Sendable>(
+        for account: AccountID,
+        _ request: () async throws -> Return
+    ) async throws -> Return {
+        do {
+            let result = try await request()
+            outage.use { $0.answered() }
+            return result
+        } catch let error as AuthError {
+            let (now, random) = (client.host.now(), random)
+            // Several sessions of one user are one.
+            let user = account.subject.map { Array($0.utf8) } ?? digest
+            outage.use { $0.failed(user, error, at: now, random: random) }
+            throw error
+        }
     }
 
     /// The error for a caller that comes while the provider is left alone.

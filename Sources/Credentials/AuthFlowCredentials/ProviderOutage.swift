@@ -50,15 +50,15 @@ struct ProviderOutage: Sendable {
 
     /// A refresh has failed.
     /// - Parameters:
-    ///   - record: Whose.
+    ///   - user: Whose.
     ///   - random: Spreads the processes, so that they do not ask all at once.
-    mutating func failed(_ record: [UInt8], _ error: AuthError, at now: Date, random: UInt8) {
+    mutating func failed(_ user: [UInt8], _ error: AuthError, at now: Date, random: UInt8) {
         guard error.isProviderAway else {
-            // A refusal is an answer.
-            if error.status != nil { answered() }
+            // A refusal is an answer. Without a status nothing was sent: the next caller asks instead.
+            if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
             return
         }
-        if failed.count < Self.tolerated { failed.insert(record) }
+        if failed.count < Self.tolerated { failed.insert(user) }
         guard failed.count >= Self.tolerated else { return }
         // Others whose requests were sent before the wait began.
         if let wait, !wait.isProbed, now >= wait.since, now < wait.until { return }

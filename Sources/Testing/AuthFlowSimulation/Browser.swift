@@ -45,11 +45,4 @@ enum SessionServerCookie {
         response.head.headerFields[values: .setCookie].first { $0.hasPrefix("\(name)=") && !$0.contains("Max-Age=0") }
             .map { String($0.dropFirst(name.count + 1).prefix { $0 != ";" }) }
     }
-
-    /// Whether a response ends the browser's session.
-    static func isRemoved(by response: TransportResponse) -> Bool {
-        response.head.headerFields[values: .setCookie].contains {
-            $0.hasPrefix("\(name)=") && $0.contains("Max-Age=0")
-        }
-    }
 }

@@ -4,8 +4,7 @@ import AuthFlowEssentials
 import AuthFlowServer
 import HTTPTypes
 
-/// One history of a web application: several processes serve the browsers of two users for some minutes, while things go wrong and the
-/// provider ends sessions; then nothing goes wrong for a while, and everything must be as it should.
+/// One history of a web application: several processes serve the browsers of two users, and the provider ends sessions.
 package final class ServerHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.
     /// A process of the application.
     private struct Server {
@@ -14,16 +13,12 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         var requests = 0
     }
 
-    package let simulation: Simulation
-    package let kind: String
+    package let setting: HistorySetting
     package private(set) var calls = 0
-    private let world: World
-    private let provider: SimulatedProvider
-    private let records: SimulatedRecords
+    package var isOver = false
     private let browsers: [Browser]
     private var servers: [Int: Server] = [:]
     private var rules: SessionRules
-    private var isOver = false
     /// The authorization responses that a browser has received, which may be sent again, or by another browser.
     private var redirects: [(parameters: String, code: Int)] = []
 
@@ -31,40 +26,34 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     ///   - seed: Everything follows from it.
     ///   - recordsTrace: Whether the trace of the simulation is recorded.
     package init(seed: UInt64, recordsTrace: Bool = false) {
-        simulation = Simulation(seed: seed, recordsTrace: recordsTrace)
-        let kind = Faults.kinds[Int(simulation.random.next() % UInt64(Faults.kinds.count))]
-        self.kind = "server, \(kind.name)"
-        world = World(simulation: simulation, faults: kind.faults)
-        provider = SimulatedProvider(world: world)
-        records = SimulatedRecords(world: world)
+        setting = HistorySetting(seed: seed, recordsTrace: recordsTrace)
+        let simulation = setting.simulation
         browsers = (0...(1 + simulation.random.next() % 3)).map { Browser(name: "B\($0)") }
-        rules = SessionRules(world: world, provider: provider)
+        rules = SessionRules(world: setting.world, provider: setting.provider)
         provider.mayRevoke = { [unowned self] in rules.mayRevoke($0) }
     }
 
     package func run() -> String? {
         let count = 1 + Int(simulation.random.next() % 3)
         for _ in 0..<count { startServer() }
+        simulation.begin(in: .world) { [self] in await endSessions() }
         simulation.begin(in: .world) { [self] in await makeTrouble() }
         for browser in browsers { simulation.begin(in: .world) { [self] in await use(browser) } }
         let busy = simulation.random.duration(.seconds(60), .seconds(240))
-        simulation.run(until: busy) { world.violation == nil }
-        world.note("no more faults")
-        isOver = true
-        world.faults = Faults()
-        simulation.run(until: busy + .seconds(1200)) { world.violation == nil }
-        checkThatNothingIsLeft()
-        for browser in browsers {
-            simulation.begin(in: .world) { [self] in await ask(for: browser, isAtRest: true) }
+        return letTimePass(busy) {
+            for browser in browsers {
+                simulation.begin(in: .world) { [self] in await ask(for: browser, isAtRest: true) }
+            }
         }
-        simulation.run(until: busy + .seconds(1500)) { world.violation == nil }
-        checkThatNothingIsLeft()
-        return world.violation
     }
 
     // MARK: Processes
 
-    private func startServer() {
+    package var processes: [Simulation.Process] { servers.keys.sorted().compactMap { servers[$0]?.process } }
+
+    package func forget(_ process: Simulation.Process) { servers[process.index] = nil }
+
+    package func startServer() {
         let process = simulation.startProcess()
         let host = simulation.host(of: process, skew: simulation.random.duration(.seconds(-2), .seconds(2)))
         do {
@@ -73,28 +62,6 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         } catch {
             world.require(false, "the application does not start: \(error)")
         }
-    }
-
-    private func makeTrouble() async {
-        simulation.begin(in: .world) { [self] in
-            while !isOver {
-                try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(5), .seconds(60)))
-                if !isOver { await endSessionAtProvider() }
-            }
-        }
-        await world.makeTrouble(
-            while: { [self] in !isOver },
-            processes: { [self] in servers.keys.sorted().compactMap { servers[$0]?.process } },
-            replace: { [self] killed in
-                servers[killed.index] = nil
-                return { [self] in startServer() }
-            },
-            endSession: { [self] in
-                guard !provider.grants.isEmpty else { return }
-                let grant = Int(simulation.random.next() % UInt64(provider.grants.count))
-                provider.end(grant, "the provider ends the session")
-            }
-        )
     }
 
     // MARK: Requests
@@ -258,9 +225,13 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
 
     // MARK: The provider
 
-    private func endSessionAtProvider() async {
-        guard !provider.userSessions.isEmpty else { return }
-        await end(Int(simulation.random.next() % UInt64(provider.userSessions.count)))
+    /// Users sign out at the provider now and then.
+    private func endSessions() async {
+        while !isOver {
+            try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(5), .seconds(60)))
+            guard !isOver, !provider.userSessions.isEmpty else { continue }
+            await end(Int(simulation.random.next() % UInt64(provider.userSessions.count)))
+        }
     }
 
     /// The browser's user signs out at the provider.
@@ -298,7 +269,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
 
     // MARK: Afterwards
 
-    private func checkThatNothingIsLeft() {
+    package func checkThatNothingIsLeft() {
         for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
             let process = "P\(server.process.index)"
             world.require(server.requests == 0, "\(server.requests) requests of \(process) wait for ever")

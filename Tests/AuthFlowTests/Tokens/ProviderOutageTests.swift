@@ -43,6 +43,13 @@ import Testing
         #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
     }
 
+    @Test func aCallerThatSendsNothingIsReplacedAtOnce() {
+        var outage = outage(after: 5)
+        #expect(outage.ask(at: Self.start + 6) == nil)
+        outage.failed([9], AuthError(.leaseLost, "The lease is lost."), at: Self.start + 7, random: 127)
+        #expect(outage.ask(at: Self.start + 7) == nil)
+    }
+
     @Test func requestsThatWereSentBeforeMakeTheWaitNoLonger() {
         var outage = outage(after: 20)
         #expect(outage.ask(at: Self.start + 6) == nil)
