@@ -118,7 +118,8 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 
 databases: dependencies ## Test the stores on a PostgreSQL and a Redis server of their own, and in files
 	swift build --build-tests
-	Tests/Databases/databases.sh $(SWIFT_TEST) --skip-build --filter DatabaseTests
+	Tests/Databases/databases.sh $(SWIFT_TEST) --skip-build --filter DatabaseTests --skip StatementTests
+	Tests/Databases/databases.sh $(SWIFT_TEST) --skip-build --filter StatementTests
 
 SESSIONS ?= 10000
 DURATION ?= 120

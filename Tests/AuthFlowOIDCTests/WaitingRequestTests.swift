@@ -155,31 +155,50 @@ import Testing
     private final class GatedStore: TokenStore {
         let base: MemoryTokenStore
         let gate = Gate()
+        let leaseGate = Gate()
+        /// Whether the result of a read waits, and not the read: it is of the time before.
+        let isResultLate: Bool
 
-        init(_ base: MemoryTokenStore) { self.base = base }
+        init(_ base: MemoryTokenStore, isResultLate: Bool = false) {
+            (self.base, self.isResultLate) = (base, isResultLate)
+        }
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? {
+            if isResultLate {
+                let bytes = await base.bytes(for: key)
+                await gate.pass()
+                return bytes
+            }
             await gate.pass()
             return await base.bytes(for: key)
         }
+        func bytes(under lease: Lease) async throws -> [UInt8]? { await base.bytes(for: lease.key) }
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return
         ) async throws -> Return {
-            try await base.withLease(on: key, body)
+            await leaseGate.pass()
+            return try await base.withLease(on: key, body)
         }
     }
 
     /// A gate that is open until it is closed.
     private final class Gate: Sendable {
-        private let state = Mutex<(isClosed: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
+        private struct State {
+            var isClosed = false
+            var isForOne = false
+            var waiting: [CheckedContinuation<Void, Never>] = []
+        }
+
+        private let state = Mutex(State())
         private let (arrivals, arrived) = AsyncStream<Void>.makeStream()
 
-        func close() { state.withLock { $0.isClosed = true } }
+        /// - Parameter isForOne: Whether only the next one waits.
+        func close(isForOne: Bool = false) { state.withLock { ($0.isClosed, $0.isForOne) = (true, isForOne) } }
         func open() {
             let waiting = state.withLock { state in
-                defer { state = (false, []) }
+                defer { state = State() }
                 return state.waiting
             }
             for continuation in waiting { continuation.resume() }
@@ -188,8 +207,10 @@ import Testing
         func pass() async {
             await withCheckedContinuation { continuation in
                 let isOpen = state.withLock { state in
-                    if state.isClosed { state.waiting.append(continuation) }
-                    return !state.isClosed
+                    guard state.isClosed else { return true }
+                    state.waiting.append(continuation)
+                    if state.isForOne { state.isClosed = false }
+                    return false
                 }
                 if isOpen { continuation.resume() } else { arrived.yield() }
             }
@@ -215,6 +236,28 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await caller.value }
             #expect(error?.code == .loginRequired)
         }
+    }
+
+    @Test func aReadDuringASignOutThatFindsNothingMoreBringsNoTokensBack() async throws {
+        let life = try TokenLifeScene()
+        let base = MemoryTokenStore()
+        let elsewhere = try life.client(store: base)
+        try await elsewhere.signIn()
+        let store = GatedStore(base, isResultLate: true)
+        let here = try life.client(store: store)
+        store.leaseGate.close()
+        let signOut = Task { try await here.signOut() }
+        await store.leaseGate.arrival()
+        store.gate.close(isForOne: true)
+        let caller = Task { try await here.freshTokens() }
+        await store.gate.arrival()
+        _ = try await elsewhere.signOut()
+        store.leaseGate.open()
+        _ = try await signOut.value
+        store.gate.open()
+        _ = try? await caller.value
+        let error = await #expect(throws: AuthError.self) { try await here.freshTokens() }
+        #expect(error?.code == .loginRequired)
     }
 
     @Test func aCallerWhoseTokenHasNotExpiredIsNotFailedByTheRefreshOfAnother() async throws {

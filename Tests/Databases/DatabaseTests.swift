@@ -126,11 +126,11 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     @Test(arguments: Database.allCases) func aLeaseIsRenewedWhileItIsHeld(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
-        let holder = try await database.store(named: name, lease: .milliseconds(600))
-        let other = try await database.store(named: name, lease: .milliseconds(600), patience: .milliseconds(100))
+        let holder = try await database.store(named: name, lease: .seconds(3))
+        let other = try await database.store(named: name, lease: .seconds(3), patience: .milliseconds(100))
         let key = key("renewed")
         try await holder.withLease(on: key) { lease in
-            try await Task.sleep(for: .milliseconds(1500))
+            try await Task.sleep(for: .seconds(4))
             let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
             #expect(busy?.code == .leaseBusy)
             #expect(busy?.retryAfter != nil)

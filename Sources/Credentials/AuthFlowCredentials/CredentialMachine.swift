@@ -14,6 +14,7 @@ import AuthFlowStorage
 /// | read: has others | adopt | adopt | adopt | newer: dropped, and adopt |
 /// | read: has none | signed out | forget, publish | forget, publish | dropped, and revoked after a sign-out |
 /// | read while something was written | read again | read again | read again | read again |
+/// | written | as it was | unchecked | as it was | nothing is left |
 /// | refreshed and written | adopt | adopt | adopt | nothing is left |
 /// | refreshed, and not written | adopt | adopt | adopt | remember, and repeat under the same lease |
 /// | refreshed under a lost lease | adopt | adopt | adopt | remember; the next lease's read decides |
@@ -120,8 +121,11 @@ extension CredentialMachine {
         if self.epoch == epoch { cached = nil }
     }
 
-    /// The store may have something else now: read it before anything is handed out.
-    mutating func invalidate() { checkedAt = -.infinity }
+    /// The store may have something else now: read it before anything is handed out. A read in progress is repeated.
+    mutating func invalidate() {
+        checkedAt = -.infinity
+        version += 1
+    }
 
     /// Whether an account is the one that is meant here: the one with the name, or the current one.
     func keeps(_ other: AccountID) -> Bool {
@@ -216,7 +220,6 @@ extension CredentialMachine {
     ) -> Found? {
         guard version == reading.version else { return nil }
         var found = Found(stored: stored, known: stored, epoch: epoch)
-        if epoch == reading.epoch { askedAt = reading.askedAt }
         for index in unsaved.indices where unsaved[index].replaces == .unknown {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
@@ -230,8 +233,10 @@ extension CredentialMachine {
         }
         for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
         current = found.known.current
-        guard epoch == reading.epoch, cached === reading.cached else { return found }
         let entry = found.known.entry(account)
+        // A read that finds nothing says nothing about tokens that a refresh in progress will bring.
+        if epoch == reading.epoch, entry?.credential != nil { askedAt = reading.askedAt }
+        guard epoch == reading.epoch, cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
             if cached != nil { found.lost = .some(entry) }
             cached = nil
@@ -247,6 +252,8 @@ extension CredentialMachine {
     /// The accounts that were known in an epoch were written.
     mutating func wrote(_ epoch: Int, askedAt: Double) {
         self.askedAt = askedAt
+        // What is in memory may be what was replaced.
+        checkedAt = -.infinity
         version += 1
         unsaved.removeAll { $0.epoch <= epoch }
         // A newer one replaces what has been written now, whatever that reads as.

@@ -104,7 +104,7 @@ extension ManagedCredential {
                 "\(credential.displayName) did not sign in for the resource \(Redaction.url(resource)). Ask for it at the next sign-in."
             )
         }
-        if let wait = wait(for: credential.account) { throw wait }
+        if let wait = waitToRefresh(credential.account) { throw wait }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         let outcome: RefreshOutcome

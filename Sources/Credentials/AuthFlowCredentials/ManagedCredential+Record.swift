@@ -335,7 +335,11 @@ extension ManagedCredential {
         let (removed, present) = try await store.withLease(on: key) {
             lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read(under: lease)
-            guard let entry = accounts.entry(account) else { return (nil, .signedOut) }
+            guard let entry = accounts.entry(account) else {
+                // Another process has removed it, and a read that began before may not be back yet.
+                beginEpoch()
+                return (nil, .signedOut)
+            }
             willRemove(entry)
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, epoch) }

@@ -23,7 +23,8 @@ extension ManagedCredential {
             return try await renew(nil, renewal, in: &accounts, lease, epoch)
         }
         let credential = try signedIn(in: accounts, account)
-        if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
+        // The read has it in memory.
+        if isFresh(credential, margin), credential.tokens.accessToken != rejected { return credential }
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
 
@@ -39,9 +40,7 @@ extension ManagedCredential {
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         if let wait = wait(for: account) { throw wait }
         do {
-            let credential = try await reporter().step(.grantWithoutUser) {
-                try await asking(for: account) { try await renewal(client, key.resource) }
-            }
+            let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,
@@ -99,7 +98,7 @@ extension ManagedCredential {
                 throw error
             }
         }
-        if let wait = wait(for: credential.account) {
+        if let wait = waitToRefresh(credential.account) {
             return try fallback(wait, credential)
         }
         try unfinished.beginSending()
@@ -205,11 +204,12 @@ extension ManagedCredential {
         state.withLock { $0.machine.failed(account, error, at: now, random: random) }
     }
 
-    /// Runs a request to the provider, and notes whether it has answered.
+    /// Sends a refresh, and notes whether the provider has answered.
     private func asking<Return: Sendable>(
         for account: AccountID,
         _ request: () async throws -> Return
     ) async throws -> Return {
+        let began = client.host.now()
         do {
             let result = try await request()
             outage.use { $0.answered() }
@@ -218,7 +218,7 @@ extension ManagedCredential {
             let (now, random) = (client.host.now(), random)
             // Several sessions of one user are one.
             let user = account.subject.map { Array($0.utf8) } ?? digest
-            outage.use { $0.failed(user, error, at: now, random: random) }
+            outage.use { $0.failed(user, error, since: began, at: now, random: random) }
             throw error
         }
     }
@@ -226,7 +226,13 @@ extension ManagedCredential {
     /// The error for a caller that comes while the provider is left alone.
     func wait(for account: AccountID) -> AuthError? {
         let now = client.host.now()
-        return state.withLock { $0.machine.wait(for: account, at: now) } ?? outage.use { $0.ask(at: now) }
+        return state.withLock { $0.machine.wait(for: account, at: now) }
+    }
+
+    /// As ``wait(for:)``, and while the provider is away.
+    func waitToRefresh(_ account: AccountID) -> AuthError? {
+        let now = client.host.now()
+        return wait(for: account) ?? outage.use { $0.ask(at: now) }
     }
 
     /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has

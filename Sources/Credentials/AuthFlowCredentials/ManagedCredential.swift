@@ -175,8 +175,13 @@ package final class ManagedCredential: Sendable {
     /// - Parameter isStoreThere: Whether the store can be read, so that only the lease could not be had. A user who has signed out
     ///   meanwhile is then known.
     private func unexpired(isStoreThere: Bool) async throws -> Credential? {
-        var known = state.withLock { $0.machine.cached?.credential }
-        if isStoreThere, let accounts = try? await accounts() { known = try signedIn(in: accounts, account) }
+        let (epoch, cached) = state.withLock { ($0.machine.epoch, $0.machine.cached) }
+        var known = cached?.credential
+        if isStoreThere, let accounts = try? await accounts() {
+            guard isCurrent(epoch) else { return nil }
+            // Without a user nobody has signed out: the holder of the lease may be about to store the first credential.
+            known = renewal == nil ? try signedIn(in: accounts, account) : accounts.entry(account)?.credential
+        }
         let now = client.host.now()
         return known.flatMap { !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil }
     }
@@ -207,15 +212,23 @@ package final class ManagedCredential: Sendable {
         } catch {
             try Task.checkCancellation()
             // A store that cannot be read says nothing about the tokens.
-            guard case .unchecked(let cached) = answer else { throw error }
-            return cached.credential
+            guard let credential = stillCached(answer) else { throw error }
+            return credential
         }
+        if case .cached(let credential) = answer { return credential }
+        guard check != nil else { return nil }
         let present = self.now
-        switch check == nil ? answer : state.withLock({ $0.machine.asked(at: present) { isFresh($0, margin) } }) {
-        case .cached(let credential): return credential
-        case .unchecked(let cached): return cached.credential
-        case .unread, .stale: return nil
+        if case .cached(let credential) = state.withLock({ $0.machine.asked(at: present) { isFresh($0, margin) } }) {
+            return credential
         }
+        // The read may have taken longer than its result counts for.
+        return stillCached(answer)
+    }
+
+    /// The tokens of an answer, unless others have replaced them in memory, or the user has signed out.
+    private func stillCached(_ answer: CredentialMachine.Answer) -> Credential? {
+        guard case .unchecked(let cached) = answer else { return nil }
+        return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
     }
 
     func isFresh(_ credential: Credential, _ margin: Duration) -> Bool {

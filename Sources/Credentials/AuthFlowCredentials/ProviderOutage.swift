@@ -17,7 +17,7 @@ struct ProviderOutage: Sendable {
     static let patience: TimeInterval = 35
 
     private struct Wait {
-        let failure: AuthError
+        let code: AuthError.Code
         let seconds: TimeInterval
         let since: Date
         var until: Date
@@ -25,7 +25,9 @@ struct ProviderOutage: Sendable {
         var isProbed = false
     }
 
+    /// The users whose refreshes have failed, each within a minute after another.
     private var failed: Set<[UInt8]> = []
+    private var failedAt: Date?
     private var wait: Wait?
 
     /// A refresh is about to be sent.
@@ -35,12 +37,11 @@ struct ProviderOutage: Sendable {
         guard let wait, now >= wait.since else { return nil }
         guard now >= wait.until else {
             let seconds = Int(wait.until.timeIntervalSince(now).rounded(.up))
+            // Not the failure itself: it was another user's, and so may its words be.
             return AuthError(
-                wait.failure.code,
-                "\(wait.failure.message) It is asked again in \(seconds) s.",
-                providerError: wait.failure.providerError,
-                retryAfter: .seconds(seconds),
-                underlyingError: wait.failure
+                wait.code,
+                "The provider does not answer at the moment. It is asked again in \(seconds) s.",
+                retryAfter: .seconds(seconds)
             )
         }
         self.wait?.until = now + Self.patience
@@ -51,20 +52,23 @@ struct ProviderOutage: Sendable {
     /// A refresh has failed.
     /// - Parameters:
     ///   - user: Whose.
+    ///   - began: When it was sent.
     ///   - random: Spreads the processes, so that they do not ask all at once.
-    mutating func failed(_ user: [UInt8], _ error: AuthError, at now: Date, random: UInt8) {
+    mutating func failed(_ user: [UInt8], _ error: AuthError, since began: Date, at now: Date, random: UInt8) {
         guard error.isProviderAway else {
             // A refusal is an answer. Without a status nothing was sent: the next caller asks instead.
             if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
             return
         }
+        // Others whose requests were sent before the wait began.
+        if let wait, began <= wait.since, wait.since <= now { return }
+        if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.longest { failed = [] }
+        failedAt = now
         if failed.count < Self.tolerated { failed.insert(user) }
         guard failed.count >= Self.tolerated else { return }
-        // Others whose requests were sent before the wait began.
-        if let wait, !wait.isProbed, now >= wait.since, now < wait.until { return }
         let seconds = min(Self.longest, wait.map { $0.seconds * 2 } ?? Self.first)
         wait = Wait(
-            failure: error,
+            code: error.code,
             seconds: seconds,
             since: now,
             until: now + seconds * (0.75 + 0.5 * Double(random) / 255)

@@ -27,11 +27,12 @@ struct RedisScript: Sendable {
           return (not expires or expires > now) and (not idle or idle > now)
         end
         local function held() return field('fence') == ARGV[1] and field('owner') == ARGV[2] end
-        -- The key itself ends with the record, unless a lease lasts longer.
+        -- The key itself ends with the record, unless a lease lasts longer. What a holder without a record has left lasts for ten minutes
+        -- more: the holder may still write, and the next one learns that something may be half done.
         local function keep()
           local last = math.min(number('expires') or math.huge, number('idle_until') or math.huge)
           local lease = number('lease_until') or 0
-          if not field('sealed') then last = lease + 1000 end
+          if not field('sealed') then last = lease + 600000 end
           if last == math.huge then redis.call('PERSIST', KEYS[1])
           else redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, lease) + 1000)) end
         end

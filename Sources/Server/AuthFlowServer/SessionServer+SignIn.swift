@@ -160,15 +160,14 @@ extension SessionServer {
         let key = key(identifier)
         let own = credentials.recordKey(for: key)
         do {
-            try await credentials.save(
-                credential,
-                for: key,
-                attributes: RecordAttributes(
-                    lifetime: options.lifetime,
-                    idleTime: options.idleTime,
-                    tags: tags(of: credential)
-                )
+            let attributes = RecordAttributes(
+                lifetime: options.lifetime,
+                idleTime: options.idleTime,
+                tags: tags(of: credential)
             )
+            // In a task of its own: this one may be cancelled, and a session that is written afterwards would not be removed.
+            try await Task { [credentials] in try await credentials.save(credential, for: key, attributes: attributes) }
+                .value
             guard try await !wasEndedMeanwhile(credential) else {
                 if Self.endsWithItsSession(credential) { revoke([credential]) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")

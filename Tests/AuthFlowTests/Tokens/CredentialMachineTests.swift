@@ -143,6 +143,28 @@ import Testing
         #expect(finish(&machine, second, nil) == nil)
     }
 
+    @Test(arguments: State.allCases) func aReadDuringAnInvalidationIsRepeated(_ state: State) {
+        var machine = machine(state)
+        let reading = machine.beginReading(at: Self.begin)
+        machine.invalidate()
+        #expect(finish(&machine, reading, Self.credential("old")) == nil)
+    }
+
+    @Test func aWriteHasTheStoreReadBeforeWhatIsInMemoryIsHandedOut() {
+        var machine = machine(.checked)
+        machine.wrote(machine.epoch, askedAt: Self.begin)
+        #expect(answer(machine) == "old?")
+    }
+
+    @Test func tokensOfARefreshCountFromTheReadThatHasFoundItsRefreshToken() {
+        var machine = machine(.empty)
+        read(&machine, Self.credential("old"), at: 0)
+        read(&machine, nil, at: 5)
+        machine.adopt(Self.credential("new"), machine.epoch, margin: .seconds(60), random: 0)
+        #expect(answer(machine, at: 9) == "new")
+        #expect(answer(machine, at: 11) == "new?")
+    }
+
     @Test(arguments: State.allCases) func aReadOfAnEarlierEpochConfirmsNothing(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin + 20)

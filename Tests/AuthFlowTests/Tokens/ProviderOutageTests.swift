@@ -11,13 +11,13 @@ import Testing
     /// An outage after the failures of some users.
     private func outage(after users: Int, _ error: AuthError = away) -> ProviderOutage {
         var outage = ProviderOutage()
-        for user in 0..<users { outage.failed([UInt8(user)], error, at: Self.start, random: 127) }
+        for user in 0..<users { outage.failed([UInt8(user)], error, since: Self.start, at: Self.start, random: 127) }
         return outage
     }
 
     @Test func failuresOfFewUsersHoldBackNobody() {
         var outage = outage(after: 4)
-        for _ in 0..<100 { outage.failed([0], Self.away, at: Self.start, random: 127) }
+        for _ in 0..<100 { outage.failed([0], Self.away, since: Self.start, at: Self.start, random: 127) }
         #expect(outage.ask(at: Self.start) == nil)
     }
 
@@ -32,9 +32,37 @@ import Testing
         #expect(outage.ask(at: Self.start + 6) == nil)
         #expect(outage.ask(at: Self.start + 6) != nil)
         // It has failed: the next wait is twice as long.
-        outage.failed([9], Self.away, at: Self.start + 7, random: 127)
+        outage.failed([9], Self.away, since: Self.start + 7, at: Self.start + 7, random: 127)
         #expect(outage.ask(at: Self.start + 16) != nil)
         #expect(outage.ask(at: Self.start + 18) == nil)
+    }
+
+    @Test func aRequestThatWasSentBeforeTheWaitIsNotTheOneThatAsksAgain() {
+        var outage = outage(after: 5)
+        #expect(outage.ask(at: Self.start + 6) == nil)
+        outage.failed([9], Self.away, since: Self.start - 1, at: Self.start + 7, random: 127)
+        #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
+    }
+
+    @Test func failuresThatAreFarApartHoldBackNobody() {
+        var outage = ProviderOutage()
+        for user in 0..<9 {
+            let time = Self.start + 100 * Double(user)
+            outage.failed([UInt8(user)], Self.away, since: time, at: time, random: 127)
+            #expect(outage.ask(at: time) == nil)
+        }
+    }
+
+    @Test func theWordsOfOneUsersFailureAreNotShownToAnother() throws {
+        let ofProvider = ProviderError(error: "server_error", errorDescription: "alice")
+        let words = AuthError(.temporarilyUnavailable, "alice", providerError: ofProvider)
+        var outage = outage(after: 5, words)
+        let later = outage.ask(at: Self.start + 1)
+        let error = try #require(later)
+        #expect(error.code == .temporarilyUnavailable)
+        #expect(!error.message.contains("alice"))
+        #expect(error.providerError == nil)
+        #expect(error.underlyingError == nil)
     }
 
     @Test func aCallerThatNeverReturnsIsReplaced() {
@@ -46,7 +74,13 @@ import Testing
     @Test func aCallerThatSendsNothingIsReplacedAtOnce() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
-        outage.failed([9], AuthError(.leaseLost, "The lease is lost."), at: Self.start + 7, random: 127)
+        outage.failed(
+            [9],
+            AuthError(.leaseLost, "The lease is lost."),
+            since: Self.start + 7,
+            at: Self.start + 7,
+            random: 127
+        )
         #expect(outage.ask(at: Self.start + 7) == nil)
     }
 
@@ -61,7 +95,7 @@ import Testing
         for _ in 0..<20 {
             now += 100
             _ = outage.ask(at: now)
-            outage.failed([0], Self.away, at: now, random: 255)
+            outage.failed([0], Self.away, since: now, at: now, random: 255)
         }
         #expect(outage.ask(at: now + 74) != nil)
         #expect(outage.ask(at: now + 76) == nil)
@@ -69,7 +103,13 @@ import Testing
 
     @Test(arguments: [400, 401, 429]) func aRefusalIsAnAnswer(_ status: Int) {
         var outage = outage(after: 5)
-        outage.failed([9], AuthError(.providerRejected, "Refused.", status: status), at: Self.start, random: 127)
+        outage.failed(
+            [9],
+            AuthError(.providerRejected, "Refused.", status: status),
+            since: Self.start,
+            at: Self.start,
+            random: 127
+        )
         #expect(outage.ask(at: Self.start + 1) == nil)
     }
 
@@ -77,7 +117,7 @@ import Testing
         var outage = outage(after: 5)
         outage.answered()
         #expect(outage.ask(at: Self.start + 1) == nil)
-        outage.failed([1], Self.away, at: Self.start + 1, random: 127)
+        outage.failed([1], Self.away, since: Self.start + 1, at: Self.start + 1, random: 127)
         #expect(outage.ask(at: Self.start + 1) == nil)
     }
 
