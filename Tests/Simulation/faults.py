@@ -38,7 +38,7 @@ FAULTS = {
             "if state.check != nil, case .unchecked(let known) = answer { return (.cached(known.credential), nil) }\n"
             "            let check =\n                state.check\n")],
     "a-cancelled-caller-is-served-unchecked": [
-        (MANAGED, "            try Task.checkCancellation()\n            return cached.credential", "            return cached.credential")],
+        (MANAGED, "            try Task.checkCancellation()\n            // A store", "            // A store")],
     "an-answer-counts-from-its-arrival": [
         (RECORD, "let reading = state.withLock { $0.machine.beginReading(at: asked) }",
             "let reading = state.withLock { $0.machine.beginReading(at: asked + 3) }")],
@@ -47,7 +47,7 @@ FAULTS = {
         (MACHINE, "guard epoch == nil || epoch == self.epoch, keeps(credential.account)", "guard keeps(credential.account)"),
         (MANAGED, "guard isCurrent(epoch) else { throw Outdated() }\n                return credential", "return credential")],
     "a-sign-out-leaves-the-cache": [(MACHINE, "        epoch += 1\n        cached = nil\n", "        epoch += 1\n")],
-    "a-changed-token-stays-in-memory": [(MACHINE, "            self.cached = nil\n            if tokens", "            checkedAt = reading.askedAt\n            if tokens")],
+    "a-changed-token-stays-in-memory": [(MACHINE, "if cached?.has(credential.tokens) != true {", "if cached == nil {")],
     "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = Found(stored: stored, known: stored, epoch: epoch)\n",
             "        var found = Found(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
             "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
@@ -58,7 +58,7 @@ FAULTS = {
     "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "            try lease.requireTime()\n            return", "            return"),
-        (REFRESH, "                try lease.requireTime()\n                try unfinished", "                try unfinished")],
+        (REFRESH, "                    try lease.requireTime()\n                    try unfinished", "                    try unfinished")],
     "what-cannot-be-written-is-forgotten": [(RECORD, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(RECORD, "                repeatWriting()\n            }\n        }", "            }\n        }")],
     "a-session-ends-by-any-refusal": [(REFRESH, 'error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"',

@@ -179,7 +179,7 @@ package final class ManagedCredential: Sendable {
         var known = cached?.credential
         if isStoreThere, let accounts = try? await accounts() {
             guard isCurrent(epoch) else { return nil }
-            // Without a user nobody has signed out: the holder of the lease may be about to store the first credential.
+            // Without a user there was no sign-out: the holder of the lease may be about to store the first credential.
             known = renewal == nil ? try signedIn(in: accounts, account) : accounts.entry(account)?.credential
         }
         let now = client.host.now()
