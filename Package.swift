@@ -59,6 +59,7 @@ let package = Package(
         .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
         .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP"] + engineModules),
         .library(name: "AuthFlowServer", targets: ["AuthFlowServer"] + engineModules),
+        .library(name: "AuthFlowResourceServer", targets: ["AuthFlowResourceServer"] + protocolModules),
         .library(name: "AuthFlowHummingbird", targets: ["AuthFlowHummingbird"]),
         .library(name: "AuthFlowObservability", targets: ["AuthFlowObservability"]),
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
@@ -264,6 +265,14 @@ let package = Package(
         module("Server/AuthFlowSQLite", engine + ["AuthFlowDatabase", "CSQLite"]),
         // The sessions of a web application's users: cookies, routes, back-channel logout; independent of web frameworks.
         module("Server/AuthFlowServer", engine + [crypto, httpTypes]),
+        // The other side: an API and the access tokens that it receives; independent of web frameworks.
+        module(
+            "Server/AuthFlowResourceServer",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
+                "AuthFlowEssentials", httpTypes, crypto,
+            ]
+        ),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(
             "Server/AuthFlowHummingbird",
@@ -392,6 +401,10 @@ let package = Package(
                 "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
                 httpTypes,
             ]
+        ),
+        .testTarget(
+            name: "AuthFlowResourceServerTests",
+            dependencies: engine + ["AuthFlowResourceServer", "AuthFlowTesting", httpTypes, crypto]
         ),
         .testTarget(
             name: "AuthFlowMCPTests",

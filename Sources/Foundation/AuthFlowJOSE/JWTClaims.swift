@@ -51,8 +51,14 @@ package struct JWTClaims: Sendable {
 
     /// RFC 7519 section 4.1.3: `aud`, a string or an array of strings, has to name the recipient.
     package func requireAudience(_ recipient: String) throws(AuthError) -> [String] {
-        guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }
+        let audience = try requireAnAudience()
         guard audience.containsIdentical(recipient) else { throw refused("it is meant for another client (aud)") }
+        return audience
+    }
+
+    /// `aud`, for a recipient that has several names.
+    package func requireAnAudience() throws(AuthError) -> [String] {
+        guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }
         return audience
     }
 

@@ -83,8 +83,14 @@ package struct JWTVerifier: Sendable {
             throw AuthError(error.code == .unsupported ? .unsupported : profile.code, error.message)
         }
         let claims = try check(try rules(of: jws))
-        guard try await isSigned(jws, keys, secret) else { throw profile.refused("its signature is wrong") }
+        try await verifySignature(of: jws, keys: keys, secret: secret)
         return VerifiedJWT(header: jws.header, claims: claims)
+    }
+
+    /// Verifies the signature of a token whose header and claims have passed.
+    /// - Throws: ``AuthError`` with the profile's code, or what fetching the keys throws.
+    package func verifySignature(of jws: JWS, keys: some KeySet, secret: Secret? = nil) async throws {
+        guard try await isSigned(jws, keys, secret) else { throw profile.refused("its signature is wrong") }
     }
 
     /// Checks the header, and returns the rules that the claims are checked with.

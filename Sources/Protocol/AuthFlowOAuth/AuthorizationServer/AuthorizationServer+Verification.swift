@@ -79,7 +79,7 @@ extension AuthorizationServer {
     }
 
     /// The server's keys that sign its tokens.
-    func keySet(_ metadata: ProviderMetadata) -> some KeySet { IssuerKeys(server: self, metadata: metadata) }
+    package func keySet(_ metadata: ProviderMetadata) -> some KeySet { IssuerKeys(server: self, metadata: metadata) }
 
     /// The server's keys that messages to it are encrypted with.
     package func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {

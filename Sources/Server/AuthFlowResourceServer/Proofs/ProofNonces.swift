@@ -1,0 +1,87 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import Crypto
+
+/// The key of an API's nonces (RFC 9449 section 9). Every machine of the API has the same.
+public struct NonceKey: Sendable {
+    /// How long a nonce is accepted; default: five minutes.
+    public let lifetime: Duration
+
+    let key: Secret
+
+    /// Creates a key.
+    /// - Parameters:
+    ///   - key: At least 32 random bytes, base64url.
+    ///   - lifetime: How long a nonce is accepted; default: five minutes.
+    /// - Throws: ``AuthError`` with `invalid_configuration` for a shorter key.
+    public init(_ key: Secret, lifetime: Duration = .seconds(300)) throws(AuthError) {
+        guard let bytes = Base64URL.decode(key.exposed), bytes.count >= 32 else {
+            throw AuthError(.invalidConfiguration, "The key of the nonces is not 32 bytes or more in base64url.")
+        }
+        self.key = key
+        self.lifetime = lifetime
+    }
+
+    /// A random key, for an API that runs in one process. Its nonces end with the process; clients then get another one.
+    public static func random(host: HostServices = .system, lifetime: Duration = .seconds(300)) -> NonceKey {
+        NonceKey(Secret(Base64URL.encode(host.randomBytes(32))), checked: lifetime)
+    }
+
+    private init(_ key: Secret, checked lifetime: Duration) {
+        self.key = key
+        self.lifetime = lifetime
+    }
+}
+
+/// The nonces of an API, without a memory: the time, and a code over it (HMAC-SHA-256) under the key.
+struct ProofNonces: Sendable {
+    private let key: SymmetricKey
+    private let lifetime: Double
+    private let now: @Sendable () -> Date
+
+    /// The bytes of the code. 128 bits cannot be guessed.
+    private static let codeSize = 16
+    /// How far the clocks of two machines of the API may be apart, in seconds.
+    private static let leeway = 30.0
+
+    init(_ key: NonceKey, host: HostServices) {
+        self.key = SymmetricKey(data: Base64URL.decode(key.key.exposed) ?? [])
+        self.lifetime = key.lifetime.seconds
+        self.now = host.now
+    }
+
+    /// A nonce of this moment.
+    func next() -> String { nonce(at: Int64(now().timeIntervalSince1970)) }
+
+    private func nonce(at time: Int64) -> String {
+        let bytes = (0..<8).map { UInt8(truncatingIfNeeded: time >> (56 - 8 * $0)) }
+        return Base64URL.encode(bytes + code(bytes))
+    }
+
+    private func code(_ bytes: [UInt8]) -> [UInt8] {
+        Array(HMAC<SHA256>.authenticationCode(for: Array("AuthFlow DPoP nonce".utf8) + bytes, using: key)).prefix(
+            Self.codeSize
+        )
+        .map { $0 }
+    }
+
+    /// Checks the nonce of a proof.
+    /// - Returns: The nonce for the next one, when this one is in the second half of its life (section 8.2).
+    /// - Throws: ``TokenFailure/wantsNonce`` for none, one that has ended, or one that is not the API's.
+    func check(_ nonce: String?, at now: Date) throws(TokenFailure) -> String? {
+        guard let bytes = nonce.flatMap({ Base64URL.decode($0) }), bytes.count == 8 + Self.codeSize else {
+            throw .wantsNonce
+        }
+        let time = Array(bytes.prefix(8))
+        guard Self.isEqual(code(time), Array(bytes.dropFirst(8))) else { throw .wantsNonce }
+        let issued = Double(time.reduce(Int64(0)) { $0 << 8 | Int64($1) })
+        let age = now.timeIntervalSince1970 - issued
+        guard age >= -Self.leeway, age < lifetime else { throw .wantsNonce }
+        return age > lifetime / 2 ? next() : nil
+    }
+
+    /// In a time that does not depend on where the two differ.
+    private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
+        left.count == right.count && zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+    }
+}

@@ -1,0 +1,93 @@
+public import AuthFlowEssentials
+import AuthFlowHTTP
+public import AuthFlowStorage
+import Crypto
+import Synchronization
+
+/// The identifier of a proof: of its key and its `jti` together, so that no client can use up the identifiers of another.
+public struct ProofIdentifier: Sendable, Hashable {
+    /// The SHA-256 of the two.
+    public let bytes: [UInt8]
+
+    init(thumbprint: String, identifier: String) {
+        self.bytes = Array(SHA256.hash(data: Array("\(thumbprint) \(identifier)".utf8)))
+    }
+}
+
+/// A type that remembers which proofs were used, so that none is accepted twice (RFC 9449 section 11.1).
+public protocol UsedProofs: Sendable {
+    /// Uses a proof up.
+    /// - Parameters:
+    ///   - proof: The proof.
+    ///   - now: The time.
+    ///   - window: How long the proof could be sent again, at the longest.
+    /// - Returns: Whether it was not used before.
+    /// - Throws: ``AuthError`` when that cannot be known: the request is then not authorized.
+    func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool
+}
+
+/// Remembers proofs in the memory of this process: for an API that runs in one process.
+///
+/// Two generations, each for one window: a proof is remembered for one window at least, and forgotten after two.
+public final class MemoryProofs: UsedProofs {
+    private struct State {
+        var recent: Set<ProofIdentifier> = []
+        var earlier: Set<ProofIdentifier> = []
+        var began = Date.distantPast
+    }
+
+    private let state = Mutex(State())
+    private let limit: Int
+
+    /// Creates an empty memory.
+    /// - Parameter limit: The most proofs in one window; default: 500,000, about 60 MB. What comes beyond is not authorized (503).
+    public init(limit: Int = 500_000) { self.limit = limit }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) throws -> Bool {
+        try state.withLock { state in
+            let age = now.timeIntervalSince(state.began)
+            if age >= 2 * window.seconds {
+                (state.recent, state.earlier, state.began) = ([], [], now)
+            } else if age >= window.seconds {
+                (state.recent, state.earlier, state.began) = ([], state.recent, now)
+            }
+            guard !state.earlier.contains(proof), !state.recent.contains(proof) else { return false }
+            guard state.recent.count < limit else {
+                throw AuthError(
+                    .temporarilyUnavailable,
+                    "More than \(limit) proofs came within \(Int(window.seconds)) s, and no more are remembered.",
+                    retryAfter: window
+                )
+            }
+            state.recent.insert(proof)
+            return true
+        }
+    }
+}
+
+/// Remembers proofs in a store that all machines of an API share: PostgreSQL, Redis or SQLite.
+public struct StoredProofs: UsedProofs {
+    private let store: any SessionTokenStore
+    private let resource: String
+
+    /// Creates a memory.
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - resource: The identifier of the API, so that several may share a store.
+    public init(_ store: any SessionTokenStore, resource: String) {
+        self.store = store
+        self.resource = resource
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool {
+        let key = RecordKey(
+            name: "proof \(Base64URL.encode(proof.bytes))",
+            issuer: resource,
+            clientID: "",
+            kind: .claim
+        )
+        return try await store.claim(key, for: window)
+    }
+}

@@ -1,0 +1,48 @@
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// The demands of a route on the token.
+public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
+    /// The scopes that the token must have, all of them.
+    public var scopes: [String]
+
+    /// The `acr` values of which the token must have one; empty: any (RFC 9470).
+    public var acrValues: [String]
+
+    /// How long ago the user may have been authenticated; nil: any time (RFC 9470).
+    public var maximumAge: Duration?
+
+    /// Creates a requirement that any valid token meets.
+    public init() { self.init(scopes: []) }
+
+    /// Creates a requirement.
+    /// - Parameters:
+    ///   - scopes: The scopes that the token must have, all of them.
+    ///   - acrValues: The `acr` values of which the token must have one; default: any.
+    ///   - maximumAge: How long ago the user may have been authenticated; default: any time.
+    public init(scopes: [String], acrValues: [String] = [], maximumAge: Duration? = nil) {
+        self.scopes = scopes
+        self.acrValues = acrValues
+        self.maximumAge = maximumAge
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public init(arrayLiteral scopes: String...) { self.init(scopes: scopes) }
+
+    func check(_ token: AccessToken, now: Date, leeway: Double) throws(TokenFailure) {
+        // RFC 9470 section 3: "insufficient_user_authentication: The authentication event associated with the access token presented with
+        // the request does not meet the authentication requirements of the protected resource."
+        if !acrValues.isEmpty {
+            guard let acr = token.claims["acr"]?.string, acrValues.containsIdentical(acr) else {
+                throw .insufficientAuthentication
+            }
+        }
+        if let maximumAge {
+            guard let time = token.claims["auth_time"]?.number,
+                time >= now.timeIntervalSince1970 - leeway - maximumAge.seconds
+            else { throw .insufficientAuthentication }
+        }
+        // RFC 6750 section 3.1: "insufficient_scope: The request requires higher privileges than provided by the access token."
+        guard token.scopes.isSuperset(of: scopes) else { throw .insufficientScope }
+    }
+}

@@ -1,0 +1,220 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+public import AuthFlowOAuth
+public import HTTPTypes
+
+/// An API that receives access tokens (RFC 6749 section 1.1: "resource server"): it decides which requests are authorized.
+///
+/// Make one for each API and share it: any number of tasks may use it at once.
+///
+/// ```swift
+/// let api = try ResourceServer(
+///     "https://api.example.com/orders",
+///     issuers: [TrustedIssuer(AuthorizationServer(issuer: "https://id.example.com"))]
+/// )
+/// let authorization = try await api.authorize(request, requiring: ["orders:read"])
+/// ```
+///
+/// It answers a request that is not authorized with a ``Rejection``, which is a whole response. It knows nothing of a web framework.
+public final class ResourceServer: Sendable {
+    /// The identifier of the API (RFC 8707, RFC 9728): its URL, exactly as clients write it.
+    public let resource: Endpoint
+
+    /// The issuers whose tokens are accepted.
+    public let issuers: [TrustedIssuer]
+
+    /// The rules.
+    public let rules: ResourceServerRules
+
+    private let host: HostServices
+    private let cache: AccessTokenCache
+    private let introspection: IntrospectionCache
+    private let nonces: ProofNonces?
+
+    /// Creates a server. Nothing is requested before the first token comes.
+    /// - Parameters:
+    ///   - resource: The identifier of the API: an `https` URL; `http` on this machine's loopback only.
+    ///   - issuers: The issuers whose tokens are accepted.
+    ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
+    ///   - host: Time and randomness; default: the system's.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is no URL, no issuer is named, two of them are the same, or
+    ///   several introspect tokens: a token that names no issuer must not be sent to the wrong one.
+    public init(
+        _ resource: String,
+        issuers: [TrustedIssuer],
+        rules: ResourceServerRules = ResourceServerRules(),
+        host: HostServices = .system
+    ) throws(AuthError) {
+        self.resource = try Endpoint(resource, name: "resource")
+        // RFC 8707 section 2: "It MUST NOT include a fragment component. It SHOULD NOT include a query component".
+        guard self.resource.query == nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The resource has a query (?...), which RFC 8707 section 2 advises against."
+            )
+        }
+        guard !issuers.isEmpty else {
+            throw AuthError(.invalidConfiguration, "A resource server needs an issuer whose tokens it accepts.")
+        }
+        guard Set(issuers.map(\.name)).count == issuers.count else {
+            throw AuthError(.invalidConfiguration, "The resource server names an issuer twice.")
+        }
+        guard issuers.count(where: { $0.introspector != nil }) <= 1 else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Only one issuer's tokens can be introspected: a token that names no issuer must not be sent to the wrong one."
+            )
+        }
+        self.issuers = issuers
+        self.rules = rules
+        self.host = host
+        self.cache = AccessTokenCache(limit: rules.cachedTokens)
+        self.introspection = IntrospectionCache(limit: rules.cachedTokens)
+        self.nonces = rules.dpop.nonces.map { ProofNonces($0, host: host) }
+    }
+
+    /// Decides whether a request is authorized.
+    /// - Parameters:
+    ///   - request: The request. Its body is never read: a token in a form is not accepted (RFC 6750 section 2.2), nor one in a query
+    ///     (section 2.3).
+    ///   - requirement: The demands of the route; default: a valid token.
+    ///   - certificate: The certificate of the client's TLS connection, in DER; default: none. Behind a proxy name the field that the
+    ///     proxy sets instead: ``ResourceServerRules/certificateField``.
+    /// - Throws: ``Rejection``: the response for the client, and the reason for the log.
+    public func authorize(
+        _ request: HTTPRequest,
+        requiring requirement: Requirement = Requirement(),
+        clientCertificate certificate: [UInt8]? = nil
+    ) async throws(Rejection) -> Authorization {
+        var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        do {
+            guard let presented = try PresentedToken(request) else { throw writer.unauthenticated() }
+            writer.scheme = presented.scheme
+            let token = try await accessToken(presented.token)
+            let binding = try TokenBinding(token.claims)
+            try binding.check(scheme: presented.scheme, demand: rules.binding)
+            var nonce: String?
+            if let thumbprint = binding.key {
+                nonce = try await checkProof(request, presented.token, thumbprint)
+            }
+            if let thumbprint = binding.certificate {
+                let shown = try certificate ?? rules.certificateField?.certificate(in: request.headerFields)
+                try TokenBinding.check(shown, thumbprint: thumbprint)
+            }
+            try requirement.check(token, now: host.now(), leeway: rules.clockLeeway.seconds)
+            return Authorization(token, binding, nonce: nonce)
+        } catch let rejection as Rejection {
+            throw rejection
+        } catch let failure as TokenFailure {
+            // A client that has to send a nonce learns it with the demand.
+            if case .wantsNonce = failure { writer.nonce = nonces?.next() }
+            throw writer.rejection(for: failure)
+        } catch {
+            throw writer.unavailable(error)
+        }
+    }
+
+    // MARK: - Access tokens
+
+    /// A verified token.
+    private func accessToken(_ token: Secret) async throws -> AccessToken {
+        let digest = TokenDigest(token)
+        let now = host.now()
+        if let known = cache.token(digest, at: now) { return known }
+        // Parsed once: to choose the issuer, and to be verified.
+        let decrypted = try decrypted(token)
+        guard let jws = try? JWS(decrypted) else {
+            guard let issuer = issuers.first(where: { $0.introspector != nil }) else {
+                throw TokenFailure.invalid("it is no JWT, and no issuer's tokens are introspected here")
+            }
+            return try await introspected(token, digest, issuer)
+        }
+        // The issuer is chosen among those that are configured, before anything is fetched.
+        guard let named = jws.payload["iss"]?.string else {
+            guard let issuer = issuers.first(where: { $0.introspector != nil }) else {
+                throw TokenFailure.invalid("it names no issuer (iss)")
+            }
+            return try await introspected(token, digest, issuer)
+        }
+        guard let issuer = issuers.first(where: { $0.issuer(for: jws.payload)?.isIdentical(to: named) == true }) else {
+            throw TokenFailure.invalid(
+                "its issuer \"\(DisplayText.sanitized(named, limit: 200))\" is not one of those accepted here (iss)"
+            )
+        }
+        if issuer.introspector != nil, issuer.introspectsJWTs { return try await introspected(token, digest, issuer) }
+        guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
+            throw TokenFailure.invalid("it is not encrypted, although that was agreed with the issuer")
+        }
+        let verified = try await AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
+            .verify(jws, now: now, leeway: rules.clockLeeway.seconds)
+        cache.keep(verified, digest, at: now, for: rules.cacheTime.seconds)
+        return verified
+    }
+
+    private func decrypted(_ token: Secret) throws(TokenFailure) -> Secret {
+        guard JWE.isEncrypted(token) else { return token }
+        // The issuer of an encrypted token is known once it is decrypted.
+        for issuer in issuers {
+            guard let keys = issuer.decryptionKeys else { continue }
+            if let content = try? JWE(token).decrypted(with: try keys.keys()) { return content }
+        }
+        guard issuers.contains(where: { $0.introspector != nil }) else {
+            throw .invalid("it is encrypted, and no key here decrypts it")
+        }
+        return token
+    }
+
+    private func introspected(_ token: Secret, _ digest: TokenDigest, _ issuer: TrustedIssuer) async throws
+        -> AccessToken
+    {
+        guard let client = issuer.introspector else { throw TokenFailure.invalid("it cannot be introspected") }
+        let times = IntrospectionCache.Times(
+            active: rules.introspectionTime.seconds,
+            inactive: ResourceServerRules.inactiveTime
+        )
+        let claims = try await introspection.claims(digest, times, now: host.now) {
+            try await client.introspect(token)
+        }
+        return try IntrospectedToken(issuer: issuer, resource: resource).check(
+            claims,
+            now: host.now(),
+            leeway: rules.clockLeeway.seconds
+        )
+    }
+
+    // MARK: - Proofs
+
+    /// - Returns: The nonce for the client's next proof, when it needs another.
+    private func checkProof(_ request: HTTPRequest, _ token: Secret, _ thumbprint: String) async throws -> String? {
+        guard rules.dpop.isAccepted else {
+            throw TokenFailure.invalid("it is bound to a DPoP key, and proofs are not accepted here")
+        }
+        let now = host.now()
+        let verification = ProofVerification(
+            algorithms: rules.dpop.algorithms,
+            window: rules.dpop.window.seconds,
+            nonces: nonces
+        )
+        let proof = try verification.check(
+            request.headerFields[values: .dpop],
+            method: request.method.rawValue,
+            address: try rules.address(request, resource),
+            token: token,
+            thumbprint: thumbprint,
+            now: now
+        )
+        // Only a proof that is right in everything else is remembered: nothing else could fill the memory.
+        guard try await rules.dpop.proofs.isFirstUse(of: proof.identifier, at: now, within: rules.dpop.window * 2)
+        else {
+            throw TokenFailure.invalidProof("it was used before (jti)")
+        }
+        return proof.nextNonce
+    }
+}
+
+extension ResourceServer: CustomStringConvertible, WithoutReflection {
+    /// The resource and its issuers.
+    public var description: String { "\(resource), tokens of \(issuers.map(\.name).joined(separator: ", "))" }
+}

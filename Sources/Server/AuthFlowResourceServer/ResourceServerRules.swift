@@ -1,0 +1,88 @@
+import AuthFlowHTTP
+public import AuthFlowJOSE
+public import HTTPTypes
+
+/// The rules of a ``ResourceServer`` that do not depend on the issuer.
+public struct ResourceServerRules: Sendable {
+    /// How tokens have to be bound to their client.
+    public enum Binding: Sendable, Hashable {
+        /// As the token says: a bearer token is accepted.
+        case any
+        /// To a DPoP key (RFC 9449).
+        case dpop
+        /// To a certificate (RFC 8705).
+        case certificate
+        /// To one of the two.
+        case anyKey
+    }
+
+    /// How long an inactive token is refused without another introspection, in seconds.
+    static let inactiveTime = 10.0
+
+    /// How tokens have to be bound; default: as each token says.
+    public var binding = Binding.any
+
+    /// The rules for DPoP proofs.
+    public var dpop = DPoPRules()
+
+    /// The field in which a proxy passes the client's certificate on; default: none. The proxy has to remove the field from what clients
+    /// send, and nothing but the proxy may reach the API.
+    public var certificateField: ClientCertificateField?
+
+    /// How far the clocks may be apart; default: one minute.
+    public var clockLeeway = Duration.seconds(60)
+
+    /// The most verified tokens in memory; default: 10,000. 0: every token is verified anew.
+    public var cachedTokens = 10_000
+
+    /// How long a verified JWT is accepted without its signature being checked again, and never beyond its end; default: five minutes.
+    public var cacheTime = Duration.seconds(300)
+
+    /// How long the result of an introspection counts; default: 30 seconds. A revoked token is accepted for that long.
+    public var introspectionTime = Duration.seconds(30)
+
+    /// The scopes that the metadata announces (`scopes_supported`); default: none.
+    public var announcedScopes: [String] = []
+
+    /// Whether pages of other origins may read `WWW-Authenticate` and `DPoP-Nonce` of rejections; default: no.
+    public var exposesChallengesToBrowsers = false
+
+    /// The URL of a request as its client saw it, for the proofs; default: the origin of the resource, and the path of the request.
+    ///
+    /// Set it where a proxy changes paths. Never take it from `Host` or `Forwarded`, unless the proxy sets them.
+    public var publicURL: @Sendable (HTTPRequest) -> String?
+
+    /// Creates the default rules.
+    public init() {
+        self.publicURL = { _ in nil }
+    }
+
+    func address(_ request: HTTPRequest, _ resource: Endpoint) throws(TokenFailure) -> Endpoint {
+        let url = publicURL(request) ?? resource.origin + (request.path ?? "/")
+        guard let address = try? Endpoint(url) else {
+            throw .malformed("The path of the request cannot be compared with the proof.")
+        }
+        return address
+    }
+}
+
+/// The rules for DPoP proofs (RFC 9449).
+public struct DPoPRules: Sendable {
+    /// Whether proofs are accepted; default: yes. A token that is bound to a key is otherwise refused.
+    public var isAccepted = true
+
+    /// The signature algorithms of proofs; default: all with a public key.
+    public var algorithms = SignatureAlgorithm.asymmetric
+
+    /// How far the time of a proof may be from the server's, in both directions; default: one minute.
+    public var window = Duration.seconds(60)
+
+    /// The key of the nonces that proofs must have; default: none is demanded. All machines of the API share it.
+    public var nonces: NonceKey?
+
+    /// Remembers the proofs that were used; default: in the memory of this process. Use ``StoredProofs`` for several machines.
+    public var proofs: any UsedProofs = MemoryProofs()
+
+    /// Creates the default rules.
+    public init() {}
+}

@@ -1,0 +1,162 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import HTTPTypes
+
+/// A request that is not authorized: the whole response for its client, and the reason for the log.
+public struct Rejection: Error, Sendable {
+    /// The response. It says no more than RFC 6750 section 3.1 has codes for.
+    public let response: TransportResponse
+
+    /// The reason, for the log. The client must not learn it: it would tell an attacker which check to try next.
+    public let reason: String
+
+    /// The error that kept the API from deciding (an issuer that is down, a store that failed); nil when it has decided.
+    public let underlyingError: AuthError?
+}
+
+extension Rejection: CustomStringConvertible {
+    /// The status and the reason.
+    public var description: String { "\(response.status): \(reason)" }
+}
+
+/// Writes rejections.
+struct RejectionWriter {
+    let resource: Endpoint
+    let rules: ResourceServerRules
+    let requirement: Requirement
+    /// A nonce to send along.
+    var nonce: String?
+    /// The scheme of the request.
+    var scheme = PresentedToken.Scheme.bearer
+
+    init(resource: Endpoint, rules: ResourceServerRules, requirement: Requirement, nonce: String?) {
+        self.resource = resource
+        self.rules = rules
+        self.requirement = requirement
+        self.nonce = nonce
+        if rules.binding == .dpop { self.scheme = .dpop }
+    }
+
+    /// RFC 6750 section 3.1: "If the request lacks any authentication information ..., the resource server SHOULD NOT include an error code
+    /// or other error information."
+    func unauthenticated() -> Rejection {
+        Rejection(
+            response: response(.unauthorized, error: nil, nil),
+            reason: "The request has no token.",
+            underlyingError: nil
+        )
+    }
+
+    func rejection(for failure: TokenFailure) -> Rejection {
+        let (status, error, text, reason): (HTTPResponse.Status, String, String, String) =
+            switch failure {
+            case .malformed(let reason): (.badRequest, "invalid_request", "The request is malformed.", reason)
+            case .invalid(let reason):
+                (
+                    .unauthorized, "invalid_token", "The access token is not accepted.",
+                    reason.hasPrefix("The ") ? reason : "The access token was refused: \(reason)."
+                )
+            case .invalidProof(let reason):
+                (
+                    .unauthorized, "invalid_dpop_proof", "The DPoP proof is not accepted.",
+                    "The DPoP proof was refused: \(reason)."
+                )
+            case .wantsNonce:
+                (
+                    .unauthorized, "use_dpop_nonce", "The DPoP proof needs the nonce of this response.",
+                    "The DPoP proof has no nonce that is accepted."
+                )
+            case .insufficientScope:
+                (
+                    .forbidden, "insufficient_scope", "The access token lacks a scope.",
+                    "The access token lacks one of the scopes \(requirement.scopes.joined(separator: " "))."
+                )
+            case .insufficientAuthentication:
+                (
+                    .unauthorized, "insufficient_user_authentication",
+                    "A stronger or more recent authentication is needed.",
+                    "The user's authentication does not meet what the route demands (acr, auth_time)."
+                )
+            }
+        return Rejection(response: response(status, error: error, text, failure), reason: reason, underlyingError: nil)
+    }
+
+    /// The issuer is down, or the keys or the store cannot be read: 503 and not 401, which would make clients throw good tokens away.
+    func unavailable(_ error: any Error) -> Rejection {
+        let known = error as? AuthError
+        var response = response(
+            .serviceUnavailable,
+            error: "temporarily_unavailable",
+            "The request cannot be authorized at the moment."
+        )
+        response.head.headerFields[.retryAfter] =
+            "\(Int(max(1, min(known?.retryAfter?.seconds ?? 5, 300)).rounded(.up)))"
+        return Rejection(
+            response: response,
+            reason: known?.message ?? "The request was cancelled.",
+            underlyingError: known
+        )
+    }
+
+    private func response(
+        _ status: HTTPResponse.Status,
+        error: String?,
+        _ text: String?,
+        _ failure: TokenFailure? = nil
+    ) -> TransportResponse {
+        var response = TransportResponse(head: HTTPResponse(status: status))
+        if status.code != 503 {
+            for challenge in challenges(error, text, failure) {
+                response.head.headerFields.append(HTTPField(name: .wwwAuthenticate, value: challenge))
+            }
+        }
+        response.head.headerFields[.cacheControl] = "no-store"
+        if let nonce { response.head.headerFields[.dpopNonce] = nonce }
+        if rules.exposesChallengesToBrowsers {
+            response.head.headerFields[.accessControlExposeHeaders] = "WWW-Authenticate, DPoP-Nonce"
+        }
+        if let error {
+            let body: JSON = ["error": .string(error), "error_description": text.map(JSON.string) ?? .null]
+            response.body = (try? body.serialized()) ?? []
+            response.head.headerFields[.contentType] = "application/json"
+        }
+        return response
+    }
+
+    /// The challenges (RFC 6750 section 3, RFC 9449 section 7.1). The error stands in that of the scheme that the client has used.
+    private func challenges(_ error: String?, _ text: String?, _ failure: TokenFailure?) -> [String] {
+        var common = [("resource_metadata", ResourceMetadata.address(of: resource))]
+        if !requirement.scopes.isEmpty { common.append(("scope", requirement.scopes.joined(separator: " "))) }
+        var details: [(String, String)] = []
+        if let error { details.append(("error", error)) }
+        if let text { details.append(("error_description", text)) }
+        if case .insufficientAuthentication? = failure {
+            if !requirement.acrValues.isEmpty {
+                details.append(("acr_values", requirement.acrValues.joined(separator: " ")))
+            }
+            if let age = requirement.maximumAge { details.append(("max_age", "\(Int(age.seconds))")) }
+        }
+        let acceptsBearer = rules.binding != .dpop
+        var challenges: [String] = []
+        if acceptsBearer {
+            let isUsed = scheme == .bearer || !rules.dpop.isAccepted
+            challenges.append("Bearer " + Self.parameters(common + (isUsed ? details : [])))
+        }
+        if rules.dpop.isAccepted {
+            let algorithms = ("algs", rules.dpop.algorithms.map(\.rawValue).joined(separator: " "))
+            let isUsed = scheme == .dpop || !acceptsBearer
+            challenges.append("DPoP " + Self.parameters([algorithms] + common + (isUsed ? details : [])))
+        }
+        return challenges
+    }
+
+    /// RFC 9110 section 5.6.4: quoted strings.
+    private static func parameters(_ pairs: [(String, String)]) -> String {
+        pairs.map { name, value in
+            let safe = value.unicodeScalars.filter { (0x20...0x7E).contains($0.value) && $0 != "\"" && $0 != "\\" }
+            return "\(name)=\"\(String(String.UnicodeScalarView(safe)))\""
+        }.joined(separator: ", ")
+    }
+}

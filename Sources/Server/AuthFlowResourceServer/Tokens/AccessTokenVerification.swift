@@ -1,0 +1,89 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import AuthFlowOAuth
+
+/// The rules of a JWT access token (RFC 9068 section 4).
+struct AccessTokenVerification {
+    let issuer: TrustedIssuer
+    let resource: Endpoint
+    /// The issuer that the token names, which is one of those accepted.
+    let issuerName: String
+
+    private var profile: JWTProfile {
+        // Section 4: "The resource server MUST verify that the "typ" header value is "at+jwt" or "application/at+jwt" and reject tokens
+        // carrying any other value."
+        let type: JWTProfile.TypeRule =
+            issuer.tokenType == .accessToken ? .required(["at+jwt"]) : .optional(["at+jwt", "jwt"])
+        return JWTProfile(
+            "The access token",
+            type: type,
+            specification: "RFC 9068 section 2.2",
+            code: .accessTokenRejected
+        )
+    }
+
+    func verify(_ jws: JWS, now: Date, leeway: Double) async throws -> AccessToken {
+        let verifier = JWTVerifier(
+            profile,
+            algorithms: issuer.algorithms,
+            now: now,
+            leeway: leeway,
+            clockOffset: nil
+        )
+        do {
+            // What costs nothing first: no keys are fetched for a token that is refused anyway.
+            let token = try check(try verifier.rules(of: jws))
+            let metadata = try await issuer.server.metadata()
+            try await verifier.verifySignature(of: jws, keys: issuer.server.keySet(metadata))
+            return token
+        } catch let error as AuthError where error.code == .accessTokenRejected {
+            throw TokenFailure.invalid(error.message)
+        }
+    }
+
+    private func check(_ rules: JWTClaims) throws -> AccessToken {
+        let claims = rules.json
+        // "The issuer identifier for the authorization server ... MUST exactly match the value of the "iss" claim."
+        let issuer = try rules.requireIssuer(issuerName)
+        let audience = try rules.requireAnAudience()
+        guard self.issuer.means(resource, audience) else { throw rules.refused("it is meant for another API (aud)") }
+        // "The current time MUST be before the time represented by the "exp" claim."
+        _ = try rules.requireUnexpired()
+        try rules.requireStarted()
+        let isAccessToken = rules.header.json["typ"]?.string.map { $0.lowercased().hasSuffix("at+jwt") } ?? false
+        // Section 2.2: iss, exp, aud, sub, client_id, iat and jti are REQUIRED.
+        if isAccessToken {
+            _ = try rules.requireIssued(within: nil)
+            for claim in ["sub", "client_id", "jti"] where claims[claim]?.string?.isEmpty != false {
+                throw rules.missing(claim)
+            }
+        } else {
+            if claims["iat"] != nil { _ = try rules.requireIssued(within: nil) }
+            try refuseIDToken(rules, audience)
+        }
+        // Names of the same claim at servers that are older than the RFC.
+        let client =
+            claims["client_id"]?.string ?? (isAccessToken ? nil : claims["azp"]?.string ?? claims["appid"]?.string)
+        return AccessToken(issuer: issuer, claims: claims, clientID: client)
+    }
+
+    /// RFC 8725 section 2.8: "cross-JWT confusion". Without a type of its own a token is told from an ID Token by its claims.
+    private func refuseIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
+        let claims = rules.json
+        for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
+            throw rules.refused("it has the mark of an ID Token (\(mark))")
+        }
+        guard claims["azp"]?.string.map({ !audience.containsIdentical($0) }) ?? true else {
+            throw rules.refused("it was issued to its own audience, as an ID Token is (azp)")
+        }
+        // A logout token, a response of another kind.
+        guard claims["events"] == nil, claims["token_introspection"] == nil else {
+            throw rules.refused("it is a JWT of another kind")
+        }
+        guard claims["sub"]?.string?.isEmpty == false || claims["client_id"]?.string?.isEmpty == false else {
+            throw rules.missing("sub")
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+public import HTTPTypes
+
+/// The field in which a proxy that ends TLS passes the client's certificate on.
+public struct ClientCertificateField: Sendable, Hashable {
+    /// How the certificate is written.
+    public enum Encoding: Sendable, Hashable {
+        /// A byte sequence in colons (RFC 9440: `Client-Cert`).
+        case structured
+        /// PEM, percent-encoded: `$ssl_client_escaped_cert` of nginx.
+        case escapedPEM
+    }
+
+    /// The name of the field.
+    public let name: HTTPField.Name
+
+    /// How the certificate is written.
+    public let encoding: Encoding
+
+    /// Creates a field.
+    public init(_ name: HTTPField.Name, encoding: Encoding = .structured) {
+        self.name = name
+        self.encoding = encoding
+    }
+
+    /// `Client-Cert` (RFC 9440 section 2.2).
+    public static let clientCert = HTTPField.Name("Client-Cert").map { ClientCertificateField($0) }
+
+    /// - Returns: The certificate in DER; nil when the client has shown none.
+    func certificate(in fields: HTTPFields) throws(TokenFailure) -> [UInt8]? {
+        let values = fields[values: name].filter { !$0.isEmpty }
+        guard let value = values.first else { return nil }
+        guard values.count == 1 else { throw .malformed("The request has several certificates.") }
+        let certificate =
+            switch encoding {
+            case .structured: Self.byteSequence(value)
+            case .escapedPEM: Self.pem(value)
+            }
+        guard let certificate else { throw .malformed("The client's certificate cannot be read.") }
+        return certificate
+    }
+
+    private static func byteSequence(_ value: String) -> [UInt8]? {
+        guard value.utf8.count > 2, value.hasPrefix(":"), value.hasSuffix(":") else { return nil }
+        return Data(base64Encoded: String(value.dropFirst().dropLast())).map(Array.init)
+    }
+
+    private static func pem(_ value: String) -> [UInt8]? {
+        guard let text = FormURLEncoding.percentDecoded(value) else { return nil }
+        let blocks = PEMBlock.blocks(in: text)
+        guard blocks.count == 1, blocks[0].label == "CERTIFICATE" else { return nil }
+        return blocks[0].content
+    }
+}

@@ -1,0 +1,43 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+
+/// The rules for what an issuer says about a token (RFC 7662 section 2.2).
+struct IntrospectedToken {
+    let issuer: TrustedIssuer
+    let resource: Endpoint
+
+    func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
+        // Section 2.2: "If the introspection call is properly authorized but the token is not active ... the authorization server MUST
+        // return an introspection response with the "active" field set to "false"."
+        guard members["active"]?.bool == true else { throw .invalid("its issuer says that it is not active") }
+        let expected = issuer.issuer(for: members)
+        if let named = members["iss"] {
+            guard let name = named.string, expected?.isIdentical(to: name) == true else {
+                throw .invalid("the introspection names another issuer (iss)")
+            }
+        }
+        // Section 4: "If the token can be used with different resource servers ... the authorization server MUST determine whether or not
+        // the token can be used at the resource server making the introspection call." Where it says for whom, it has to be this API.
+        if let value = members["aud"] {
+            let audience = value.string.map { [$0] } ?? value.strings ?? []
+            guard issuer.means(resource, audience) else { throw .invalid("it is meant for another API (aud)") }
+        }
+        // A refresh token is active, too, and no access token. RFC 7662's "token_type" is that of RFC 6749 section 7.1.
+        if let type = members["token_type"]?.string?.lowercased(), !["bearer", "dpop", "access_token"].contains(type) {
+            throw .invalid("it is no access token (token_type)")
+        }
+        let time = now.timeIntervalSince1970
+        if let end = members["exp"] {
+            guard let end = end.number, time - leeway < end else { throw .invalid("it has expired (exp)") }
+        }
+        if let start = members["nbf"] {
+            guard let start = start.number, start <= time + leeway else { throw .invalid("it is not valid yet (nbf)") }
+        }
+        return AccessToken(
+            issuer: expected ?? issuer.server.issuer,
+            claims: members,
+            clientID: members["client_id"]?.string
+        )
+    }
+}

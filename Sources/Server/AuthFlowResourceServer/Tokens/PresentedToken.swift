@@ -1,0 +1,65 @@
+import AuthFlowHTTP
+import HTTPTypes
+
+/// The token of a request, as it came.
+struct PresentedToken {
+    enum Scheme: String {
+        case bearer = "Bearer"
+        case dpop = "DPoP"
+    }
+
+    /// The longest token that is read, in bytes.
+    static let maximumSize = 32 * 1024
+
+    let scheme: Scheme
+    let token: Secret
+
+    /// Reads a request.
+    /// - Returns: nil when the request has no token.
+    /// - Throws: ``TokenFailure/malformed(_:)``.
+    init?(_ request: HTTPRequest) throws(TokenFailure) {
+        let values = request.headerFields[values: .authorization]
+        guard let value = values.first else { return nil }
+        guard values.count == 1 else { throw .malformed("The request has several Authorization fields.") }
+        let parts = value.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+        // RFC 9110 section 11.1: schemes are compared without case.
+        switch parts[0].lowercased() {
+        case "bearer": self.scheme = .bearer
+        case "dpop": self.scheme = .dpop
+        default: return nil
+        }
+        // RFC 9110 section 11.4: auth-scheme 1*SP token68.
+        let token = parts.count == 2 ? parts[1].drop { $0 == " " } : ""
+        guard !token.isEmpty, token.utf8.count <= Self.maximumSize, Self.isToken68(token) else {
+            throw .malformed("The Authorization field has no token in the form of RFC 6750 section 2.1.")
+        }
+        // RFC 6750 section 2: "Clients MUST NOT use more than one method to transmit the token in each request."
+        guard !Self.hasTokenInQuery(request.path ?? "") else {
+            throw .malformed("The request has tokens in two places.")
+        }
+        self.token = Secret(String(token))
+    }
+
+    /// RFC 6750 section 2.1: b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
+    private static func isToken68(_ text: Substring) -> Bool {
+        let content = text.utf8.reversed().drop { $0 == UInt8(ascii: "=") }
+        return !content.isEmpty
+            && content.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"):
+                    true
+                default: "-._~+/".utf8.contains(byte)
+                }
+            }
+    }
+
+    private static func hasTokenInQuery(_ path: String) -> Bool {
+        guard let query = path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).dropFirst().first
+        else { return false }
+        return query.split(separator: "&").contains { pair in
+            let name = pair.prefix { $0 != "=" }
+            return (FormURLEncoding.percentDecoded(String(name)) ?? "") == "access_token"
+        }
+    }
+}

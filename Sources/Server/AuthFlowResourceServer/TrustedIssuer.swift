@@ -1,0 +1,93 @@
+import AuthFlowHTTP
+public import AuthFlowJOSE
+import AuthFlowJSON
+public import AuthFlowOAuth
+
+/// An issuer whose access tokens an API accepts, and the rules for them.
+public struct TrustedIssuer: Sendable {
+    /// The header type that a JWT access token must have.
+    public enum TokenType: Sendable, Hashable {
+        /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be taken for an access token.
+        case accessToken
+        /// `at+jwt`, `JWT` or none, as Entra, Keycloak and older servers write. A token that has the marks of an ID Token (`nonce`,
+        /// `at_hash`, `c_hash`, or `azp` equal to its audience) is refused. An ID Token without them, for a client with the audience's
+        /// name, would pass: name no client like the API.
+        case riskyAnyJWT
+    }
+
+    /// The server: its metadata and its keys.
+    public let server: AuthorizationServer
+
+    /// The values of `aud` that mean the API. Compared as a whole, character by character; empty: the identifier of the resource.
+    public let audiences: [String]
+
+    /// The header type of its tokens.
+    public let tokenType: TokenType
+
+    /// The signature algorithms to accept.
+    public let algorithms: [SignatureAlgorithm]
+
+    /// The tenants whose tokens are accepted, where each has an issuer of its own; nil: the server's issuer alone.
+    public let tenants: TokenIssuerTemplate?
+
+    /// The keys that tokens may be encrypted to.
+    public let decryptionKeys: DecryptionKeySource?
+
+    /// Whether a token that is not encrypted is refused.
+    public let requiresEncryption: Bool
+
+    /// The client that the API is at its issuer, for introspection (RFC 7662); nil: tokens that are no JWTs are refused.
+    public let introspector: OAuthClient?
+
+    /// Whether JWTs are introspected, too: a revoked one is then refused at once, and each costs a request.
+    public let introspectsJWTs: Bool
+
+    /// Creates the rules for an issuer.
+    /// - Parameters:
+    ///   - server: The server.
+    ///   - audiences: The values of `aud` that mean the API; default: the identifier of the resource.
+    ///   - tokenType: The header type of its tokens; default: `at+jwt`.
+    ///   - algorithms: The signature algorithms to accept; default: all with a public key. One with a shared secret is never accepted.
+    ///   - tenants: The tenants whose tokens are accepted; default: the server's issuer alone.
+    ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
+    ///   - requiresEncryption: Whether a token that is not encrypted is refused; default: no.
+    ///   - introspector: The client that the API is at the server, for tokens that are no JWTs; default: none.
+    ///   - introspectsJWTs: Whether JWTs are introspected, too; default: no.
+    public init(
+        _ server: AuthorizationServer,
+        audiences: [String] = [],
+        tokenType: TokenType = .accessToken,
+        algorithms: [SignatureAlgorithm] = SignatureAlgorithm.asymmetric,
+        tenants: TokenIssuerTemplate? = nil,
+        decryptionKeys: DecryptionKeySource? = nil,
+        requiresEncryption: Bool = false,
+        introspector: OAuthClient? = nil,
+        introspectsJWTs: Bool = false
+    ) {
+        self.server = server
+        self.audiences = audiences
+        self.tokenType = tokenType
+        self.algorithms = algorithms.filter(SignatureAlgorithm.asymmetric.contains)
+        self.tenants = tenants
+        self.decryptionKeys = decryptionKeys
+        self.requiresEncryption = requiresEncryption
+        self.introspector = introspector
+        self.introspectsJWTs = introspectsJWTs
+    }
+
+    /// The issuer, or the template of the tenants' issuers.
+    var name: String { tenants?.text ?? server.issuer }
+
+    /// The issuer that a token with these claims has to name; nil when its tenant is not accepted.
+    func issuer(for claims: JSON) -> String? {
+        guard let tenants else { return server.issuer }
+        return tenants.issuer(for: claims)
+    }
+
+    /// Whether an audience means the API. RFC 9068 section 4: "The resource server MUST validate that the "aud" claim contains a resource
+    /// indicator value corresponding to an identifier the resource server expects for itself."
+    func means(_ resource: Endpoint, _ audience: [String]) -> Bool {
+        audiences.isEmpty
+            ? audience.containsIdentical(resource.url) : audiences.contains { audience.containsIdentical($0) }
+    }
+}

@@ -1,0 +1,244 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowResourceServer
+import AuthFlowTesting
+import Crypto
+import Foundation
+import Testing
+
+/// DPoP at an API (RFC 9449 sections 4.3, 7 and 9).
+@Suite struct ProofTests {
+    private func bound(_ scene: ResourceServerScene, _ key: ProofKey) throws -> String {
+        try scene.token { $0["cnf"] = ["jkt": .string(key.thumbprint)] }
+    }
+
+    @Test func acceptsABoundTokenWithItsProof() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let token = try bound(scene, key)
+        let request = ResourceServerScene.request(
+            "DPoP \(token)",
+            "/orders/1?page=2",
+            proof: try key.proof(of: token, at: scene.now)
+        )
+        let authorization = try await scene.api().authorize(request)
+        #expect(authorization.isBoundToKey)
+        #expect(authorization.responseFields.isEmpty)
+    }
+
+    static let refusedClaims: [Case<Change>] = [
+        Case("another method") { $0["htm"] = "POST" },
+        Case("the method in lower case") { $0["htm"] = "get" },
+        Case("another path") { $0["htu"] = "https://api.example.com/orders/2" },
+        Case("another host") { $0["htu"] = "https://api.example.org/orders/1" },
+        Case("another scheme") { $0["htu"] = "http://api.example.com/orders/1" },
+        Case("a path in another case") { $0["htu"] = "https://api.example.com/Orders/1" },
+        Case("an encoded slash") { $0["htu"] = "https://api.example.com/orders%2F1" },
+        Case("no URL") { $0["htu"] = "orders" },
+        Case("a time long ago") { $0["iat"] = 1_799_999_900 },
+        Case("a time in the future") { $0["iat"] = 1_800_000_100 },
+        Case("no time") { $0["iat"] = nil },
+        Case("an infinite time") { $0["iat"] = 1e300 },
+        Case("no identifier") { $0["jti"] = nil },
+        Case("an empty identifier") { $0["jti"] = "" },
+        Case("a long identifier") { $0["jti"] = .string(String(repeating: "a", count: 600)) },
+        Case("another token") { $0["ath"] = "abc" },
+        Case("no token") { $0["ath"] = nil },
+    ]
+
+    @Test(arguments: refusedClaims) func refusesAProofFor(_ claims: Case<Change>) async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now, claims.value)
+        let rejection = try await refusal(scene.api(), ResourceServerScene.request("DPoP \(token)", proof: proof))
+        #expect(rejection.response.status == 401)
+        #expect(rejection.error == "invalid_dpop_proof")
+        let used = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields).filter {
+            $0.parameters["error"] != nil
+        }
+        #expect(used.map(\.scheme) == ["dpop"])
+    }
+
+    static let refusedHeaders: [Case<Change>] = [
+        Case("another type") { $0["typ"] = "JWT" },
+        Case("no type") { $0["typ"] = nil },
+        Case("no algorithm") { $0["alg"] = "none" },
+        Case("a shared secret") { $0["alg"] = "HS256" },
+        Case("no key") { $0["jwk"] = nil },
+        Case("a private key") { header in
+            var jwk = header["jwk"]?.object ?? [:]
+            jwk["d"] = "AAAA"
+            header["jwk"] = .object(jwk)
+        },
+        Case("another key") { $0["jwk"] = .object(ProofKey().jwk) },
+        Case("an extension that must be understood") { $0["crit"] = ["x"] },
+    ]
+
+    @Test(arguments: refusedHeaders) func refusesAProofWhoseHeaderHas(_ header: Case<Change>) async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now, header: header.value)
+        let rejection = try await refusal(scene.api(), ResourceServerScene.request("DPoP \(token)", proof: proof))
+        #expect(rejection.error == "invalid_dpop_proof")
+    }
+
+    @Test(arguments: [
+        "https://API.example.com/orders/1", "https://api.example.com:443/orders/1",
+        "https://api.example.com/orders/%31",
+        "https://api.example.com/x/../orders/./1", "https://api.example.com/orders/1?a=b",
+        "https://api.example.com/orders/1#c",
+    ]) func theURLIsComparedInItsNormalForm(_ url: String) async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now) { $0["htu"] = .string(url) }
+        _ = try await scene.api().authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+    }
+
+    @Test func aProofIsAcceptedOnce() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let api = try scene.api()
+        let token = try bound(scene, key)
+        let request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        _ = try await api.authorize(request)
+        #expect(try await refusal(api, request).error == "invalid_dpop_proof")
+        scene.advance(59)
+        #expect(try await refusal(api, request).error == "invalid_dpop_proof")
+    }
+
+    @Test func aProofFromTheFutureIsNotAcceptedAgainOnceItsTimeHasCome() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let api = try scene.api()
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now.addingTimeInterval(60))
+        let request = ResourceServerScene.request("DPoP \(token)", proof: proof)
+        _ = try await api.authorize(request)
+        for _ in 0..<12 {
+            scene.advance(10)
+            #expect(try await refusal(api, request).error == "invalid_dpop_proof")
+        }
+    }
+
+    @Test func machinesThatShareAStoreAcceptAProofOnce() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let store = MemoryTokenStore()
+        let machines = try (0..<2).map { _ in
+            try scene.api { $0.dpop.proofs = StoredProofs(store, resource: ResourceServerScene.resource) }
+        }
+        let token = try bound(scene, key)
+        let request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        _ = try await machines[0].authorize(request)
+        #expect(try await refusal(machines[1], request).error == "invalid_dpop_proof")
+    }
+
+    @Test func whenTheMemoryIsFullNothingIsAuthorizedThatCouldBeARepetition() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let api = try scene.api { $0.dpop.proofs = MemoryProofs(limit: 2) }
+        let token = try bound(scene, key)
+        func request() throws -> HTTPRequest {
+            ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        }
+        for _ in 0..<2 { _ = try await api.authorize(try request()) }
+        #expect(try await refusal(api, try request()).response.status == 503)
+        scene.advance(121)
+        _ = try await api.authorize(try request())
+    }
+
+    @Test func severalProofsAreRefused() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let token = try bound(scene, key)
+        var request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        let name = try #require(HTTPField.Name("DPoP"))
+        request.headerFields.append(HTTPField(name: name, value: try key.proof(of: token, at: scene.now)))
+        #expect(try await refusal(scene.api(), request).error == "invalid_dpop_proof")
+    }
+
+    @Test func aBoundTokenIsNoBearerToken() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now)
+        for request in [
+            ResourceServerScene.request("Bearer \(token)"),
+            ResourceServerScene.request("Bearer \(token)", proof: proof),
+            ResourceServerScene.request("DPoP \(try scene.token())", proof: proof),
+        ] {
+            #expect(try await refusal(scene.api(), request).error == "invalid_token")
+        }
+    }
+
+    @Test func anAPIThatDemandsBindingAcceptsNoBearerToken() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let api = try scene.api { $0.binding = .dpop }
+        let rejection = try await refusal(api, ResourceServerScene.request("Bearer \(try scene.token())"))
+        #expect(rejection.error == "invalid_token")
+        let challenges = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)
+        #expect(challenges.map(\.scheme) == ["dpop"])
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now)
+        _ = try await api.authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+        #expect(api.metadata["dpop_bound_access_tokens_required"] == true)
+    }
+
+    // MARK: - Nonces
+
+    @Test func aNonceOfTheAPIIsDemandedAndRenewed() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let nonceKey = NonceKey.random()
+        let machines = try (0..<2).map { _ in try scene.api { $0.dpop.nonces = nonceKey } }
+        let token = try bound(scene, key)
+        func request(_ nonce: String?) throws -> HTTPRequest {
+            let proof = try key.proof(of: token, at: scene.now) { $0["nonce"] = nonce.map(JSON.string) }
+            return ResourceServerScene.request("DPoP \(token)", proof: proof)
+        }
+        let name = try #require(HTTPField.Name("DPoP-Nonce"))
+        let rejection = try await refusal(machines[0], try request(nil))
+        #expect(rejection.error == "use_dpop_nonce")
+        let nonce = try #require(rejection.response.head.headerFields[name])
+        // Another machine accepts it: they share the key alone.
+        #expect(try await machines[1].authorize(try request(nonce)).responseFields[name] == nil)
+        scene.advance(200)
+        let next = try #require(try await machines[0].authorize(try request(nonce)).responseFields[name])
+        scene.advance(200)
+        #expect(try await refusal(machines[0], try request(nonce)).error == "use_dpop_nonce")
+        _ = try await machines[0].authorize(try request(next))
+        for forged in ["", "abc", String(next.dropLast()) + (next.last == "A" ? "B" : "A"), NonceKeyText.other] {
+            #expect(try await refusal(machines[0], try request(forged)).error == "use_dpop_nonce")
+        }
+    }
+
+    private enum NonceKeyText { static let other = Base64URL.encode([UInt8](repeating: 7, count: 24)) }
+}
+
+/// Tokens that are bound to a certificate (RFC 8705 section 3, RFC 9440).
+@Suite struct CertificateBoundTokenTests {
+    private static let certificate: [UInt8] = Array("a certificate".utf8)
+
+    private func token(_ scene: ResourceServerScene) throws -> String {
+        let thumbprint = Base64URL.encode(SHA256.hash(data: Self.certificate))
+        return try scene.token { $0["cnf"] = ["x5t#S256": .string(thumbprint)] }
+    }
+
+    @Test func theCertificateOfTheConnectionIsCompared() async throws {
+        let scene = try ResourceServerScene()
+        let request = ResourceServerScene.request("Bearer \(try token(scene))")
+        let authorization = try await scene.api().authorize(request, clientCertificate: Self.certificate)
+        #expect(authorization.isBoundToCertificate)
+        #expect(try await refusal(scene.api(), request).error == "invalid_token")
+        #expect(try await refusal(scene.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
+    }
+
+    @Test func aProxysFieldIsReadOnlyWhereItIsNamed() async throws {
+        let scene = try ResourceServerScene()
+        let structured = try #require(ClientCertificateField.clientCert)
+        let escaped = ClientCertificateField(try #require(HTTPField.Name("X-Client-Cert")), encoding: .escapedPEM)
+        let base64 = Data(Self.certificate).base64EncodedString()
+        let pem = "-----BEGIN CERTIFICATE-----\n\(base64)\n-----END CERTIFICATE-----\n"
+        let text = pem.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
+        for (field, value) in [(structured, ":\(base64):"), (escaped, text)] {
+            var request = ResourceServerScene.request("Bearer \(try token(scene))")
+            request.headerFields[field.name] = value
+            #expect(try await refusal(scene.api(), request).error == "invalid_token")
+            _ = try await scene.api { $0.certificateField = field }.authorize(request)
+            request.headerFields.append(HTTPField(name: field.name, value: value))
+            #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")
+        }
+    }
+}

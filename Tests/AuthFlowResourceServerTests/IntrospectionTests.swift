@@ -1,0 +1,102 @@
+import AuthFlowJSON
+import AuthFlowResourceServer
+import AuthFlowTesting
+import Testing
+
+/// Tokens that are no JWTs (RFC 7662).
+@Suite struct IntrospectionTests {
+    private func api(_ scene: ResourceServerScene, introspectsJWTs: Bool = false) throws -> ResourceServer {
+        try scene.api(issuer: {
+            TrustedIssuer($0, introspector: try scene.introspector($0), introspectsJWTs: introspectsJWTs)
+        })
+    }
+
+    private static let active: [String: JSON] = [
+        "active": true, "scope": "orders:read", "client_id": "app", "sub": "alice", "exp": 1_800_000_600,
+        "aud": .string(ResourceServerScene.resource), "iss": .string(ResourceServerScene.issuer),
+    ]
+
+    private func introspections(_ scene: ResourceServerScene) -> Int {
+        scene.provider.requests.count { $0 == "/introspect" }
+    }
+
+    @Test func anActiveTokenIsAcceptedAndAskedAboutOnce() async throws {
+        let scene = try ResourceServerScene()
+        let api = try api(scene)
+        scene.provider.introspect(as: .object(Self.active))
+        let request = ResourceServerScene.request("Bearer opaque")
+        let subjects = try await withThrowingTaskGroup(of: String?.self) { group in
+            for _ in 0..<20 { group.addTask { try await api.authorize(request, requiring: ["orders:read"]).subject } }
+            return try await group.reduce(into: Set<String?>()) { $0.insert($1) }
+        }
+        #expect(subjects == ["alice"])
+        #expect(introspections(scene) == 1)
+        scene.advance(31)
+        _ = try await api.authorize(request)
+        #expect(introspections(scene) == 2)
+    }
+
+    static let refused: [Case<Change>] = [
+        Case("inactive") { $0 = ["active": false] },
+        Case("active that is no boolean") { $0["active"] = "true" },
+        Case("another API") { $0["aud"] = "https://api.example.com/invoices" },
+        Case("another issuer") { $0["iss"] = "https://evil.example.com" },
+        Case("expired") { $0["exp"] = 1_799_999_000 },
+        Case("not valid yet") { $0["nbf"] = 1_800_000_500 },
+        Case("a refresh token") { $0["token_type"] = "refresh_token" },
+        Case("bound to a key") { $0["cnf"] = ["jkt": "a"] },
+        Case("bound in an unknown way") { $0["cnf"] = ["other": "a"] },
+    ]
+
+    @Test(arguments: refused) func refuses(_ change: Case<Change>) async throws {
+        let scene = try ResourceServerScene()
+        var members = Self.active
+        change.value(&members)
+        scene.provider.introspect(as: .object(members))
+        let rejection = try await refusal(try api(scene), ResourceServerScene.request("Bearer opaque"))
+        #expect(rejection.error == "invalid_token" || rejection.response.status == 503)
+        #expect(members["active"]?.bool == nil || rejection.response.status == 401)
+    }
+
+    @Test func anInactiveTokenIsNotAskedAboutForEachRequest() async throws {
+        let scene = try ResourceServerScene()
+        let api = try api(scene)
+        for _ in 0..<5 { _ = try await refusal(api, ResourceServerScene.request("Bearer opaque")) }
+        #expect(introspections(scene) == 1)
+        scene.advance(11)
+        scene.provider.introspect(as: .object(Self.active))
+        _ = try await api.authorize(ResourceServerScene.request("Bearer opaque"))
+    }
+
+    @Test func aResultIsNotKeptBeyondTheEndOfTheToken() async throws {
+        let scene = try ResourceServerScene()
+        let api = try api(scene)
+        var members = Self.active
+        members["exp"] = 1_800_000_005
+        scene.provider.introspect(as: .object(members))
+        _ = try await api.authorize(ResourceServerScene.request("Bearer opaque"))
+        scene.provider.introspect(as: ["active": false])
+        scene.advance(6)
+        #expect(try await refusal(api, ResourceServerScene.request("Bearer opaque")).error == "invalid_token")
+    }
+
+    @Test func theIssuerBeingDownIsNoFaultOfTheToken() async throws {
+        let scene = try ResourceServerScene()
+        let api = try api(scene)
+        scene.provider.takeDown()
+        #expect(try await refusal(api, ResourceServerScene.request("Bearer opaque")).response.status == 503)
+    }
+
+    @Test func withoutIntrospectionWhatIsNoJWTIsRefused() async throws {
+        let scene = try ResourceServerScene()
+        #expect(try await refusal(scene.api(), ResourceServerScene.request("Bearer opaque")).error == "invalid_token")
+        #expect(scene.provider.requests.isEmpty)
+    }
+
+    @Test func aRevokedJWTIsRefusedWhereJWTsAreIntrospected() async throws {
+        let scene = try ResourceServerScene()
+        let request = ResourceServerScene.request("Bearer \(try scene.token())")
+        #expect(try await refusal(try api(scene, introspectsJWTs: true), request).error == "invalid_token")
+        _ = try await api(scene).authorize(request)
+    }
+}

@@ -1,0 +1,149 @@
+import AuthFlowJSON
+import AuthFlowResourceServer
+import AuthFlowTesting
+import Testing
+
+/// The request and its challenges (RFC 6750, RFC 9728, RFC 9470).
+@Suite struct PresentedTokenTests {
+    @Test(arguments: [nil, "Basic YTpi", "Negotiate abc", "", "Bearertoken"])
+    func aRequestWithoutATokenLearnsWhereToGetOneAndNoError(_ authorization: String?) async throws {
+        let scene = try ResourceServerScene()
+        let rejection = try await refusal(
+            scene.api(),
+            ResourceServerScene.request(authorization),
+            requiring: ["orders:read"]
+        )
+        #expect(rejection.response.status == 401)
+        #expect(rejection.error == nil)
+        let challenges = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)
+        #expect(challenges.map(\.scheme) == ["bearer", "dpop"])
+        for challenge in challenges {
+            #expect(
+                challenge.parameters["resource_metadata"]
+                    == "https://api.example.com/.well-known/oauth-protected-resource/orders"
+            )
+            #expect(challenge.parameters["scope"] == "orders:read")
+        }
+        #expect(challenges[1].parameters["algs"]?.contains("ES256") == true)
+        #expect(rejection.response.body.isEmpty)
+    }
+
+    @Test(arguments: [
+        "Bearer", "Bearer ", "Bearer a b", "Bearer a,b", "Bearer \"a\"", "Bearer =", "Bearer ä", "DPoP",
+        "Bearer " + String(repeating: "a", count: 40_000),
+    ])
+    func whatIsNoTokenIsAnInvalidRequest(_ authorization: String) async throws {
+        let scene = try ResourceServerScene()
+        let rejection = try await refusal(scene.api(), ResourceServerScene.request(authorization))
+        #expect(rejection.response.status == 400)
+        #expect(rejection.error == "invalid_request")
+    }
+
+    @Test func severalTokensAreAnInvalidRequest() async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token()
+        var twice = ResourceServerScene.request("Bearer \(token)")
+        twice.headerFields.append(HTTPField(name: .authorization, value: "Bearer \(token)"))
+        #expect(try await refusal(scene.api(), twice).error == "invalid_request")
+        for path in ["/orders/1?access_token=a", "/orders/1?b=1&access%5Ftoken=a", "/orders/1?access_token"] {
+            let request = ResourceServerScene.request("Bearer \(token)", path)
+            #expect(try await refusal(scene.api(), request).error == "invalid_request")
+        }
+    }
+
+    @Test func aTokenInTheQueryIsNotRead() async throws {
+        let scene = try ResourceServerScene()
+        let request = ResourceServerScene.request(nil, "/orders/1?access_token=\(try scene.token())")
+        let rejection = try await refusal(scene.api(), request)
+        #expect(rejection.response.status == 401)
+        #expect(rejection.error == nil)
+    }
+
+    @Test(arguments: ["bearer", "BEARER", "Bearer "]) func theSchemeIsComparedWithoutCase(_ scheme: String) async throws
+    {
+        let scene = try ResourceServerScene()
+        _ = try await scene.api().authorize(ResourceServerScene.request("\(scheme) \(try scene.token())"))
+    }
+
+    @Test func aTokenWithTooFewScopesIsForbiddenAndLearnsTheScopes() async throws {
+        let scene = try ResourceServerScene()
+        let rejection = try await refusal(
+            scene.api(),
+            ResourceServerScene.request("Bearer \(try scene.token { $0["scope"] = "orders:readonly" })"),
+            requiring: ["orders:read", "orders:delete"]
+        )
+        #expect(rejection.response.status == 403)
+        let challenge = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)[0]
+        #expect(challenge.parameters["error"] == "insufficient_scope")
+        #expect(challenge.parameters["scope"] == "orders:read orders:delete")
+    }
+
+    static let weak: [Case<Change>] = [
+        Case("no acr") { $0["auth_time"] = 1_800_000_000 },
+        Case("another acr") { ($0["acr"], $0["auth_time"]) = ("pwd", 1_800_000_000) },
+        Case("no time") { $0["acr"] = "mfa" },
+        Case("long ago") { ($0["acr"], $0["auth_time"]) = ("mfa", 1_799_990_000) },
+    ]
+
+    @Test(arguments: weak) func aWeakAuthenticationIsToldWhatIsNeeded(_ claims: Case<Change>) async throws {
+        let scene = try ResourceServerScene()
+        let requirement = Requirement(scopes: [], acrValues: ["mfa", "hwk"], maximumAge: .seconds(300))
+        let rejection = try await refusal(
+            scene.api(),
+            ResourceServerScene.request("Bearer \(try scene.token(claims.value))"),
+            requiring: requirement
+        )
+        #expect(rejection.response.status == 401)
+        let challenge = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)[0]
+        #expect(challenge.parameters["error"] == "insufficient_user_authentication")
+        #expect(challenge.parameters["acr_values"] == "mfa hwk")
+        #expect(challenge.parameters["max_age"] == "300")
+        let strong = try scene.token { ($0["acr"], $0["auth_time"]) = ("hwk", 1_799_999_990) }
+        _ = try await scene.api().authorize(ResourceServerScene.request("Bearer \(strong)"), requiring: requirement)
+    }
+
+    @Test func theResponseDoesNotSayWhatWasWrong() async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token { $0["exp"] = 1_700_000_000 }
+        let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(token)"))
+        let text = String(decoding: rejection.response.body, as: UTF8.self) + "\(rejection.response.head.headerFields)"
+        #expect(!text.contains("expired"))
+        #expect(!text.contains(token))
+        #expect(rejection.reason.contains("expired"))
+        #expect(!rejection.reason.contains(token))
+    }
+
+    @Test func theMetadataIsServedAtTheWellKnownPath() throws {
+        let scene = try ResourceServerScene()
+        let api = try scene.api { $0.announcedScopes = ["orders:read"] }
+        let path = "/.well-known/oauth-protected-resource/orders"
+        let response = try #require(api.metadataResponse(to: ResourceServerScene.request(nil, path)))
+        let json = try JSON(parsing: response.body)
+        #expect(json["resource"]?.string == ResourceServerScene.resource)
+        #expect(json["authorization_servers"]?.strings == [ResourceServerScene.issuer])
+        #expect(json["bearer_methods_supported"]?.strings == ["header"])
+        #expect(json["scopes_supported"]?.strings == ["orders:read"])
+        #expect(response.head.headerFields[.accessControlAllowOrigin] == "*")
+        #expect(api.metadataResponse(to: ResourceServerScene.request(nil, path + "/more")) == nil)
+        #expect(api.metadataResponse(to: ResourceServerScene.request(nil, "/orders")) == nil)
+        #expect(api.metadataResponse(to: ResourceServerScene.request(nil, path, method: .post))?.status == 405)
+    }
+
+    @Test func aServerThatCouldSendATokenToTheWrongIssuerIsNotMade() throws {
+        let scene = try ResourceServerScene()
+        let (one, two) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))
+        let both = [
+            TrustedIssuer(one, introspector: try scene.introspector(one)),
+            TrustedIssuer(two, introspector: try scene.introspector(two)),
+        ]
+        for issuers in [[], both, [TrustedIssuer(one), TrustedIssuer(one)]] {
+            let error = #expect(throws: AuthError.self) {
+                _ = try ResourceServer(ResourceServerScene.resource, issuers: issuers)
+            }
+            #expect(error?.code == .invalidConfiguration)
+        }
+        #expect(throws: AuthError.self) {
+            _ = try ResourceServer("http://api.example.com", issuers: [TrustedIssuer(one)])
+        }
+    }
+}
