@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -64,6 +64,14 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 	@Samples/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 	@Tests/Databases/databases.sh Samples/web-login/demo_databases.sh \
 	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+
+# Built where the web application is: what both need is compiled once.
+API := --package-path Samples/api --scratch-path .build-web --disable-build-manifest-caching
+demo-api: dependencies ## Call an API with good tokens, and with every kind of bad one
+	swift build --product authflow
+	rm -f .build-web/debug.yaml
+	swift build --product orders-api $(API)
+	@Samples/api/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(API) --show-bin-path)/orders-api
 
 samples: dependencies ## Build the samples from outside, and test them against the emulators
 	$(SAMPLES)

@@ -277,7 +277,7 @@ let package = Package(
         module(
             "Server/AuthFlowHummingbird",
             engine + [
-                "AuthFlowServer", httpTypes,
+                "AuthFlowServer", "AuthFlowResourceServer", httpTypes,
                 .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
                 .product(
@@ -467,7 +467,7 @@ let package = Package(
             name: "DatabaseTests",
             dependencies: engine + [
                 "ConformanceRows", "AuthFlowDatabase", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite",
-                "AuthFlowSimulation", "AuthFlowTesting",
+                "AuthFlowResourceServer", "AuthFlowSimulation", "AuthFlowTesting",
             ],
             path: "Tests/Databases",
             exclude: ["databases.sh"]

@@ -397,6 +397,21 @@ import Testing
         #expect(challenge.metadata == "https://api.example.com/prm")
     }
 
+    @Test func theChallengeOfTheSchemeThatWasUsedSaysWhatIsWrong() throws {
+        var fields = HTTPFields()
+        fields[values: .wwwAuthenticate] = [
+            "Bearer resource_metadata=\"https://api.example.com/prm\"",
+            "DPoP algs=\"ES256\", error=\"insufficient_user_authentication\", acr_values=\"mfa\", max_age=\"300\"",
+        ]
+        let challenge = try #require(
+            ResourceChallenge(status: 401, challenges: AuthenticationChallenge.challenges(in: fields))
+        )
+        #expect(challenge.demand == .authentication)
+        #expect(challenge.acrValues == ["mfa"])
+        #expect(challenge.maxAge == 300)
+        #expect(challenge.metadata == "https://api.example.com/prm")
+    }
+
     @Test func aStepUpKeepsTheTokenBoundToItsKey() async throws {
         var settings = Self.settings { $0.toolScopes = ["mcp:write"] }
         settings.dpop = .required

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowPostgreSQL
 import AuthFlowRedis
+import AuthFlowResourceServer
 import AuthFlowSQLite
 import AuthFlowTesting
 import Testing
@@ -122,6 +123,23 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
             try await store.write([1], under: lease)
         }
         #expect(try await store.bytes(for: key) == [1])
+    }
+
+    @Test(arguments: Database.allCases) func machinesThatShareADatabaseUseAProofOnce(_ database: Database) async throws
+    {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let stores = [try await database.store(named: name), try await database.store(named: name)]
+        let machines = stores.map { StoredProofs($0, resource: "https://api.example.com") }
+        let proof = ProofIdentifier(thumbprint: "key", identifier: "1")
+        let first = try await withThrowingTaskGroup(of: Bool.self) { group in
+            for machine in machines + machines {
+                group.addTask { try await machine.isFirstUse(of: proof, at: Date(), within: .seconds(120)) }
+            }
+            return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+        }
+        #expect(first == 1)
+        let other = ProofIdentifier(thumbprint: "other key", identifier: "1")
+        #expect(try await machines[0].isFirstUse(of: other, at: Date(), within: .seconds(120)))
     }
 
     @Test(arguments: Database.allCases) func aLeaseIsRenewedWhileItIsHeld(_ database: Database) async throws {

@@ -65,14 +65,4 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
         }
     }
 }
-
-extension Response {
-    fileprivate init(_ response: TransportResponse) {
-        self.init(
-            status: response.head.status,
-            headers: response.head.headerFields,
-            body: ResponseBody(byteBuffer: ByteBuffer(bytes: response.body))
-        )
-    }
-}
 #endif

@@ -50,6 +50,8 @@ public struct ResourceChallenge: Sendable, Hashable {
             first { $0.parameters["error"] == "use_dpop_nonce" } ?? first {
                 $0.parameters["error"] == "insufficient_scope"
             }
+            // A server that takes both schemes says what is wrong in the challenge of the scheme that was used.
+            ?? first { $0.parameters["error"] != nil }
             ?? first { $0.parameters["resource_metadata"] != nil } ?? usable.first
         let error = chosen?.parameters["error"]
         self.status = status

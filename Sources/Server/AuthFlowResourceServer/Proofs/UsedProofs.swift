@@ -9,7 +9,7 @@ public struct ProofIdentifier: Sendable, Hashable {
     /// The SHA-256 of the two.
     public let bytes: [UInt8]
 
-    init(thumbprint: String, identifier: String) {
+    package init(thumbprint: String, identifier: String) {
         self.bytes = Array(SHA256.hash(data: Array("\(thumbprint) \(identifier)".utf8)))
     }
 }

@@ -128,7 +128,7 @@ extension OIDCEmulator {
         let family = family ?? (code == nil ? nil : grant.family) ?? Self.randomID()
         grant.family = family
         let deviceSecret = isNew && !isExchange ? deviceSecret(for: &grant) : nil
-        let accessToken = Self.randomID()
+        guard let accessToken = try? accessToken(for: grant) else { return .failure }
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken),
             "token_type": grant.thumbprint == nil ? "Bearer" : "DPoP", "expires_in": .integer(accessTokenLifetime),
@@ -152,6 +152,28 @@ extension OIDCEmulator {
         var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response
+    }
+
+    /// A JWT (RFC 9068) where the client has named the resource that it is for, and otherwise a random string.
+    private func accessToken(for grant: Grant) throws -> String {
+        guard let resource = grant.authorization.parameters["resource"] else { return Self.randomID() }
+        let time = Int64(now().timeIntervalSince1970)
+        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        guard SignatureAlgorithm.asymmetric.contains(algorithm) else { return Self.randomID() }
+        var claims: [String: JSON] = [
+            "iss": .string(issuer), "aud": .string(resource), "iat": .integer(time),
+            "exp": .integer(time + accessTokenLifetime), "jti": .string(Self.randomID()),
+            "sub": users[grant.session.userIndex].claims["sub"] ?? "nobody",
+            "client_id": .string(grant.authorization.client.id),
+            "scope": .string(grant.scopes.joined(separator: " ")),
+            "auth_time": .integer(Int64(grant.session.began.timeIntervalSince1970)),
+        ]
+        claims["acr"] = (grant.acr ?? Self.acr(grant.authorization.parameters)).map(JSON.string)
+        claims["cnf"] = grant.thumbprint.map { ["jkt": .string($0)] }
+        let header: JSON = [
+            "typ": "at+jwt", "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)),
+        ]
+        return try keys.sign(.object(claims), header: header, with: algorithm)
     }
 
     /// - Parameter code: The code that is exchanged; nil without one.

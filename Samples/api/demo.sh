@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Calls the API: with nothing configured but its address, with good tokens, and with every kind of bad one:
+#
+#   Samples/api/demo.sh PATH/TO/authflow PATH/TO/orders-api
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+authflow=$1 sample=$2
+folder=$(mktemp -d)
+processes=()
+cleanup() {
+  for process in "${processes[@]}"; do kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true; done
+  rm -rf "$folder"
+}
+trap cleanup EXIT
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+await() { # what to find, where, whose output it is
+  for _ in $(seq 400); do
+    ! grep -q "$1" "$2" 2>/dev/null || return 0
+    kill -0 "$3" || break
+    sleep 0.05
+  done
+  cat "$2" >&2
+  exit 1
+}
+issuer() { # name, options
+  "$authflow" dev-idp "${@:2}" >"$folder/$1" 2>"$folder/$1.log" &
+  processes+=($!)
+  await http "$folder/$1" $!
+}
+api() { # name, issuer, port
+  "$sample" "$(head -1 "$folder/$2")" --port "$3" >"$folder/$1.log" 2>&1 &
+  processes+=($!)
+  await listening "$folder/$1.log" $!
+}
+issuer issuer
+issuer expired --token-lifetime=-120
+port=$(free_port) other=$(free_port)
+api api issuer "$port"
+api expired-api expired "$other"
+origin=http://127.0.0.1:$port
+
+echo "== authflow curl, with the address alone"
+printf '#!/bin/sh\nexec python3 "%s/calls.py" "$1"\n' "$here" >"$folder/browser"
+chmod 700 "$folder/browser"
+cd "$folder"
+export XDG_DATA_HOME=$folder/data XDG_CONFIG_HOME=$folder/config BROWSER=$folder/browser DISPLAY=:0
+"$authflow" curl --sign-in --quiet --at "$origin/api" "$origin/api/orders"
+# A route that demands a stronger and more recent sign-in: the same command signs in again.
+"$authflow" curl --sign-in --quiet --at "$origin/api" "$origin/api/payments"
+
+echo "== every kind of token"
+python3 "$here/calls.py" "$authflow" "$origin" "$(head -1 "$folder/issuer")" "http://127.0.0.1:$other" "$(head -1 "$folder/expired")"
+echo "== the reasons, which the log alone has"
+sed -n 's/.*reason=\(.*\) status=.*/\1/p' "$folder/api.log" | sort | uniq -c | sort -rn | head -12

@@ -1,0 +1,106 @@
+#if Hummingbird
+public import AuthFlowResourceServer
+import HTTPTypes
+public import Hummingbird
+import Logging
+
+/// The context of a request to an API: the authorization of its token among it.
+///
+/// ```swift
+/// struct APIContext: AuthorizedRequestContext {
+///     var coreContext: CoreRequestContextStorage
+///     var authorization: Authorization?
+///     init(source: Source) { coreContext = .init(source: source) }
+/// }
+/// ```
+public protocol AuthorizedRequestContext: RequestContext {
+    /// The authorization; nil on routes that demand none. ``AuthorizationMiddleware`` sets it.
+    var authorization: Authorization? { get set }
+}
+
+extension AuthorizedRequestContext {
+    /// Returns the authorization of the request.
+    /// - Throws: An `HTTPError` with the status 500: the route is not behind an ``AuthorizationMiddleware``.
+    public func requireAuthorization() throws -> Authorization {
+        guard let authorization else { throw HTTPError(.internalServerError) }
+        return authorization
+    }
+}
+
+/// Passes on the requests whose access token is valid and permits what a group of routes demands, and rejects all others.
+///
+/// ```swift
+/// let router = Router(context: APIContext.self)
+/// router.add(middleware: ResourceMetadataMiddleware(api))
+/// router.group("orders").authorize(by: api, requiring: ["orders:read"]).get { request, context in
+///     "Hello, \(try context.requireAuthorization().subject ?? "client")"
+/// }
+/// ```
+public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: RouterMiddleware {
+    private let server: ResourceServer
+    private let requirement: Requirement
+
+    /// Creates the middleware.
+    /// - Parameters:
+    ///   - server: The API.
+    ///   - requirement: The demands of the routes; default: a valid token.
+    public init(_ server: ResourceServer, requiring requirement: Requirement = Requirement()) {
+        self.server = server
+        self.requirement = requirement
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    @concurrent public func handle(
+        _ request: Request,
+        context: Context,
+        next: @concurrent (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        let authorization: Authorization
+        do throws(Rejection) {
+            authorization = try await server.authorize(request.head, requiring: requirement)
+        } catch {
+            // The reason is for the operator alone.
+            let level: Logger.Level = error.underlyingError == nil ? .info : .error
+            context.logger.log(
+                level: level,
+                "AuthFlow: not authorized",
+                metadata: ["status": "\(error.response.status)", "reason": "\(error.reason)"]
+            )
+            return Response(error.response)
+        }
+        var context = context
+        context.authorization = authorization
+        var response = try await next(request, context)
+        for field in authorization.responseFields { response.headers.append(field) }
+        return response
+    }
+}
+
+/// Serves the metadata of an API (RFC 9728), so that its address is enough for clients. Add it to the router before everything else.
+public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddleware {
+    private let server: ResourceServer
+
+    /// Creates the middleware.
+    public init(_ server: ResourceServer) { self.server = server }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    @concurrent public func handle(
+        _ request: Request,
+        context: Context,
+        next: @concurrent (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        guard let response = server.metadataResponse(to: request.head) else { return try await next(request, context) }
+        return Response(response)
+    }
+}
+
+extension RouterGroup where Context: AuthorizedRequestContext {
+    /// Has the routes that are added to the group from now on demand a token.
+    @discardableResult public func authorize(
+        by server: ResourceServer,
+        requiring requirement: Requirement = Requirement()
+    ) -> RouterGroup<Context> {
+        add(middleware: AuthorizationMiddleware(server, requiring: requirement))
+    }
+}
+#endif
