@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -59,6 +59,7 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 WEB := --package-path Samples/web-login --scratch-path .build-web --disable-build-manifest-caching
 demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, in a file, on PostgreSQL and on Redis
 	swift build --product authflow
+	rm -f .build-web/debug.yaml
 	swift build --build-tests $(WEB)
 	$(SWIFT_TEST) --skip-build $(WEB)
 	@Samples/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
@@ -72,6 +73,13 @@ demo-api: dependencies ## Call an API with good tokens, and with every kind of b
 	rm -f .build-web/debug.yaml
 	swift build --product orders-api $(API)
 	@Samples/api/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(API) --show-bin-path)/orders-api
+
+interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc has made
+	rm -f .build-web/debug.yaml
+	swift build --product orders-api $(API)
+	[ -x .build/interop-python/bin/python ] || python3 -m venv .build/interop-python
+	.build/interop-python/bin/python -c 'import joserfc' 2>/dev/null || .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5
+	.build/interop-python/bin/python Tests/Interop/resource_server.py $$(swift build $(API) --show-bin-path)/orders-api
 
 samples: dependencies ## Build the samples from outside, and test them against the emulators
 	$(SAMPLES)

@@ -49,7 +49,7 @@ let package = Package(
             path: "lanes/app"
         ),
         .executableTarget(name: "server", dependencies: [authFlow("AuthFlowOIDC")], path: "lanes/server"),
-        .executableTarget(name: "verifier", dependencies: [authFlow("AuthFlowOAuth")], path: "lanes/verifier"),
+        .executableTarget(name: "api", dependencies: [authFlow("AuthFlowResourceServer")], path: "lanes/api"),
         .executableTarget(name: "resource", dependencies: [authFlow("AuthFlowLoopback")], path: "lanes/resource"),
     ],
     swiftLanguageModes: [.v6]

@@ -2,13 +2,14 @@
 
 import PackageDescription
 
-// A third-party app, which depends on the OIDC product alone, and a program that only verifies.
+// A third-party app, which depends on the OIDC product alone, a program that only verifies, and an API.
 let package = Package(
     name: "Consumer",
     platforms: [.macOS(.v15)],
     dependencies: [.package(name: "AuthFlow", path: "../..")],
     targets: [
         .executableTarget(name: "Consumer", dependencies: [.product(name: "AuthFlowOIDC", package: "AuthFlow")]),
+        .executableTarget(name: "API", dependencies: [.product(name: "AuthFlowResourceServer", package: "AuthFlow")]),
         .executableTarget(name: "Verifier", dependencies: [.product(name: "AuthFlowOAuth", package: "AuthFlow")]),
     ],
     swiftLanguageModes: [.v6]

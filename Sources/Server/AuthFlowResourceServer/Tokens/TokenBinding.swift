@@ -2,6 +2,18 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
+/// How tokens have to be bound to their client.
+public enum RequiredBinding: Sendable, Hashable {
+    /// As the token says: a bearer token is accepted.
+    case any
+    /// To a DPoP key (RFC 9449).
+    case dpop
+    /// To a certificate (RFC 8705).
+    case certificate
+    /// To one of the two.
+    case anyKey
+}
+
 /// What a token is bound to (`cnf`, RFC 7800).
 struct TokenBinding {
     /// `jkt`: the thumbprint of a DPoP key (RFC 9449 section 6.1).
@@ -24,7 +36,7 @@ struct TokenBinding {
         (self.key, self.certificate) = (key, certificate)
     }
 
-    func check(scheme: PresentedToken.Scheme, demand: ResourceServerRules.Binding) throws(TokenFailure) {
+    func check(scheme: PresentedToken.Scheme, demand: RequiredBinding) throws(TokenFailure) {
         // RFC 9449 section 7.2: "a protected resource that supports only [RFC6750] and is unaware of DPoP would presumably accept a
         // DPoP-bound access token as a bearer token"; this one does not.
         if key != nil, scheme != .dpop { throw .invalid("it is bound to a DPoP key, and came with the scheme Bearer") }

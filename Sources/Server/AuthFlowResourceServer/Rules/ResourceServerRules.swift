@@ -4,23 +4,11 @@ public import HTTPTypes
 
 /// The rules of a ``ResourceServer`` that do not depend on the issuer.
 public struct ResourceServerRules: Sendable {
-    /// How tokens have to be bound to their client.
-    public enum Binding: Sendable, Hashable {
-        /// As the token says: a bearer token is accepted.
-        case any
-        /// To a DPoP key (RFC 9449).
-        case dpop
-        /// To a certificate (RFC 8705).
-        case certificate
-        /// To one of the two.
-        case anyKey
-    }
-
     /// How long an inactive token is refused without another introspection, in seconds.
     static let inactiveTime = 10.0
 
     /// How tokens have to be bound; default: as each token says.
-    public var binding = Binding.any
+    public var binding = RequiredBinding.any
 
     /// The rules for DPoP proofs.
     public var dpop = DPoPRules()

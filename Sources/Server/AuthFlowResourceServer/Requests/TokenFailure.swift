@@ -1,0 +1,13 @@
+/// Why a token is refused. The text goes to the log; the client learns the kind alone.
+enum TokenFailure: Error, Sendable {
+    /// The request is not well formed (`invalid_request`).
+    case malformed(String)
+    /// The token is not accepted (`invalid_token`).
+    case invalid(String)
+    /// The proof is not accepted (`invalid_dpop_proof`).
+    case invalidProof(String)
+    /// The proof has no nonce, or one that has ended (`use_dpop_nonce`).
+    case wantsNonce
+    case insufficientScope
+    case insufficientAuthentication
+}

@@ -1,0 +1,48 @@
+public import AuthFlowHTTP
+public import AuthFlowJSON
+public import HTTPTypes
+
+extension ResourceServer {
+    /// The metadata document (RFC 9728 section 2).
+    public var metadata: JSON {
+        var members: [String: JSON] = [
+            "resource": .string(resource.url),
+            "authorization_servers": .array(issuers.map { .string($0.server.issuer) }),
+            // RFC 9700 section 4.3.2: tokens in queries are not accepted, nor those in forms here.
+            "bearer_methods_supported": ["header"],
+        ]
+        if !rules.announcedScopes.isEmpty {
+            members["scopes_supported"] = .array(rules.announcedScopes.map(JSON.string))
+        }
+        if rules.dpop.isAccepted {
+            members["dpop_signing_alg_values_supported"] = .array(rules.dpop.algorithms.map { .string($0.rawValue) })
+        }
+        if rules.binding == .dpop { members["dpop_bound_access_tokens_required"] = true }
+        if rules.binding == .certificate { members["tls_client_certificate_bound_access_tokens"] = true }
+        return .object(members)
+    }
+
+    /// Responds to a request for the metadata. Put it before everything that demands a token.
+    /// - Returns: nil for any other request.
+    public func metadataResponse(to request: HTTPRequest) -> TransportResponse? {
+        let path = (request.path ?? "/").prefix { $0 != "?" }
+        guard path == ResourceMetadata.path(of: resource) else { return nil }
+        var response = TransportResponse(head: HTTPResponse(status: .ok))
+        // Pages of any origin may read it: it is public, and no cookies are involved.
+        response.head.headerFields[.accessControlAllowOrigin] = "*"
+        switch request.method {
+        case .get, .head:
+            response.head.headerFields[.contentType] = "application/json"
+            response.head.headerFields[.cacheControl] = "public, max-age=3600"
+            if request.method == .get { response.body = (try? metadata.serialized()) ?? [] }
+        case .options:
+            response.head.status = .noContent
+            response.head.headerFields[.accessControlAllowMethods] = "GET, HEAD"
+            response.head.headerFields[.accessControlAllowHeaders] = "*"
+        default:
+            response.head.status = .methodNotAllowed
+            response.head.headerFields[.allow] = "GET, HEAD, OPTIONS"
+        }
+        return response
+    }
+}

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Calls the API of Samples/api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made.
+
+    resource_server.py ORDERS_API
+
+A provider on loopback publishes its keys. Every algorithm is accepted, and every manipulated form is refused.
+"""
+
+import base64
+import hashlib
+import hmac
+import http.server
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+import warnings
+
+from joserfc import jwt
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+from joserfc.jws import JWSRegistry
+
+warnings.simplefilter("ignore")
+everything = list(JWSRegistry.algorithms)
+keys = {"RS256": RSAKey.generate_key(2048, {"kid": "rsa"}), "ES256": ECKey.generate_key("P-256", {"kid": "p256"}),
+        "ES384": ECKey.generate_key("P-384", {"kid": "p384"}), "ES512": ECKey.generate_key("P-521", {"kid": "p521"}),
+        "EdDSA": OKPKey.generate_key("Ed25519", {"kid": "ed25519"})}
+for name in ("RS384", "RS512", "PS256", "PS384", "PS512"):
+    keys[name] = keys["RS256"]
+published = {key.kid: key for key in keys.values()}
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        metadata = {"issuer": issuer, "authorization_endpoint": f"{issuer}/authorize", "token_endpoint": f"{issuer}/token",
+                    "jwks_uri": f"{issuer}/jwks", "response_types_supported": ["code"]}
+        document = metadata if "well-known" in self.path else {"keys": [key.as_dict(private=False) for key in published.values()]}
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+issuer = f"http://127.0.0.1:{server.server_port}"
+threading.Thread(target=server.serve_forever, daemon=True).start()
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+api = f"http://127.0.0.1:{port}/api"
+orders = f"{api}/orders"
+sample = subprocess.Popen([os.path.abspath(sys.argv[1]), issuer, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def encoded(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def token(algorithm="ES256", key=None, header=None, **claims):
+    now = int(time.time())
+    usual = {"iss": issuer, "aud": api, "sub": "alice", "client_id": "app", "jti": secrets.token_hex(8), "iat": now, "exp": now + 300,
+             "scope": "orders:read"}
+    key = key or keys[algorithm]
+    head = {"alg": algorithm, "typ": "at+jwt", "kid": key.kid, **(header or {})}
+    return jwt.encode({k: v for k, v in head.items() if v is not None},
+                      {k: v for k, v in {**usual, **claims}.items() if v is not None}, key, algorithms=everything)
+
+
+def proof(key, access_token, algorithm="ES256", header=None, **claims):
+    hashed = encoded(hashlib.sha256(access_token.encode()).digest())
+    head = {"typ": "dpop+jwt", "alg": algorithm, "jwk": key.as_dict(private=False), **(header or {})}
+    usual = {"jti": secrets.token_hex(8), "htm": "GET", "htu": orders, "iat": int(time.time()), "ath": hashed}
+    return jwt.encode(head, {**usual, **claims}, key, algorithms=everything)
+
+
+def call(authorization, dpop=None):
+    request = urllib.request.Request(orders, headers={"Authorization": authorization, **({"DPoP": dpop} if dpop else {})})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.status, None
+    except urllib.error.HTTPError as reply:
+        found = re.search(r'error="([^"]*)"', ", ".join(reply.headers.get_all("WWW-Authenticate") or []))
+        return reply.code, found and found[1]
+
+
+failed = []
+
+
+def expect(what, result, wanted):
+    if result != wanted:
+        failed.append(f"{what}: {result}, and not {wanted}")
+
+
+ok, invalid, bad_proof = (200, None), (401, "invalid_token"), (401, "invalid_dpop_proof")
+try:
+    for _ in range(400):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    for algorithm in keys:
+        expect(f"a token by {algorithm}", call(f"Bearer {token(algorithm)}"), ok)
+    expect("several audiences", call(f"Bearer {token(aud=[api, 'https://other.example.com'])}"), ok)
+    expect("a type with application/", call(f"Bearer {token(header={'typ': 'application/at+jwt'})}"), ok)
+    expect("no kid", call(f"Bearer {token(header={'kid': None})}"), ok)
+    attacker = ECKey.generate_key("P-256", {"kid": "p256"})
+    head, claims, signature = token().split(".")
+    # joserfc refuses to sign with a public key as the secret.
+    confused = f"{encoded(json.dumps({'alg': 'HS256', 'typ': 'at+jwt', 'kid': 'rsa'}).encode())}.{claims}"
+    confused += "." + encoded(hmac.digest(keys["RS256"].as_pem(private=False), confused.encode(), "sha256"))
+    for what, bad in {
+        "another's key": token(key=attacker), "the public key as a secret": confused,
+        "the type of an ID Token": token(header={"typ": "JWT"}), "no type": token(header={"typ": None}),
+        "another audience": token(aud="https://other.example.com"), "a longer audience": token(aud=api + "/orders"),
+        "no audience": token(aud=None), "another issuer": token(iss="https://other.example.com"),
+        "expired": token(exp=int(time.time()) - 120), "no end": token(exp=None), "not valid yet": token(nbf=int(time.time()) + 300),
+        "no subject": token(sub=None), "no client": token(client_id=None), "no jti": token(jti=None),
+        "no signature": f"{head}.{claims}.", "another's signature": f"{head}.{claims}.{token().split('.')[2]}",
+        "a short signature": f"{head}.{claims}.{signature[:-4]}", "a key of its own": token(key=attacker, header={
+            "jwk": attacker.as_dict(private=False)}),
+    }.items():
+        expect(what, call(f"Bearer {bad}"), invalid)
+    expect("too few scopes", call(f"Bearer {token(scope='orders')}"), (403, "insufficient_scope"))
+
+    for algorithm, key in {"ES256": ECKey.generate_key("P-256"), "ES384": ECKey.generate_key("P-384"),
+                           "RS256": RSAKey.generate_key(2048), "PS256": RSAKey.generate_key(2048),
+                           "EdDSA": OKPKey.generate_key("Ed25519")}.items():
+        bound = token(cnf={"jkt": key.thumbprint()})
+        good = proof(key, bound, algorithm)
+        expect(f"a proof by {algorithm}", call(f"DPoP {bound}", good), ok)
+        expect(f"the same proof by {algorithm} again", call(f"DPoP {bound}", good), bad_proof)
+        expect("as a bearer token", call(f"Bearer {bound}", proof(key, bound, algorithm)), invalid)
+        expect("without a proof", call(f"DPoP {bound}"), bad_proof)
+        for what, bad in {
+            "another method": proof(key, bound, algorithm, htm="POST"), "another URL": proof(key, bound, algorithm, htu=api),
+            "another token": proof(key, token(), algorithm), "an old one": proof(key, bound, algorithm, iat=int(time.time()) - 200),
+            "another's key": proof(attacker, bound), "a private key": proof(key, bound, algorithm, header={"jwk": key.as_dict(private=True)}),
+            "another type": proof(key, bound, algorithm, header={"typ": "JWT"}),
+        }.items():
+            expect(f"a proof by {algorithm}: {what}", call(f"DPoP {bound}", bad), bad_proof)
+finally:
+    sample.terminate()
+    sample.wait()
+print("\n".join(failed) or "resource_server.py: tokens by 10 algorithms and proofs by 5 of joserfc were accepted, and every manipulated form was refused")
+sys.exit(1 if failed else 0)
