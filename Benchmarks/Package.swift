@@ -20,6 +20,7 @@ let package = Package(
                 .target(name: "CAllocationCounter", condition: .when(platforms: [.linux])),
                 .product(name: "AuthFlow", package: "AuthFlow"),
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "AuthFlowResourceServer", package: "AuthFlow"),
                 .product(name: "AuthFlowLoopback", package: "AuthFlow"),
                 .product(name: "AuthFlowHeadless", package: "AuthFlow"),
                 .product(name: "AuthFlowTesting", package: "AuthFlow"),

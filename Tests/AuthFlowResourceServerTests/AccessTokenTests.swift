@@ -143,6 +143,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("a nonce") { $0["nonce"] = "n" },
         Case("at_hash") { $0["at_hash"] = "h" },
         Case("its audience as azp") { $0["azp"] = .string(ResourceServerScene.resource) },
+        Case("the kind of an ID Token at Keycloak") { $0["typ"] = "ID" },
         Case("events") { $0["events"] = [:] },
         Case("neither subject nor client") { ($0["sub"], $0["client_id"]) = (nil, nil) },
         Case("another audience") { $0["aud"] = "https://api.example.com/invoices" },
@@ -173,7 +174,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
 
     @Test func aTenantsTokenIsAcceptedOnlyFromATenantThatIsNamed() async throws {
         let scene = try ResourceServerScene()
-        let tenants = try TokenIssuerTemplate("https://id.example.com/{tid}/v2.0", claim: "tid", tenants: ["one"])
+        let tenants = try TokenIssuerTemplate("https://id.example.com/{tenantid}/v2.0", claim: "tid", tenants: ["one"])
         let api = try scene.api(issuer: { TrustedIssuer($0, tenants: tenants) })
         func token(_ issuer: String, _ tenant: String) throws -> String {
             try scene.token { ($0["iss"], $0["tid"]) = (.string(issuer), .string(tenant)) }
@@ -187,6 +188,27 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
             let bad = try token(issuer, tenant)
             #expect(try await refusal(api, ResourceServerScene.request("Bearer \(bad)")).error == "invalid_token")
         }
+    }
+
+    @Test func theKeyOfATenantSignsNoTokenOfAnother() async throws {
+        let scene = try ResourceServerScene()
+        let issuer = "https://id.example.com/one/v2.0"
+        let tenants = try TokenIssuerTemplate("https://id.example.com/{tenantid}/v2.0", claim: "tid", tenants: ["one"])
+        let request = ResourceServerScene.request(
+            "Bearer \(try scene.token { ($0["iss"], $0["tid"]) = (.string(issuer), "one") })"
+        )
+        let keys = try scene.keys.jwks()["keys"]?.array ?? []
+        func publish(as owner: String) {
+            let marked = keys.map { key in
+                JSON.object((key.object ?? [:]).merging(["issuer": .string(owner)]) { $1 })
+            }
+            scene.provider.publish(["keys": .array(marked)])
+        }
+        publish(as: issuer)
+        _ = try await scene.api(issuer: { TrustedIssuer($0, tenants: tenants) }).authorize(request)
+        publish(as: "https://id.example.com/two/v2.0")
+        let api = try scene.api(issuer: { TrustedIssuer($0, tenants: tenants) })
+        #expect(try await refusal(api, request).error == "invalid_token")
     }
 
     // MARK: - The cache

@@ -39,6 +39,8 @@ import Testing
     static let refused: [Case<Change>] = [
         Case("inactive") { $0 = ["active": false] },
         Case("active that is no boolean") { $0["active"] = "true" },
+        Case("no audience") { $0["aud"] = nil },
+        Case("a bound token without its key") { $0["token_type"] = "DPoP" },
         Case("another API") { $0["aud"] = "https://api.example.com/invoices" },
         Case("another issuer") { $0["iss"] = "https://evil.example.com" },
         Case("expired") { $0["exp"] = 1_799_999_000 },
@@ -98,5 +100,35 @@ import Testing
         let request = ResourceServerScene.request("Bearer \(try scene.token())")
         #expect(try await refusal(try api(scene, introspectsJWTs: true), request).error == "invalid_token")
         _ = try await api(scene).authorize(request)
+        scene.provider.introspect(as: .object(Self.active))
+        let api = try api(scene, introspectsJWTs: true)
+        scene.advance(11)
+        _ = try await api.authorize(request)
+        // Also one that was verified a moment ago.
+        scene.provider.introspect(as: ["active": false])
+        scene.advance(31)
+        #expect(try await refusal(api, request).error == "invalid_token")
+    }
+
+    @Test func anActiveTokenThatIsNoAccessTokenOfTheAPIIsRefusedWhereJWTsAreIntrospected() async throws {
+        let scene = try ResourceServerScene()
+        scene.provider.introspect(as: ["active": true])
+        let api = try api(scene, introspectsJWTs: true)
+        for token in [
+            try scene.token { $0["aud"] = nil }, try scene.token(header: { $0["typ"] = "JWT" }),
+            try scene.token { $0["exp"] = nil }, try scene.decoyToken(),
+        ] {
+            #expect(try await refusal(api, ResourceServerScene.request("Bearer \(token)")).error == "invalid_token")
+        }
+        _ = try await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
+    }
+
+    @Test func anIssuerThatChecksTheAudienceItselfNeedNotNameIt() async throws {
+        let scene = try ResourceServerScene()
+        scene.provider.introspect(as: ["active": true, "sub": "alice"])
+        let api = try scene.api(issuer: {
+            TrustedIssuer($0, introspector: try scene.introspector($0), checksAudience: true)
+        })
+        #expect(try await api.authorize(ResourceServerScene.request("Bearer opaque")).subject == "alice")
     }
 }

@@ -73,6 +73,11 @@ final class ResourceServerScene: Sendable {
         return try keys.sign(.object(claims), header: .object(head), with: algorithm)
     }
 
+    /// A token that another key with the same name has signed.
+    func decoyToken() throws -> String {
+        try keys.decoys().sign(.object(claims), header: .object(header()), with: .es256)
+    }
+
     static func request(
         _ authorization: String?,
         _ path: String = "/orders/1",

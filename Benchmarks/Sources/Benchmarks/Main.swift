@@ -18,6 +18,7 @@ import Synchronization
         try await keyFetches(&isWithinBounds)
         try await freshTokens(&isWithinBounds)
         try await ProofBench.run()
+        try await ResourceServerBench.run(&isWithinBounds)
         try await ManyUsersBench.run()
         #if os(Linux)
         try await TransportBench.run(&isWithinBounds)

@@ -55,8 +55,9 @@ enum ProofBench {
         let bench = try ValidationBench()
         let key = try DecryptionKey(generatedFor: algorithm)
         let plain = try bench.token(.es256)
+        guard let content = ContentEncryption(rawValue: encryption) else { return }
         let encrypted = Secret(
-            try EmulatedEncryption(to: key.publicJWK, algorithm: algorithm, encryption: encryption).encrypted(plain)
+            try EmulatedEncryption(to: key.publicJWK, algorithm: algorithm, encryption: content).encrypted(plain)
         )
         let source = DecryptionKeySource([key])
         let bare = try bareDecryption(algorithm, encryption, size: plain.utf8.count)

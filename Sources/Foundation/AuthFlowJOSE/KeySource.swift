@@ -109,15 +109,19 @@ package final class KeySource: Sendable {
     /// The keys in use, fetched first when there are none or they are old.
     private func usableKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> (JWKSet, generation: Int) {
         let now = self.now()
-        let (known, renewal) = entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
+        let (known, renewal) = try entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
             let entry = entries[endpoint.url] ?? Entry()
             guard let keys = entry.keys else { return (nil, begin(&entries, endpoint, fetch)) }
             // A clock that was set back must not keep keys fresh forever.
             let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
-            guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
-                return ((keys, entry.generation), nil)
-            }
             let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
+            guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
+                if isFresh || isUsable { return ((keys, entry.generation), nil) }
+                // Keys that are too old are waited for, or not used.
+                if let running = entry.running { return (nil, running) }
+                if let failure = entry.failure { throw failure }
+                return (nil, begin(&entries, endpoint, fetch))
+            }
             entries[endpoint.url]?.nextRenewal = now + Self.failureInterval
             return (isUsable ? (keys, entry.generation) : nil, begin(&entries, endpoint, fetch))
         }

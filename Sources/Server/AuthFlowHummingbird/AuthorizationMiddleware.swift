@@ -39,14 +39,21 @@ extension AuthorizedRequestContext {
 public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: RouterMiddleware {
     private let server: ResourceServer
     private let requirement: Requirement
+    private let certificate: @Sendable (Request, Context) -> [UInt8]?
 
     /// Creates the middleware.
     /// - Parameters:
     ///   - server: The API.
     ///   - requirement: The demands of the routes; default: a valid token.
-    public init(_ server: ResourceServer, requiring requirement: Requirement = Requirement()) {
+    ///   - certificate: The certificate of the client's TLS connection in DER, where this program ends TLS; default: none.
+    public init(
+        _ server: ResourceServer,
+        requiring requirement: Requirement = Requirement(),
+        clientCertificate certificate: @escaping @Sendable (Request, Context) -> [UInt8]? = { _, _ in nil }
+    ) {
         self.server = server
         self.requirement = requirement
+        self.certificate = certificate
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -57,7 +64,11 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     ) async throws -> Response {
         let authorization: Authorization
         do throws(Rejection) {
-            authorization = try await server.authorize(request.head, requiring: requirement)
+            authorization = try await server.authorize(
+                request.head,
+                requiring: requirement,
+                clientCertificate: certificate(request, context)
+            )
         } catch {
             // The reason is for the operator alone.
             let level: Logger.Level = error.underlyingError == nil ? .info : .error

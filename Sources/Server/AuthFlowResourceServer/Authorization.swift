@@ -35,7 +35,7 @@ public struct Authorization: Sendable, Hashable {
     /// The fields for the response, whatever it is: the nonce of the next proof (RFC 9449 section 8.2). Mostly empty.
     public let responseFields: HTTPFields
 
-    init(_ token: AccessToken, _ binding: TokenBinding, nonce: String?) {
+    init(_ token: AccessToken, _ binding: TokenBinding, nonce: String?, isExposed: Bool) {
         self.issuer = token.issuer
         self.subject = token.claims["sub"]?.string
         self.clientID = token.clientID
@@ -46,7 +46,10 @@ public struct Authorization: Sendable, Hashable {
         self.isBoundToCertificate = binding.certificate != nil
         self.claims = token.claims
         var fields = HTTPFields()
-        if let nonce { fields[.dpopNonce] = nonce }
+        if let nonce {
+            fields[.dpopNonce] = nonce
+            if isExposed { fields[.accessControlExposeHeaders] = "DPoP-Nonce" }
+        }
         self.responseFields = fields
     }
 }

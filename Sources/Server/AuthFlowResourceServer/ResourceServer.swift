@@ -98,13 +98,14 @@ public final class ResourceServer: Sendable {
             var nonce: String?
             if let thumbprint = binding.key {
                 nonce = try await checkProof(request, presented.token, thumbprint)
+                writer.nonce = nonce
             }
             if let thumbprint = binding.certificate {
                 let shown = try certificate ?? rules.certificateField?.certificate(in: request.headerFields)
                 try TokenBinding.check(shown, thumbprint: thumbprint)
             }
             try requirement.check(token, now: host.now(), leeway: rules.clockLeeway.seconds)
-            return Authorization(token, binding, nonce: nonce)
+            return Authorization(token, binding, nonce: nonce, isExposed: rules.exposesChallengesToBrowsers)
         } catch let rejection as Rejection {
             throw rejection
         } catch let failure as TokenFailure {
@@ -122,7 +123,7 @@ public final class ResourceServer: Sendable {
     private func accessToken(_ token: Secret) async throws -> AccessToken {
         let digest = TokenDigest(token)
         let now = host.now()
-        if let known = cache.token(digest, at: now) { return known }
+        if let known = cache.token(digest, at: now) { return try await withConsent(of: known, token, digest) }
         // Parsed once: to choose the issuer, and to be verified.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
@@ -143,32 +144,49 @@ public final class ResourceServer: Sendable {
                 "its issuer \"\(DisplayText.sanitized(named, limit: 200))\" is not one of those accepted here (iss)"
             )
         }
-        if issuer.introspector != nil, issuer.introspectsJWTs { return try await introspected(token, digest, issuer) }
+
         guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
             throw TokenFailure.invalid("it is not encrypted, although that was agreed with the issuer")
         }
         let verified = try await AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
             .verify(jws, now: now, leeway: rules.clockLeeway.seconds)
         cache.keep(verified, digest, at: now, for: rules.cacheTime.seconds)
+        return try await withConsent(of: verified, token, digest)
+    }
+
+    /// Asks the issuer of a verified JWT, where that is wanted, whether it is still active.
+    private func withConsent(of verified: AccessToken, _ token: Secret, _ digest: TokenDigest) async throws
+        -> AccessToken
+    {
+        guard let issuer = issuers.first(where: { $0.introspectsJWTs && $0.introspector != nil }),
+            issuer.issuer(for: verified.claims)?.isIdentical(to: verified.issuer) == true
+        else { return verified }
+        _ = try await introspected(token, digest, issuer, isVerified: true)
         return verified
     }
 
-    private func decrypted(_ token: Secret) throws(TokenFailure) -> Secret {
+    private func decrypted(_ token: Secret) throws -> Secret {
         guard JWE.isEncrypted(token) else { return token }
         // The issuer of an encrypted token is known once it is decrypted.
         for issuer in issuers {
-            guard let keys = issuer.decryptionKeys else { continue }
-            if let content = try? JWE(token).decrypted(with: try keys.keys()) { return content }
+            guard let source = issuer.decryptionKeys else { continue }
+            // A key that cannot be read is no fault of the token's.
+            let keys = try source.keys()
+            if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
         guard issuers.contains(where: { $0.introspector != nil }) else {
-            throw .invalid("it is encrypted, and no key here decrypts it")
+            throw TokenFailure.invalid("it is encrypted, and no key here decrypts it")
         }
         return token
     }
 
-    private func introspected(_ token: Secret, _ digest: TokenDigest, _ issuer: TrustedIssuer) async throws
-        -> AccessToken
-    {
+    /// - Parameter isVerified: Whether the token is a JWT that says for whom it is, and has passed.
+    private func introspected(
+        _ token: Secret,
+        _ digest: TokenDigest,
+        _ issuer: TrustedIssuer,
+        isVerified: Bool = false
+    ) async throws -> AccessToken {
         guard let client = issuer.introspector else { throw TokenFailure.invalid("it cannot be introspected") }
         let times = IntrospectionCache.Times(
             active: rules.introspectionTime.seconds,
@@ -177,7 +195,7 @@ public final class ResourceServer: Sendable {
         let claims = try await introspection.claims(digest, times, now: host.now) {
             try await client.introspect(token)
         }
-        return try IntrospectedToken(issuer: issuer, resource: resource).check(
+        return try IntrospectedToken(issuer: issuer, resource: resource, isVerified: isVerified).check(
             claims,
             now: host.now(),
             leeway: rules.clockLeeway.seconds

@@ -79,7 +79,10 @@ extension AuthorizationServer {
     }
 
     /// The server's keys that sign its tokens.
-    package func keySet(_ metadata: ProviderMetadata) -> some KeySet { IssuerKeys(server: self, metadata: metadata) }
+    /// - Parameter template: The rule by which tokens name issuers; nil for that of the metadata.
+    package func keySet(_ metadata: ProviderMetadata, template: TokenIssuerTemplate? = nil) -> some KeySet {
+        IssuerKeys(server: self, metadata: metadata, template: template ?? metadata.tokenIssuer)
+    }
 
     /// The server's keys that messages to it are encrypted with.
     package func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
@@ -96,6 +99,7 @@ extension AuthorizationServer {
 private struct IssuerKeys: KeySet {
     let server: AuthorizationServer
     let metadata: ProviderMetadata
+    let template: TokenIssuerTemplate?
 
     func verdict(on jws: JWS) async throws -> SignatureVerdict {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
@@ -115,7 +119,7 @@ private struct IssuerKeys: KeySet {
     }
 
     private func verdict(on jws: JWS, at place: Endpoint) async throws -> SignatureVerdict {
-        try await server.keys.verdict(on: jws, at: place, template: metadata.tokenIssuer, fetch: server.fetchKeys)
+        try await server.keys.verdict(on: jws, at: place, template: template, fetch: server.fetchKeys)
     }
 }
 

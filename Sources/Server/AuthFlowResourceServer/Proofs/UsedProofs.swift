@@ -47,7 +47,10 @@ public final class MemoryProofs: UsedProofs {
     public func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) throws -> Bool {
         try state.withLock { state in
             let age = now.timeIntervalSince(state.began)
-            if age >= 2 * window.seconds {
+            if age < 0 {
+                // The clock was set back: nothing is forgotten, and the window begins anew.
+                state.began = now
+            } else if age >= 2 * window.seconds {
                 (state.recent, state.earlier, state.began) = ([], [], now)
             } else if age >= window.seconds {
                 (state.recent, state.earlier, state.began) = ([], state.recent, now)

@@ -95,9 +95,16 @@ struct RejectionWriter {
             "\(Int(max(1, min(known?.retryAfter?.seconds ?? 5, 300)).rounded(.up)))"
         return Rejection(
             response: response,
-            reason: known?.message ?? "The request was cancelled.",
+            reason: known?.message ?? Self.reason(error),
             underlyingError: known
+                ?? (error is CancellationError
+                    ? nil : AuthError(.storageFailed, Self.reason(error), underlyingError: error))
         )
+    }
+
+    private static func reason(_ error: any Error) -> String {
+        error is CancellationError
+            ? "The request was cancelled." : "What checks the request has failed (\(type(of: error)))."
     }
 
     private func response(

@@ -46,8 +46,11 @@ public struct ResourceServerRules: Sendable {
     }
 
     func address(_ request: HTTPRequest, _ resource: Endpoint) throws(TokenFailure) -> Endpoint {
-        let url = publicURL(request) ?? resource.origin + (request.path ?? "/")
-        guard let address = try? Endpoint(url) else {
+        // RFC 9449 section 4.3: "ignoring any query and fragment parts".
+        let path = (request.path ?? "/").prefix { $0 != "?" }
+        let url = publicURL(request) ?? resource.origin + path
+        // A target that is no path could continue the host.
+        guard path.hasPrefix("/"), let address = try? Endpoint(url) else {
             throw .malformed("The path of the request cannot be compared with the proof.")
         }
         return address

@@ -36,7 +36,7 @@ struct AccessTokenVerification {
             // What costs nothing first: no keys are fetched for a token that is refused anyway.
             let token = try check(try verifier.rules(of: jws))
             let metadata = try await issuer.server.metadata()
-            try await verifier.verifySignature(of: jws, keys: issuer.server.keySet(metadata))
+            try await verifier.verifySignature(of: jws, keys: issuer.server.keySet(metadata, template: issuer.tenants))
             return token
         } catch let error as AuthError where error.code == .accessTokenRejected {
             throw TokenFailure.invalid(error.message)
@@ -65,7 +65,8 @@ struct AccessTokenVerification {
         }
         // Names of the same claim at servers that are older than the RFC.
         let client =
-            claims["client_id"]?.string ?? (isAccessToken ? nil : claims["azp"]?.string ?? claims["appid"]?.string)
+            claims["client_id"]?.string
+            ?? (isAccessToken ? nil : claims["azp"]?.string ?? claims["cid"]?.string ?? claims["appid"]?.string)
         return AccessToken(issuer: issuer, claims: claims, clientID: client)
     }
 
@@ -75,11 +76,14 @@ struct AccessTokenVerification {
         for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
             throw rules.refused("it has the mark of an ID Token (\(mark))")
         }
-        guard claims["azp"]?.string.map({ !audience.containsIdentical($0) }) ?? true else {
-            throw rules.refused("it was issued to its own audience, as an ID Token is (azp)")
+        if let client = claims["azp"]?.string {
+            guard !issuer.means(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) }) else {
+                throw rules.refused("it was issued to its own audience, as an ID Token is (azp)")
+            }
         }
-        // A logout token, a response of another kind.
-        guard claims["events"] == nil, claims["token_introspection"] == nil else {
+        // A logout token, a response of another kind; Keycloak names the kind in the claims.
+        let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
+        guard claims["events"] == nil, claims["token_introspection"] == nil, ["bearer", "dpop"].contains(kind) else {
             throw rules.refused("it is a JWT of another kind")
         }
         guard claims["sub"]?.string?.isEmpty == false || claims["client_id"]?.string?.isEmpty == false else {

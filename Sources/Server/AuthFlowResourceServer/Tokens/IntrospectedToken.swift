@@ -6,14 +6,18 @@ import AuthFlowJSON
 struct IntrospectedToken {
     let issuer: TrustedIssuer
     let resource: Endpoint
+    /// Whether the token itself has said for whom it is.
+    let isVerified: Bool
 
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
         // Section 2.2: "If the introspection call is properly authorized but the token is not active ... the authorization server MUST
         // return an introspection response with the "active" field set to "false"."
         guard members["active"]?.bool == true else { throw .invalid("its issuer says that it is not active") }
-        let expected = issuer.issuer(for: members)
-        if let named = members["iss"] {
-            guard let name = named.string, expected?.isIdentical(to: name) == true else {
+        guard let expected = isVerified ? issuer.server.issuer : issuer.issuer(for: members) else {
+            throw .invalid("it is of a tenant that is not accepted here")
+        }
+        if !isVerified, let named = members["iss"] {
+            guard let name = named.string, expected.isIdentical(to: name) else {
                 throw .invalid("the introspection names another issuer (iss)")
             }
         }
@@ -22,10 +26,16 @@ struct IntrospectedToken {
         if let value = members["aud"] {
             let audience = value.string.map { [$0] } ?? value.strings ?? []
             guard issuer.means(resource, audience) else { throw .invalid("it is meant for another API (aud)") }
+        } else if !isVerified, !issuer.checksAudience {
+            throw .invalid("its issuer does not say for which API it is (aud)")
         }
         // A refresh token is active, too, and no access token. RFC 7662's "token_type" is that of RFC 6749 section 7.1.
         if let type = members["token_type"]?.string?.lowercased(), !["bearer", "dpop", "access_token"].contains(type) {
             throw .invalid("it is no access token (token_type)")
+        }
+        guard members["token_type"]?.string?.lowercased() != "dpop" || members["cnf"]?["jkt"] != nil || isVerified
+        else {
+            throw .invalid("its issuer does not say to which key it is bound (cnf)")
         }
         let time = now.timeIntervalSince1970
         if let end = members["exp"] {
@@ -35,7 +45,7 @@ struct IntrospectedToken {
             guard let start = start.number, start <= time + leeway else { throw .invalid("it is not valid yet (nbf)") }
         }
         return AccessToken(
-            issuer: expected ?? issuer.server.issuer,
+            issuer: expected,
             claims: members,
             clientID: members["client_id"]?.string
         )

@@ -17,7 +17,13 @@ final class IntrospectionCache: Sendable {
         let until: Double
     }
 
+    /// The most requests at once. What comes beyond is not authorized (503): made-up tokens cost the issuer no more.
+    private static let maximumRequests = 256
+    /// The most inactive tokens that are remembered. They take no place of active ones.
+    private static let maximumInactive = 10_000
+
     private struct State {
+        var inactive: [TokenDigest: Entry] = [:]
         var recent: [TokenDigest: Entry] = [:]
         var earlier: [TokenDigest: Entry] = [:]
         var running: [TokenDigest: SharedTask<JSON>] = [:]
@@ -35,11 +41,17 @@ final class IntrospectionCache: Sendable {
         _ introspect: @escaping @Sendable () async throws -> JSON
     ) async throws -> JSON {
         let time = now().timeIntervalSince1970
-        let (known, task) = state.withLock { state -> (JSON?, SharedTask<JSON>?) in
-            if let entry = state.recent[digest] ?? state.earlier[digest], entry.from <= time, time < entry.until {
-                return (entry.claims, nil)
-            }
+        let (known, task) = try state.withLock { state -> (JSON?, SharedTask<JSON>?) in
+            let entry = state.inactive[digest] ?? state.recent[digest] ?? state.earlier[digest]
+            if let entry, entry.from <= time, time < entry.until { return (entry.claims, nil) }
             if let running = state.running[digest] { return (nil, running) }
+            guard state.running.count < Self.maximumRequests else {
+                throw AuthError(
+                    .temporarilyUnavailable,
+                    "\(Self.maximumRequests) tokens are being introspected already.",
+                    retryAfter: .seconds(1)
+                )
+            }
             let task = SharedTask { [self] in
                 // A result counts from when it was asked for.
                 let asked = now().timeIntervalSince1970
@@ -65,6 +77,12 @@ final class IntrospectionCache: Sendable {
         let isActive = claims["active"]?.bool == true
         let end = claims["exp"]?.number ?? .infinity
         let until = isActive ? min(asked + times.active, end) : asked + times.inactive
+        state.inactive[digest] = nil
+        guard isActive else {
+            if state.inactive.count >= Self.maximumInactive { state.inactive = [:] }
+            state.inactive[digest] = Entry(claims: claims, from: asked, until: until)
+            return
+        }
         guard limit > 0, asked < until else { return }
         state.recent[digest] = Entry(claims: claims, from: asked, until: until)
         if state.recent.count > limit / 2 { (state.recent, state.earlier) = ([:], state.recent) }

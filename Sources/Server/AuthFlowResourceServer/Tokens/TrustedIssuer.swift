@@ -39,8 +39,12 @@ public struct TrustedIssuer: Sendable {
     /// The client that the API is at its issuer, for introspection (RFC 7662); nil: tokens that are no JWTs are refused.
     public let introspector: OAuthClient?
 
-    /// Whether JWTs are introspected, too: a revoked one is then refused at once, and each costs a request.
+    /// Whether the issuer is asked about JWTs, too, once they are verified: a revoked one is then refused soon.
     public let introspectsJWTs: Bool
+
+    /// Whether an introspection without `aud` is believed: the issuer itself checks for which API a token is (RFC 7662 section 4). Many
+    /// do not, and a token for any other API would be accepted.
+    public let checksAudience: Bool
 
     /// Creates the rules for an issuer.
     /// - Parameters:
@@ -52,7 +56,9 @@ public struct TrustedIssuer: Sendable {
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
     ///   - requiresEncryption: Whether a token that is not encrypted is refused; default: no.
     ///   - introspector: The client that the API is at the server, for tokens that are no JWTs; default: none.
-    ///   - introspectsJWTs: Whether JWTs are introspected, too; default: no.
+    ///   - introspectsJWTs: Whether the issuer is asked about JWTs, too; default: no.
+    ///   - checksAudience: Whether the issuer itself checks for which API a token is, so that an introspection without `aud` is believed;
+    ///     default: no.
     public init(
         _ server: AuthorizationServer,
         audiences: [String] = [],
@@ -62,7 +68,8 @@ public struct TrustedIssuer: Sendable {
         decryptionKeys: DecryptionKeySource? = nil,
         requiresEncryption: Bool = false,
         introspector: OAuthClient? = nil,
-        introspectsJWTs: Bool = false
+        introspectsJWTs: Bool = false,
+        checksAudience: Bool = false
     ) {
         self.server = server
         self.audiences = audiences
@@ -73,6 +80,7 @@ public struct TrustedIssuer: Sendable {
         self.requiresEncryption = requiresEncryption
         self.introspector = introspector
         self.introspectsJWTs = introspectsJWTs
+        self.checksAudience = checksAudience
     }
 
     /// The issuer, or the template of the tenants' issuers.
