@@ -1,55 +1,61 @@
 public import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJOSE
 public import AuthFlowJSON
 public import HTTPTypes
 
 /// The authorization of one request: whom its token is for, and what it permits.
-public struct Authorization: Sendable, Hashable {
+public struct Authorization: Sendable {
+    private let token: AccessToken
+    private let nonce: String?
+    private let isExposed: Bool
+
+    init(_ token: AccessToken, nonce: String?, isExposed: Bool) {
+        self.token = token
+        self.nonce = nonce
+        self.isExposed = isExposed
+    }
+
     /// The issuer of the token.
-    public let issuer: String
+    public var issuer: String { token.issuer }
 
     /// `sub`: the user, or the client where no user is involved. Unique with the issuer, and not by itself. nil: an introspection that
     /// does not say.
-    public let subject: String?
+    public var subject: String? { token.subject }
 
     /// `client_id`: the client; nil where the issuer does not say.
-    public let clientID: String?
+    public var clientID: String? { token.clientID }
 
     /// The scopes.
-    public let scopes: Set<String>
+    public var scopes: Set<String> { token.scopes }
 
     /// The end of the token; nil: an introspection that does not say.
-    public let expiresAt: Date?
+    public var expiresAt: Date? { token.end.map(Date.init(timeIntervalSince1970:)) }
 
     /// `authorization_details` (RFC 9396), as the token has them; nil for none.
-    public let authorizationDetails: JSON?
+    public var authorizationDetails: JSON? { token.claims["authorization_details"] }
 
     /// Whether the token is bound to a DPoP key, whose proof came with the request.
-    public let isBoundToKey: Bool
+    public var isBoundToKey: Bool { token.binding.key != nil }
 
     /// Whether the token is bound to a certificate, which the client has shown.
-    public let isBoundToCertificate: Bool
+    public var isBoundToCertificate: Bool { token.binding.certificate != nil }
 
     /// All claims of the token, or members of the introspection.
-    public let claims: JSON
+    public var claims: JSON { token.claims }
 
     /// The fields for the response, whatever it is: the nonce of the next proof (RFC 9449 section 8.2). Mostly empty.
-    public let responseFields: HTTPFields
+    public var responseFields: HTTPFields {
+        guard let nonce else { return [:] }
+        var fields: HTTPFields = [.dpopNonce: nonce]
+        if isExposed { fields[.accessControlExposeHeaders] = "DPoP-Nonce" }
+        return fields
+    }
+}
 
-    init(_ token: AccessToken, _ binding: TokenBinding, nonce: String?, isExposed: Bool) {
-        self.issuer = token.issuer
-        self.subject = token.claims["sub"]?.string
-        self.clientID = token.clientID
-        self.scopes = token.scopes
-        self.expiresAt = token.expiresAt
-        self.authorizationDetails = token.claims["authorization_details"]
-        self.isBoundToKey = binding.key != nil
-        self.isBoundToCertificate = binding.certificate != nil
-        self.claims = token.claims
-        var fields = HTTPFields()
-        if let nonce {
-            fields[.dpopNonce] = nonce
-            if isExposed { fields[.accessControlExposeHeaders] = "DPoP-Nonce" }
-        }
-        self.responseFields = fields
+extension Authorization: CustomStringConvertible, WithoutReflection {
+    /// The subject, its client and the scopes.
+    public var description: String {
+        "\(subject ?? "no subject") by \(clientID ?? "no client"): \(scopes.sorted().joined(separator: " "))"
     }
 }

@@ -93,7 +93,7 @@ public final class ResourceServer: Sendable {
             guard let presented = try PresentedToken(request) else { throw writer.unauthenticated() }
             writer.scheme = presented.scheme
             let token = try await accessToken(presented.token)
-            let binding = try TokenBinding(token.claims)
+            let binding = token.binding
             try binding.check(scheme: presented.scheme, demand: rules.binding)
             var nonce: String?
             if let thumbprint = binding.key {
@@ -105,7 +105,7 @@ public final class ResourceServer: Sendable {
                 try TokenBinding.check(shown, thumbprint: thumbprint)
             }
             try requirement.check(token, now: host.now(), leeway: rules.clockLeeway.seconds)
-            return Authorization(token, binding, nonce: nonce, isExposed: rules.exposesChallengesToBrowsers)
+            return Authorization(token, nonce: nonce, isExposed: rules.exposesChallengesToBrowsers)
         } catch let rejection as Rejection {
             throw rejection
         } catch let failure as TokenFailure {

@@ -42,22 +42,23 @@ struct PresentedToken {
 
     /// RFC 6750 section 2.1: b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
     private static func isToken68(_ text: Substring) -> Bool {
-        let content = text.utf8.reversed().drop { $0 == UInt8(ascii: "=") }
-        return !content.isEmpty
-            && content.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "0")...UInt8(ascii: "9"):
-                    true
-                default: "-._~+/".utf8.contains(byte)
-                }
+        var (isContent, count) = (true, 0)
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "-")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "~"), UInt8(ascii: "+"):
+                guard isContent else { return false }
+                count += 1
+            case UInt8(ascii: "="): isContent = false
+            default: return false
             }
+        }
+        return count > 0
     }
 
     private static func hasTokenInQuery(_ path: String) -> Bool {
-        guard let query = path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).dropFirst().first
-        else { return false }
-        return query.split(separator: "&").contains { pair in
+        guard let start = path.utf8.firstIndex(of: UInt8(ascii: "?")) else { return false }
+        return path[path.index(after: start)...].split(separator: "&").contains { pair in
             let name = pair.prefix { $0 != "=" }
             return (FormURLEncoding.percentDecoded(String(name)) ?? "") == "access_token"
         }

@@ -67,7 +67,7 @@ struct AccessTokenVerification {
         let client =
             claims["client_id"]?.string
             ?? (isAccessToken ? nil : claims["azp"]?.string ?? claims["cid"]?.string ?? claims["appid"]?.string)
-        return AccessToken(issuer: issuer, claims: claims, clientID: client)
+        return try AccessToken(issuer: issuer, claims: claims, clientID: client)
     }
 
     /// RFC 8725 section 2.8: "cross-JWT confusion". Without a type of its own a token is told from an ID Token by its claims.

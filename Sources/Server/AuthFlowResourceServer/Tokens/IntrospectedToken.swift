@@ -44,7 +44,7 @@ struct IntrospectedToken {
         if let start = members["nbf"] {
             guard let start = start.number, start <= time + leeway else { throw .invalid("it is not valid yet (nbf)") }
         }
-        return AccessToken(
+        return try AccessToken(
             issuer: expected,
             claims: members,
             clientID: members["client_id"]?.string
