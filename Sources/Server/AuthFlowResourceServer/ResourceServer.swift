@@ -124,6 +124,7 @@ public final class ResourceServer: Sendable {
         let digest = TokenDigest(token)
         let now = host.now()
         if let known = cache.token(digest, at: now) { return try await withConsent(of: known, token, digest) }
+        try PresentedToken.requireCharacters(of: token)
         // Parsed once: to choose the issuer, and to be verified.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {

@@ -30,9 +30,7 @@ struct PresentedToken {
         }
         // RFC 9110 section 11.4: auth-scheme 1*SP token68.
         let token = parts.count == 2 ? parts[1].drop { $0 == " " } : ""
-        guard !token.isEmpty, token.utf8.count <= Self.maximumSize, Self.isToken68(token) else {
-            throw .malformed("The Authorization field has no token in the form of RFC 6750 section 2.1.")
-        }
+        guard !token.isEmpty, token.utf8.count <= Self.maximumSize else { throw Self.unreadable }
         // RFC 6750 section 2: "Clients MUST NOT use more than one method to transmit the token in each request."
         guard !Self.hasTokenInQuery(request.path ?? "") else {
             throw .malformed("The request has tokens in two places.")
@@ -40,8 +38,18 @@ struct PresentedToken {
         self.token = Secret(String(token))
     }
 
+    private static let unreadable = TokenFailure.malformed(
+        "The Authorization field has no token in the form of RFC 6750 section 2.1."
+    )
+
+    /// Checks the characters of a token. One that was verified a moment ago has the right ones.
+    /// - Throws: ``TokenFailure/malformed(_:)``.
+    static func requireCharacters(of token: Secret) throws(TokenFailure) {
+        guard isToken68(token.exposed) else { throw unreadable }
+    }
+
     /// RFC 6750 section 2.1: b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
-    private static func isToken68(_ text: Substring) -> Bool {
+    private static func isToken68(_ text: String) -> Bool {
         var (isContent, count) = (true, 0)
         for byte in text.utf8 {
             switch byte {
