@@ -272,6 +272,7 @@ capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessio
 	Tests/Simulation/capacity.py $(PROCESSES) $(LOAD_SESSIONS)
 
 soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and check what is left
+	$(call install_missing,xdg-utils desktop-file-utils)
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)

@@ -479,7 +479,8 @@ let package = Package(
             ],
             path: "Tests/Interop",
             exclude: [
-                "README.md", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh",
+                "README.md", "resource_server.py", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh",
+                "browser_login.py", "glewlwyd.sh",
                 "mcp.sh", "mcp_interop.py", "mcp_server.py", "fastmcp_server.py",
                 "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh", "idpyoidc.sh", "idpyoidc_provider.py",
                 "encrypted_requests.py",

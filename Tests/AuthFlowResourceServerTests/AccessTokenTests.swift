@@ -19,7 +19,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(authorization.clientID == "app")
         #expect(authorization.scopes == ["orders:read", "orders:write"])
         #expect(authorization.issuer == ResourceServerScene.issuer)
-        #expect(!authorization.isBoundToKey)
+        #expect(!authorization.isDPoPBound)
     }
 
     static let refusedClaims: [Case<Change>] = [
@@ -226,7 +226,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
 
     @Test func aTokenOfAKeyThatTheIssuerHasWithdrawnIsRefusedOnceItIsCheckedAgain() async throws {
         let scene = try ResourceServerScene()
-        let api = try scene.api { $0.cacheTime = .seconds(60) }
+        let api = try scene.api { $0.verificationCacheTime = .seconds(60) }
         let request = ResourceServerScene.request("Bearer \(try scene.token { $0["exp"] = 1_800_009_000 })")
         _ = try await api.authorize(request)
         scene.provider.publish(try EmulatorKeys().jwks())

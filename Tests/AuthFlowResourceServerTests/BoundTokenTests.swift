@@ -21,7 +21,7 @@ import Testing
             proof: try key.proof(of: token, at: scene.now)
         )
         let authorization = try await scene.api().authorize(request)
-        #expect(authorization.isBoundToKey)
+        #expect(authorization.isDPoPBound)
         #expect(authorization.responseFields.isEmpty)
     }
 
@@ -121,7 +121,7 @@ import Testing
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let store = MemoryTokenStore()
         let machines = try (0..<2).map { _ in
-            try scene.api { $0.dpop.proofs = StoredProofs(store, resource: ResourceServerScene.resource) }
+            try scene.api { $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerScene.resource) }
         }
         let token = try bound(scene, key)
         let request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
@@ -131,7 +131,7 @@ import Testing
 
     @Test func whenTheMemoryIsFullNothingIsAuthorizedThatCouldBeARepetition() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let api = try scene.api { $0.dpop.proofs = MemoryProofs(limit: 2) }
+        let api = try scene.api { $0.dpop.proofs = MemoryReplayCache(limit: 2) }
         let token = try bound(scene, key)
         func request() throws -> HTTPRequest {
             ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
@@ -220,7 +220,7 @@ import Testing
         let scene = try ResourceServerScene()
         let request = ResourceServerScene.request("Bearer \(try token(scene))")
         let authorization = try await scene.api().authorize(request, clientCertificate: Self.certificate)
-        #expect(authorization.isBoundToCertificate)
+        #expect(authorization.isCertificateBound)
         #expect(try await refusal(scene.api(), request).error == "invalid_token")
         #expect(try await refusal(scene.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
     }

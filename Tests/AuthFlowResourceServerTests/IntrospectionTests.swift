@@ -127,7 +127,7 @@ import Testing
         let scene = try ResourceServerScene()
         scene.provider.introspect(as: ["active": true, "sub": "alice"])
         let api = try scene.api(issuer: {
-            TrustedIssuer($0, introspector: try scene.introspector($0), checksAudience: true)
+            TrustedIssuer($0, introspector: try scene.introspector($0), trustsIssuerToCheckAudience: true)
         })
         #expect(try await api.authorize(ResourceServerScene.request("Bearer opaque")).subject == "alice")
     }

@@ -115,7 +115,7 @@ import Testing
 
     @Test func theMetadataIsServedAtTheWellKnownPath() throws {
         let scene = try ResourceServerScene()
-        let api = try scene.api { $0.announcedScopes = ["orders:read"] }
+        let api = try scene.api { $0.supportedScopes = ["orders:read"] }
         let path = "/.well-known/oauth-protected-resource/orders"
         let response = try #require(api.metadataResponse(to: ResourceServerScene.request(nil, path)))
         let json = try JSON(parsing: response.body)

@@ -129,7 +129,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         let stores = [try await database.store(named: name), try await database.store(named: name)]
-        let machines = stores.map { StoredProofs($0, resource: "https://api.example.com") }
+        let machines = stores.map { SharedReplayCache($0, resource: "https://api.example.com") }
         let proof = ProofIdentifier(thumbprint: "key", identifier: "1")
         let first = try await withThrowingTaskGroup(of: Bool.self) { group in
             for machine in machines + machines {

@@ -1,4 +1,4 @@
-// An API that receives access tokens, with a public route, one that demands a scope, and one that demands a recent sign-in.
+// An API that receives access tokens, with a public route, one that demands a scope, and one that requires a recent multi-factor sign-in.
 //
 //     orders-api ISSUER [--port PORT]
 
@@ -23,7 +23,7 @@ guard let issuer = arguments.first else {
 let port = option("--port").flatMap { Int($0) } ?? 8401
 
 var rules = ResourceServerRules()
-rules.announcedScopes = ["orders:read"]
+rules.supportedScopes = ["orders:read"]
 let api = try ResourceServer(
     "http://127.0.0.1:\(port)/api",
     issuers: [TrustedIssuer(AuthorizationServer(issuer: issuer))],
@@ -36,7 +36,7 @@ router.get("/health") { _, _ in "The API is up.\n" }
 router.group("/api/orders").authorize(by: api, requiring: ["orders:read"]).get { _, context in
     let authorization = try context.requireAuthorization()
     return
-        "Orders of \(authorization.subject ?? "no user"), by the client \(authorization.clientID ?? "without a name").\n"
+        "Orders of \(authorization.subject ?? "no user"), by the client \(authorization.clientID ?? "(unknown)").\n"
 }
 router.group("/api/payments")
     .authorize(by: api, requiring: Requirement(scopes: ["orders:read"], acrValues: ["mfa"], maximumAge: .seconds(300)))

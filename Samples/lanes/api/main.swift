@@ -6,12 +6,12 @@ let api = try ResourceServer(
 )
 
 func respond(to request: HTTPRequest) async -> TransportResponse {
-    if let metadata = api.metadataResponse(to: request) { return metadata }  // its address is then enough for clients
+    if let metadata = api.metadataResponse(to: request) { return metadata }  // clients find the issuer by the URL of the API
     do throws(Rejection) {
         let authorization = try await api.authorize(request, requiring: ["orders:read"])
         return TransportResponse(head: HTTPResponse(status: .ok), body: Array("\(authorization.subject ?? "")".utf8))
     } catch {
-        print(error.reason)  // for the log: the client is told no more than RFC 6750 has codes for
+        print(error.reason)  // for the log only: the response has just an error code
         return error.response
     }
 }

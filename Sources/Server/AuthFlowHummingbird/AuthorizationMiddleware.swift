@@ -45,7 +45,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     /// - Parameters:
     ///   - server: The API.
     ///   - requirement: The demands of the routes; default: a valid token.
-    ///   - certificate: The certificate of the client's TLS connection in DER, where this program ends TLS; default: none.
+    ///   - certificate: The certificate of the client's TLS connection in DER, if this program terminates TLS; default: none.
     public init(
         _ server: ResourceServer,
         requiring requirement: Requirement = Requirement(),

@@ -19,8 +19,7 @@ public struct Authorization: Sendable {
     /// The issuer of the token.
     public var issuer: String { token.issuer }
 
-    /// `sub`: the user, or the client where no user is involved. Unique with the issuer, and not by itself. nil: an introspection that
-    /// does not say.
+    /// `sub`: the user, or the client where no user is involved. Unique only together with the issuer. nil: the token or the introspection response has none.
     public var subject: String? { token.subject }
 
     /// `client_id`: the client; nil where the issuer does not say.
@@ -36,15 +35,15 @@ public struct Authorization: Sendable {
     public var authorizationDetails: JSON? { token.claims["authorization_details"] }
 
     /// Whether the token is bound to a DPoP key, whose proof came with the request.
-    public var isBoundToKey: Bool { token.binding.key != nil }
+    public var isDPoPBound: Bool { token.binding.key != nil }
 
     /// Whether the token is bound to a certificate, which the client has shown.
-    public var isBoundToCertificate: Bool { token.binding.certificate != nil }
+    public var isCertificateBound: Bool { token.binding.certificate != nil }
 
     /// All claims of the token, or members of the introspection.
     public var claims: JSON { token.claims }
 
-    /// The fields for the response, whatever it is: the nonce of the next proof (RFC 9449 section 8.2). Mostly empty.
+    /// Header fields to add to every response, including errors: the next DPoP nonce (RFC 9449 section 8.2). Usually empty.
     public var responseFields: HTTPFields {
         guard let nonce else { return [:] }
         var fields: HTTPFields = [.dpopNonce: nonce]

@@ -11,8 +11,8 @@ extension ResourceServer {
             // RFC 9700 section 4.3.2: tokens in queries are not accepted, nor those in forms here.
             "bearer_methods_supported": ["header"],
         ]
-        if !rules.announcedScopes.isEmpty {
-            members["scopes_supported"] = .array(rules.announcedScopes.map(JSON.string))
+        if !rules.supportedScopes.isEmpty {
+            members["scopes_supported"] = .array(rules.supportedScopes.map(JSON.string))
         }
         if rules.dpop.isAccepted {
             members["dpop_signing_alg_values_supported"] = .array(rules.dpop.algorithms.map { .string($0.rawValue) })

@@ -39,7 +39,7 @@ public final class ResourceServer: Sendable {
     ///   - issuers: The issuers whose tokens are accepted.
     ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
     ///   - host: Time and randomness; default: the system's.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is no URL, no issuer is named, two of them are the same, or
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has duplicates, an issuer is to be asked about JWTs without an introspector, or
     ///   several introspect tokens: a token that names no issuer must not be sent to the wrong one.
     public init(
         _ resource: String,
@@ -48,11 +48,11 @@ public final class ResourceServer: Sendable {
         host: HostServices = .system
     ) throws(AuthError) {
         self.resource = try Endpoint(resource, name: "resource")
-        // RFC 8707 section 2: "It MUST NOT include a fragment component. It SHOULD NOT include a query component".
+        // RFC 8707 section 2: "The URI MUST NOT include a fragment component. It SHOULD NOT include a query component".
         guard self.resource.query == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "The resource has a query (?...), which RFC 8707 section 2 advises against."
+                "The resource identifier must not have a query component (RFC 8707 section 2)."
             )
         }
         guard !issuers.isEmpty else {
@@ -66,6 +66,9 @@ public final class ResourceServer: Sendable {
                 .invalidConfiguration,
                 "Only one issuer's tokens can be introspected: a token that names no issuer must not be sent to the wrong one."
             )
+        }
+        guard issuers.allSatisfy({ !$0.introspectsJWTs || $0.introspector != nil }) else {
+            throw AuthError(.invalidConfiguration, "JWTs are to be introspected, and the issuer has no introspector.")
         }
         self.issuers = issuers
         self.rules = rules
@@ -129,7 +132,7 @@ public final class ResourceServer: Sendable {
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
             guard let issuer = issuers.first(where: { $0.introspector != nil }) else {
-                throw TokenFailure.invalid("it is no JWT, and no issuer's tokens are introspected here")
+                throw TokenFailure.invalid("it is not a JWT, and introspection is not configured")
             }
             return try await introspected(token, digest, issuer)
         }
@@ -147,11 +150,11 @@ public final class ResourceServer: Sendable {
         }
 
         guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
-            throw TokenFailure.invalid("it is not encrypted, although that was agreed with the issuer")
+            throw TokenFailure.invalid("it is not encrypted, which is required for this issuer")
         }
         let verified = try await AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
             .verify(jws, now: now, leeway: rules.clockLeeway.seconds)
-        cache.keep(verified, digest, at: now, for: rules.cacheTime.seconds)
+        cache.keep(verified, digest, at: now, for: rules.verificationCacheTime.seconds)
         return try await withConsent(of: verified, token, digest)
     }
 
@@ -176,7 +179,7 @@ public final class ResourceServer: Sendable {
             if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
         guard issuers.contains(where: { $0.introspector != nil }) else {
-            throw TokenFailure.invalid("it is encrypted, and no key here decrypts it")
+            throw TokenFailure.invalid("it is encrypted, and none of the configured keys decrypts it")
         }
         return token
     }
@@ -190,7 +193,7 @@ public final class ResourceServer: Sendable {
     ) async throws -> AccessToken {
         guard let client = issuer.introspector else { throw TokenFailure.invalid("it cannot be introspected") }
         let times = IntrospectionCache.Times(
-            active: rules.introspectionTime.seconds,
+            active: rules.introspectionCacheTime.seconds,
             inactive: ResourceServerRules.inactiveTime
         )
         let claims = try await introspection.claims(digest, times, now: host.now) {
@@ -227,7 +230,7 @@ public final class ResourceServer: Sendable {
         // Only a proof that is right in everything else is remembered: nothing else could fill the memory.
         guard try await rules.dpop.proofs.isFirstUse(of: proof.identifier, at: now, within: rules.dpop.window * 2)
         else {
-            throw TokenFailure.invalidProof("it was used before (jti)")
+            throw TokenFailure.invalidProof("it was replayed (jti)")
         }
         return proof.nextNonce
     }

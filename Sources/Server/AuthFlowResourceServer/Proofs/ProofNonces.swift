@@ -16,13 +16,13 @@ public struct NonceKey: Sendable {
     /// - Throws: ``AuthError`` with `invalid_configuration` for a shorter key.
     public init(_ key: Secret, lifetime: Duration = .seconds(300)) throws(AuthError) {
         guard let bytes = Base64URL.decode(key.exposed), bytes.count >= 32 else {
-            throw AuthError(.invalidConfiguration, "The key of the nonces is not 32 bytes or more in base64url.")
+            throw AuthError(.invalidConfiguration, "The nonce key must be at least 32 bytes, base64url-encoded.")
         }
         self.key = key
         self.lifetime = lifetime
     }
 
-    /// A random key, for an API that runs in one process. Its nonces end with the process; clients then get another one.
+    /// A random key, for an API that runs in one process. Its nonces become invalid when the process exits; clients are then sent a new one.
     public static func random(host: HostServices = .system, lifetime: Duration = .seconds(300)) -> NonceKey {
         NonceKey(Secret(Base64URL.encode(host.randomBytes(32))), checked: lifetime)
     }

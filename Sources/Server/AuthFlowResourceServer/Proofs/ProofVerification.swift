@@ -33,8 +33,8 @@ struct ProofVerification {
         now: Date
     ) throws(TokenFailure) -> Proof {
         // "1. There is not more than one DPoP HTTP request header field."
-        guard let text = values.first else { throw .invalidProof("the request has none") }
-        guard values.count == 1 else { throw .invalidProof("the request has several") }
+        guard let text = values.first else { throw .invalidProof("the request has no DPoP field") }
+        guard values.count == 1 else { throw .invalidProof("the request has more than one DPoP field") }
         // "2. The DPoP HTTP request header field value is a single and well-formed JWT."
         guard text.utf8.count <= Self.maximumSize, let jws = try? JWS(Secret(text)) else {
             throw .invalidProof("it is not a well-formed JWT")
@@ -47,7 +47,7 @@ struct ProofVerification {
         else { throw .invalidProof("it lacks one of jti, htm, htu, iat") }
         // "4. The typ JOSE Header Parameter has the value dpop+jwt."
         guard header["typ"]?.string == "dpop+jwt" else { throw .invalidProof("its type is not dpop+jwt (typ)") }
-        guard header["crit"] == nil else { throw .invalidProof("it has \"crit\", which nothing here understands") }
+        guard header["crit"] == nil else { throw .invalidProof("its \"crit\" is not supported") }
         // "5. The alg JOSE Header Parameter indicates a registered asymmetric digital signature algorithm, is not none, is supported by
         // the application, and is acceptable per local policy."
         guard algorithms.contains(jws.header.algorithm), SignatureAlgorithm.asymmetric.contains(jws.header.algorithm)
@@ -58,7 +58,7 @@ struct ProofVerification {
         guard let jwk = header["jwk"], let members = jwk.object,
             !Self.privateMembers.contains(where: members.keys.contains),
             let key = JWK(jwk)
-        else { throw .invalidProof("it has no public key that can be used (jwk)") }
+        else { throw .invalidProof("its key is not a usable public key (jwk)") }
         // "12. b. ... confirm that the public key to which the access token is bound matches the public key from the DPoP proof."
         // Before the signature: it costs nothing.
         guard let ownThumbprint = jwk.jwkThumbprint, ownThumbprint.isIdentical(to: thumbprint) else {
@@ -66,7 +66,7 @@ struct ProofVerification {
         }
         // "6. The JWT signature verifies with the public key contained in the jwk JOSE Header Parameter."
         guard key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) else {
-            throw .invalidProof("its signature is wrong")
+            throw .invalidProof("its signature is invalid")
         }
         // "8. The htm claim matches the HTTP method of the current request."
         guard proofMethod.isIdentical(to: method) else { throw .invalidProof("it is for another method (htm)") }
@@ -84,7 +84,7 @@ struct ProofVerification {
         // "11. The creation time of the JWT, as determined by either the iat claim or a server managed timestamp via the nonce claim, is
         // within an acceptable window".
         guard abs(issued - now.timeIntervalSince1970) <= window else {
-            throw .invalidProof("its time is not the server's (iat)")
+            throw .invalidProof("its time is outside the accepted window (iat)")
         }
         // "10. If the server provided a nonce value to the client, the nonce claim matches the server-provided nonce value."
         let nextNonce = try nonces?.check(claims["nonce"]?.string, at: now) ?? nil

@@ -2,11 +2,11 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 public import HTTPTypes
 
-/// The field in which a proxy that ends TLS passes the client's certificate on.
+/// The field in which a proxy that terminates TLS forwards the client certificate.
 public struct ClientCertificateField: Sendable, Hashable {
     /// How the certificate is written.
     public enum Encoding: Sendable, Hashable {
-        /// A byte sequence in colons (RFC 9440: `Client-Cert`).
+        /// A structured-field byte sequence, `:base64:` (RFC 9440: `Client-Cert`).
         case structured
         /// PEM, percent-encoded: `$ssl_client_escaped_cert` of nginx.
         case escapedPEM

@@ -39,7 +39,7 @@ struct PresentedToken {
     }
 
     private static let unreadable = TokenFailure.malformed(
-        "The Authorization field has no token in the form of RFC 6750 section 2.1."
+        "The token in the Authorization field is malformed (RFC 6750 section 2.1) or larger than 32 KiB."
     )
 
     /// Checks the characters of a token. One that was verified a moment ago has the right ones.

@@ -6,13 +6,13 @@ import HTTPTypes
 
 /// A request that is not authorized: the whole response for its client, and the reason for the log.
 public struct Rejection: Error, Sendable {
-    /// The response. It says no more than RFC 6750 section 3.1 has codes for.
+    /// The response: a standard error code (RFC 6750, RFC 9449, RFC 9470, or `temporarily_unavailable`) and no further detail.
     public let response: TransportResponse
 
     /// The reason, for the log. The client must not learn it: it would tell an attacker which check to try next.
     public let reason: String
 
-    /// The error that kept the API from deciding (an issuer that is down, a store that failed); nil when it has decided.
+    /// The error that prevented a decision, such as an unavailable issuer or store; nil for a rejected request, and for a cancelled one.
     public let underlyingError: AuthError?
 }
 
@@ -65,8 +65,8 @@ struct RejectionWriter {
                 )
             case .wantsNonce:
                 (
-                    .unauthorized, "use_dpop_nonce", "The DPoP proof needs the nonce of this response.",
-                    "The DPoP proof has no nonce that is accepted."
+                    .unauthorized, "use_dpop_nonce", "The resource server requires a nonce in the DPoP proof.",
+                    "The DPoP proof has no valid nonce."
                 )
             case .insufficientScope:
                 (
@@ -83,7 +83,7 @@ struct RejectionWriter {
         return Rejection(response: response(status, error: error, text, failure), reason: reason, underlyingError: nil)
     }
 
-    /// The issuer is down, or the keys or the store cannot be read: 503 and not 401, which would make clients throw good tokens away.
+    /// 503 rather than 401 when no decision is possible, so that clients do not discard valid tokens.
     func unavailable(_ error: any Error) -> Rejection {
         let known = error as? AuthError
         var response = response(
@@ -104,7 +104,8 @@ struct RejectionWriter {
 
     private static func reason(_ error: any Error) -> String {
         error is CancellationError
-            ? "The request was cancelled." : "What checks the request has failed (\(type(of: error)))."
+            ? "The request was cancelled."
+            : "The authorization check failed with an internal error (\(type(of: error)))."
     }
 
     private func response(

@@ -8,31 +8,32 @@ public struct ResourceServerRules: Sendable {
     static let inactiveTime = 10.0
 
     /// How tokens have to be bound; default: as each token says.
-    public var binding = RequiredBinding.any
+    public var binding = RequiredBinding.asIssued
 
     /// The rules for DPoP proofs.
     public var dpop = DPoPRules()
 
-    /// The field in which a proxy passes the client's certificate on; default: none. The proxy has to remove the field from what clients
-    /// send, and nothing but the proxy may reach the API.
+    /// The field in which a proxy forwards the client certificate; default: none. The proxy must remove the field from incoming requests, and the API must be reachable only through the proxy.
     public var certificateField: ClientCertificateField?
 
-    /// How far the clocks may be apart; default: one minute.
+    /// The allowed clock skew; default: one minute.
     public var clockLeeway = Duration.seconds(60)
 
-    /// The most verified tokens in memory; default: 10,000. 0: every token is verified anew.
+    /// The largest number of verified JWTs, and of active introspection results, in memory; default: 10,000 of each. 0: neither is kept.
     public var cachedTokens = 10_000
 
     /// How long a verified JWT is accepted without its signature being checked again, and never beyond its end; default: five minutes.
-    public var cacheTime = Duration.seconds(300)
+    public var verificationCacheTime = Duration.seconds(300)
 
-    /// How long the result of an introspection counts; default: 30 seconds. A revoked token is accepted for that long.
-    public var introspectionTime = Duration.seconds(30)
+    /// How long an active introspection result counts; default: 30 seconds. A token may be accepted for that long after its revocation; a JWT that is
+    /// not introspected, until it expires.
+    public var introspectionCacheTime = Duration.seconds(30)
 
     /// The scopes that the metadata announces (`scopes_supported`); default: none.
-    public var announcedScopes: [String] = []
+    public var supportedScopes: [String] = []
 
-    /// Whether pages of other origins may read `WWW-Authenticate` and `DPoP-Nonce` of rejections; default: no.
+    /// Whether `Access-Control-Expose-Headers` lists `WWW-Authenticate` and `DPoP-Nonce`; default: no. `Access-Control-Allow-Origin` is the
+    /// application's.
     public var exposesChallengesToBrowsers = false
 
     /// The URL of a request as its client saw it, for the proofs; default: the origin of the resource, and the path of the request.
@@ -62,7 +63,7 @@ public struct DPoPRules: Sendable {
     /// Whether proofs are accepted; default: yes. A token that is bound to a key is otherwise refused.
     public var isAccepted = true
 
-    /// The signature algorithms of proofs; default: all with a public key.
+    /// The accepted signature algorithms of proofs; default: all asymmetric ones.
     public var algorithms = SignatureAlgorithm.asymmetric
 
     /// How far the time of a proof may be from the server's, in both directions; default: one minute.
@@ -71,8 +72,8 @@ public struct DPoPRules: Sendable {
     /// The key of the nonces that proofs must have; default: none is demanded. All machines of the API share it.
     public var nonces: NonceKey?
 
-    /// Remembers the proofs that were used; default: in the memory of this process. Use ``StoredProofs`` for several machines.
-    public var proofs: any UsedProofs = MemoryProofs()
+    /// Remembers the proofs that were used; default: in the memory of this process. Use ``SharedReplayCache`` for several machines.
+    public var proofs: any ProofReplayCache = MemoryReplayCache()
 
     /// Creates the default rules.
     public init() {}

@@ -74,7 +74,7 @@ struct AccessTokenVerification {
     private func refuseIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
         let claims = rules.json
         for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
-            throw rules.refused("it has the mark of an ID Token (\(mark))")
+            throw rules.refused("it has a claim of ID Tokens alone (\(mark))")
         }
         if let client = claims["azp"]?.string {
             guard !issuer.means(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) }) else {

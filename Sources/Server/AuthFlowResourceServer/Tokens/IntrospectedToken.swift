@@ -12,7 +12,7 @@ struct IntrospectedToken {
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
         // Section 2.2: "If the introspection call is properly authorized but the token is not active ... the authorization server MUST
         // return an introspection response with the "active" field set to "false"."
-        guard members["active"]?.bool == true else { throw .invalid("its issuer says that it is not active") }
+        guard members["active"]?.bool == true else { throw .invalid("introspection reports it as inactive") }
         guard let expected = isVerified ? issuer.server.issuer : issuer.issuer(for: members) else {
             throw .invalid("it is of a tenant that is not accepted here")
         }
@@ -21,21 +21,21 @@ struct IntrospectedToken {
                 throw .invalid("the introspection names another issuer (iss)")
             }
         }
-        // Section 4: "If the token can be used with different resource servers ... the authorization server MUST determine whether or not
-        // the token can be used at the resource server making the introspection call." Where it says for whom, it has to be this API.
+        // Section 4: "If the token can be used only at certain resource servers, the authorization server MUST determine whether or not
+        // the token can be used at the resource server making the introspection call." An "aud" in the response must identify this API.
         if let value = members["aud"] {
             let audience = value.string.map { [$0] } ?? value.strings ?? []
             guard issuer.means(resource, audience) else { throw .invalid("it is meant for another API (aud)") }
-        } else if !isVerified, !issuer.checksAudience {
-            throw .invalid("its issuer does not say for which API it is (aud)")
+        } else if !isVerified, !issuer.trustsIssuerToCheckAudience {
+            throw .invalid("the introspection response has no audience (aud)")
         }
-        // A refresh token is active, too, and no access token. RFC 7662's "token_type" is that of RFC 6749 section 7.1.
+        // An active refresh token is not an access token. RFC 7662 section 2.2: "token_type" is that of RFC 6749 section 5.1.
         if let type = members["token_type"]?.string?.lowercased(), !["bearer", "dpop", "access_token"].contains(type) {
-            throw .invalid("it is no access token (token_type)")
+            throw .invalid("it is not an access token (token_type)")
         }
         guard members["token_type"]?.string?.lowercased() != "dpop" || members["cnf"]?["jkt"] != nil || isVerified
         else {
-            throw .invalid("its issuer does not say to which key it is bound (cnf)")
+            throw .invalid("the introspection response has no key binding (cnf.jkt)")
         }
         let time = now.timeIntervalSince1970
         if let end = members["exp"] {

@@ -7,11 +7,11 @@ public import AuthFlowOAuth
 public struct TrustedIssuer: Sendable {
     /// The header type that a JWT access token must have.
     public enum TokenType: Sendable, Hashable {
-        /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be taken for an access token.
+        /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be used as an access token.
         case accessToken
-        /// `at+jwt`, `JWT` or none, as Entra, Keycloak and older servers write. A token that has the marks of an ID Token (`nonce`,
-        /// `at_hash`, `c_hash`, or `azp` equal to its audience) is refused. An ID Token without them, for a client with the audience's
-        /// name, would pass: name no client like the API.
+        /// `at+jwt`, `JWT` or none, as Entra, Keycloak and older servers write. A token that has claims of ID Tokens alone (`nonce`,
+        /// `at_hash`, `c_hash`, `s_hash`, or `azp` equal to its audience) is refused. An ID Token without them, for a client with the audience's
+        /// name, would be accepted: never register a client whose `client_id` is the API's audience.
         case riskyAnyJWT
     }
 
@@ -33,32 +33,31 @@ public struct TrustedIssuer: Sendable {
     /// The keys that tokens may be encrypted to.
     public let decryptionKeys: DecryptionKeySource?
 
-    /// Whether a token that is not encrypted is refused.
+    /// Whether JWTs of this issuer must be encrypted. Opaque tokens are introspected all the same.
     public let requiresEncryption: Bool
 
-    /// The client that the API is at its issuer, for introspection (RFC 7662); nil: tokens that are no JWTs are refused.
+    /// The API's OAuth client at the issuer, for introspection (RFC 7662); nil: opaque tokens are rejected.
     public let introspector: OAuthClient?
 
-    /// Whether the issuer is asked about JWTs, too, once they are verified: a revoked one is then refused soon.
+    /// Whether verified JWTs are also introspected, so that revoked ones are rejected. Needs an introspector.
     public let introspectsJWTs: Bool
 
-    /// Whether an introspection without `aud` is believed: the issuer itself checks for which API a token is (RFC 7662 section 4). Many
-    /// do not, and a token for any other API would be accepted.
-    public let checksAudience: Bool
+    /// Whether to accept an introspection response without `aud`, relying on the issuer to check the audience (RFC 7662 section 4). Many
+    /// issuers do not; tokens for other APIs would then be accepted.
+    public let trustsIssuerToCheckAudience: Bool
 
     /// Creates the rules for an issuer.
     /// - Parameters:
     ///   - server: The server.
     ///   - audiences: The values of `aud` that mean the API; default: the identifier of the resource.
     ///   - tokenType: The header type of its tokens; default: `at+jwt`.
-    ///   - algorithms: The signature algorithms to accept; default: all with a public key. One with a shared secret is never accepted.
+    ///   - algorithms: The accepted signature algorithms; default: all asymmetric ones. HMAC is never accepted.
     ///   - tenants: The tenants whose tokens are accepted; default: the server's issuer alone.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
-    ///   - requiresEncryption: Whether a token that is not encrypted is refused; default: no.
-    ///   - introspector: The client that the API is at the server, for tokens that are no JWTs; default: none.
-    ///   - introspectsJWTs: Whether the issuer is asked about JWTs, too; default: no.
-    ///   - checksAudience: Whether the issuer itself checks for which API a token is, so that an introspection without `aud` is believed;
-    ///     default: no.
+    ///   - requiresEncryption: Whether JWTs of this issuer must be encrypted; default: no.
+    ///   - introspector: The API's OAuth client at the issuer, for opaque tokens; default: none.
+    ///   - introspectsJWTs: Whether verified JWTs are also introspected; default: no.
+    ///   - trustsIssuerToCheckAudience: Whether to accept an introspection response without `aud`; default: no.
     public init(
         _ server: AuthorizationServer,
         audiences: [String] = [],
@@ -69,7 +68,7 @@ public struct TrustedIssuer: Sendable {
         requiresEncryption: Bool = false,
         introspector: OAuthClient? = nil,
         introspectsJWTs: Bool = false,
-        checksAudience: Bool = false
+        trustsIssuerToCheckAudience: Bool = false
     ) {
         self.server = server
         self.audiences = audiences
@@ -80,7 +79,7 @@ public struct TrustedIssuer: Sendable {
         self.requiresEncryption = requiresEncryption
         self.introspector = introspector
         self.introspectsJWTs = introspectsJWTs
-        self.checksAudience = checksAudience
+        self.trustsIssuerToCheckAudience = trustsIssuerToCheckAudience
     }
 
     /// The issuer, or the template of the tenants' issuers.

@@ -14,13 +14,13 @@ public struct ProofIdentifier: Sendable, Hashable {
     }
 }
 
-/// A type that remembers which proofs were used, so that none is accepted twice (RFC 9449 section 11.1).
-public protocol UsedProofs: Sendable {
+/// A replay cache for DPoP proofs (RFC 9449 section 11.1): none is accepted twice.
+public protocol ProofReplayCache: Sendable {
     /// Uses a proof up.
     /// - Parameters:
     ///   - proof: The proof.
     ///   - now: The time.
-    ///   - window: How long the proof could be sent again, at the longest.
+    ///   - window: The longest time in which the proof could be replayed.
     /// - Returns: Whether it was not used before.
     /// - Throws: ``AuthError`` when that cannot be known: the request is then not authorized.
     func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool
@@ -29,7 +29,7 @@ public protocol UsedProofs: Sendable {
 /// Remembers proofs in the memory of this process: for an API that runs in one process.
 ///
 /// Two generations, each for one window: a proof is remembered for one window at least, and forgotten after two.
-public final class MemoryProofs: UsedProofs {
+public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []
         var earlier: Set<ProofIdentifier> = []
@@ -59,7 +59,7 @@ public final class MemoryProofs: UsedProofs {
             guard state.recent.count < limit else {
                 throw AuthError(
                     .temporarilyUnavailable,
-                    "More than \(limit) proofs came within \(Int(window.seconds)) s, and no more are remembered.",
+                    "More than \(limit) proofs arrived within \(Int(window.seconds)) s; the replay cache is full.",
                     retryAfter: window
                 )
             }
@@ -69,8 +69,8 @@ public final class MemoryProofs: UsedProofs {
     }
 }
 
-/// Remembers proofs in a store that all machines of an API share: PostgreSQL, Redis or SQLite.
-public struct StoredProofs: UsedProofs {
+/// A replay cache in a store that all instances of an API share: PostgreSQL or Redis, or SQLite for several processes of one machine.
+public struct SharedReplayCache: ProofReplayCache {
     private let store: any SessionTokenStore
     private let resource: String
 

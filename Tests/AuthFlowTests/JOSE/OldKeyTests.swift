@@ -1,0 +1,42 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Keys that cannot be fetched again.
+@Suite struct OldKeyTests {
+    @Test func keysThatAreTooOldAreUsedByNoCallerWhileTheyCannotBeFetched() async throws {
+        let keys = try EmulatorKeys()
+        let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
+        let isDown = Mutex(false)
+        let source = KeySource(now: { time.withLock { $0 } })
+        let body = try keys.jwks().serialized()
+        let header: JSON = ["alg": "ES256", "kid": .string(keys.keyID(for: .es256))]
+        let token = try JWS(Secret(try keys.sign(["sub": "alice"], header: header, with: .es256)))
+        let place = try Endpoint("https://id.example.com/jwks")
+        func verdict() async throws -> SignatureVerdict {
+            try await source.verdict(on: token, at: place) { _ in
+                if isDown.withLock({ $0 }) { throw AuthError(.networkFailed, "The network is down.") }
+                return TransportResponse(head: HTTPResponse(status: .ok), body: body)
+            }
+        }
+        #expect(try await verdict() == .verified)
+        isDown.withLock { $0 = true }
+        // Good until they are a day old, whether they can be fetched or not.
+        time.withLock { $0 += 80_000 }
+        for _ in 0..<3 { #expect(try await verdict() == .verified) }
+        time.withLock { $0 += 10_000 }
+        for _ in 0..<3 {
+            let error = await #expect(throws: AuthError.self) { _ = try await verdict() }
+            #expect(error?.code == .networkFailed)
+        }
+        isDown.withLock { $0 = false }
+        time.withLock { $0 += 10 }
+        #expect(try await verdict() == .verified)
+    }
+}
