@@ -29,7 +29,9 @@ public final class ResourceServer: Sendable {
     public let rules: ResourceServerRules
 
     private let host: HostServices
-    private let cache: AccessTokenCache
+    private let cache: TokenCache<AccessToken>
+    /// The issuer whose tokens are introspected, and the API's client there.
+    private let introspector: (issuer: TrustedIssuer, client: OAuthClient)?
     private let introspection: IntrospectionCache
     private let nonces: ProofNonces?
 
@@ -39,8 +41,9 @@ public final class ResourceServer: Sendable {
     ///   - issuers: The issuers whose tokens are accepted.
     ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
     ///   - host: Time and randomness; default: the system's.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has duplicates, an issuer is to be asked about JWTs without an introspector, or
-    ///   several introspect tokens: a token that names no issuer must not be sent to the wrong one.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
+    ///   duplicates, an issuer is to be asked about JWTs without an introspector, or several introspect tokens: a token that names no
+    ///   issuer must not be sent to the wrong one.
     public init(
         _ resource: String,
         issuers: [TrustedIssuer],
@@ -73,7 +76,8 @@ public final class ResourceServer: Sendable {
         self.issuers = issuers
         self.rules = rules
         self.host = host
-        self.cache = AccessTokenCache(limit: rules.cachedTokens)
+        self.cache = TokenCache(limit: rules.cachedTokens)
+        self.introspector = issuers.lazy.compactMap { issuer in issuer.introspector.map { (issuer, $0) } }.first
         self.introspection = IntrospectionCache(limit: rules.cachedTokens)
         self.nonces = rules.dpop.nonces.map { ProofNonces($0, host: host) }
     }
@@ -126,35 +130,37 @@ public final class ResourceServer: Sendable {
     private func accessToken(_ token: Secret) async throws -> AccessToken {
         let digest = TokenDigest(token)
         let now = host.now()
-        if let known = cache.token(digest, at: now) { return try await withConsent(of: known, token, digest) }
+        if let known = cache.value(digest, at: now) { return try await withConsent(of: known, token, digest) }
         try PresentedToken.requireCharacters(of: token)
         // Parsed once: to choose the issuer, and to be verified.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
-            guard let issuer = issuers.first(where: { $0.introspector != nil }) else {
-                throw TokenFailure.invalid("it is not a JWT, and introspection is not configured")
-            }
-            return try await introspected(token, digest, issuer)
+            return try await introspected(
+                token,
+                digest,
+                orRefusedAs: "it is not a JWT, and introspection is not configured"
+            )
         }
         // The issuer is chosen among those that are configured, before anything is fetched.
         guard let named = jws.payload["iss"]?.string else {
-            guard let issuer = issuers.first(where: { $0.introspector != nil }) else {
-                throw TokenFailure.invalid("it names no issuer (iss)")
-            }
-            return try await introspected(token, digest, issuer)
+            return try await introspected(token, digest, orRefusedAs: "it names no issuer (iss)")
         }
         guard let issuer = issuers.first(where: { $0.issuer(for: jws.payload)?.isIdentical(to: named) == true }) else {
             throw TokenFailure.invalid(
                 "its issuer \"\(DisplayText.sanitized(named, limit: 200))\" is not one of those accepted here (iss)"
             )
         }
-
         guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
             throw TokenFailure.invalid("it is not encrypted, which is required for this issuer")
         }
         let verified = try await AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
             .verify(jws, now: now, leeway: rules.clockLeeway.seconds)
-        cache.keep(verified, digest, at: now, for: rules.verificationCacheTime.seconds)
+        if let end = verified.end {
+            // Never beyond its end. The leeway is for tokens that are verified anew.
+            let time = now.timeIntervalSince1970
+            let limit = min(time + rules.verificationCacheTime.seconds, end)
+            cache.keep(verified, digest, from: max(time, verified.start), until: limit)
+        }
         return try await withConsent(of: verified, token, digest)
     }
 
@@ -162,10 +168,10 @@ public final class ResourceServer: Sendable {
     private func withConsent(of verified: AccessToken, _ token: Secret, _ digest: TokenDigest) async throws
         -> AccessToken
     {
-        guard let issuer = issuers.first(where: { $0.introspectsJWTs && $0.introspector != nil }),
+        guard let (issuer, client) = introspector, issuer.introspectsJWTs,
             issuer.issuer(for: verified.claims)?.isIdentical(to: verified.issuer) == true
         else { return verified }
-        _ = try await introspected(token, digest, issuer, isVerified: true)
+        _ = try await introspected(token, digest, issuer, client, isVerified: true)
         return verified
     }
 
@@ -174,14 +180,23 @@ public final class ResourceServer: Sendable {
         // The issuer of an encrypted token is known once it is decrypted.
         for issuer in issuers {
             guard let source = issuer.decryptionKeys else { continue }
-            // A key that cannot be read is no fault of the token's.
+            // The token is not to blame for a key that cannot be read.
             let keys = try source.keys()
             if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
-        guard issuers.contains(where: { $0.introspector != nil }) else {
+        guard introspector != nil else {
             throw TokenFailure.invalid("it is encrypted, and none of the configured keys decrypts it")
         }
         return token
+    }
+
+    private func introspected(
+        _ token: Secret,
+        _ digest: TokenDigest,
+        orRefusedAs reason: String
+    ) async throws -> AccessToken {
+        guard let (issuer, client) = introspector else { throw TokenFailure.invalid(reason) }
+        return try await introspected(token, digest, issuer, client, isVerified: false)
     }
 
     /// - Parameter isVerified: Whether the token is a JWT that says for whom it is, and has passed.
@@ -189,9 +204,9 @@ public final class ResourceServer: Sendable {
         _ token: Secret,
         _ digest: TokenDigest,
         _ issuer: TrustedIssuer,
-        isVerified: Bool = false
+        _ client: OAuthClient,
+        isVerified: Bool
     ) async throws -> AccessToken {
-        guard let client = issuer.introspector else { throw TokenFailure.invalid("it cannot be introspected") }
         let times = IntrospectionCache.Times(
             active: rules.introspectionCacheTime.seconds,
             inactive: ResourceServerRules.inactiveTime

@@ -13,7 +13,8 @@ public struct ResourceServerRules: Sendable {
     /// The rules for DPoP proofs.
     public var dpop = DPoPRules()
 
-    /// The field in which a proxy forwards the client certificate; default: none. The proxy must remove the field from incoming requests, and the API must be reachable only through the proxy.
+    /// The field in which a proxy forwards the client certificate; default: none. The proxy must remove the field from incoming
+    /// requests, and the API must be reachable only through the proxy.
     public var certificateField: ClientCertificateField?
 
     /// The allowed clock skew; default: one minute.
@@ -25,8 +26,8 @@ public struct ResourceServerRules: Sendable {
     /// How long a verified JWT is accepted without its signature being checked again, and never beyond its end; default: five minutes.
     public var verificationCacheTime = Duration.seconds(300)
 
-    /// How long an active introspection result counts; default: 30 seconds. A token may be accepted for that long after its revocation; a JWT that is
-    /// not introspected, until it expires.
+    /// How long an active introspection result counts; default: 30 seconds. A token may be accepted for that long after its
+    /// revocation; a JWT that is not introspected, until it expires.
     public var introspectionCacheTime = Duration.seconds(30)
 
     /// The scopes that the metadata announces (`scopes_supported`); default: none.
@@ -50,7 +51,7 @@ public struct ResourceServerRules: Sendable {
         // RFC 9449 section 4.3: "ignoring any query and fragment parts".
         let path = (request.path ?? "/").prefix { $0 != "?" }
         let url = publicURL(request) ?? resource.origin + path
-        // A target that is no path could continue the host.
+        // A target that does not begin with a slash could continue the host.
         guard path.hasPrefix("/"), let address = try? Endpoint(url) else {
             throw .malformed("The path of the request cannot be compared with the proof.")
         }

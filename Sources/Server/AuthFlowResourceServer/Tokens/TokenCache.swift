@@ -1,0 +1,54 @@
+import AuthFlowEssentials
+import Synchronization
+
+/// What is known about tokens for a while, by their digests.
+///
+/// Two generations: when the newer one is full the older one is dropped, so that the memory is bounded and what is used stays.
+final class TokenCache<Value: Sendable>: Sendable {
+    private struct Entry {
+        let value: Value
+        /// The bounds of its time, in seconds since 1970.
+        let from: Double
+        let until: Double
+    }
+
+    private struct Generations {
+        var recent: [TokenDigest: Entry] = [:]
+        var earlier: [TokenDigest: Entry] = [:]
+    }
+
+    private let generations = Mutex(Generations())
+    private let limit: Int
+
+    /// - Parameter limit: The most tokens; 0: nothing is kept.
+    init(limit: Int) { self.limit = limit }
+
+    /// A value whose time is now. A clock that was set back makes nothing last longer.
+    func value(_ digest: TokenDigest, at now: Date) -> Value? {
+        guard limit > 0 else { return nil }
+        let time = now.timeIntervalSince1970
+        return generations.withLock { generations in
+            guard let entry = generations.recent[digest] ?? generations.earlier[digest] else { return nil }
+            guard entry.from <= time, time < entry.until else {
+                generations.recent[digest] = nil
+                generations.earlier[digest] = nil
+                return nil
+            }
+            if generations.recent[digest] == nil { insert(entry, digest, &generations) }
+            return entry.value
+        }
+    }
+
+    /// - Parameters:
+    ///   - start: The beginning of its time, in seconds since 1970.
+    ///   - end: The end of its time, in seconds since 1970.
+    func keep(_ value: Value, _ digest: TokenDigest, from start: Double, until end: Double) {
+        guard limit > 0, start < end else { return }
+        generations.withLock { insert(Entry(value: value, from: start, until: end), digest, &$0) }
+    }
+
+    private func insert(_ entry: Entry, _ digest: TokenDigest, _ generations: inout Generations) {
+        generations.recent[digest] = entry
+        if generations.recent.count > limit / 2 { generations = Generations(earlier: generations.recent) }
+    }
+}
