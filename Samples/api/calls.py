@@ -5,37 +5,13 @@
 
 The tokens are those of the bundled provider, at which alice signs in on the usual pages.
 """
-import base64, hashlib, html, http.cookiejar, json, re, secrets, subprocess, sys, urllib.error, urllib.parse, urllib.request
+import base64, hashlib, importlib.machinery, json, pathlib, re, secrets, subprocess, sys, urllib.error, urllib.parse, urllib.request
 
 REDIRECT = "http://127.0.0.1/callback"
-
-
-class NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
-
-
-def sign_in(url):
-    """The address that the provider's pages lead to."""
-    browser = urllib.request.build_opener(NoRedirects, urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
-    data = None
-    for _ in range(10):
-        try:
-            with browser.open(url, data, timeout=30) as reply:
-                page, location = reply.read().decode(), None
-        except urllib.error.HTTPError as reply:
-            page, location = "", reply.headers["Location"]
-        if location:
-            url, data = urllib.parse.urljoin(url, location), None
-            if urllib.parse.urlsplit(url).path.startswith("/callback"):
-                return url
-            continue
-        form = {name: html.unescape(value) for name, value in re.findall(r'name="([^"]+)"[^>]*value="([^"]*)"', page)}
-        form |= {"username": "alice", "password": "wonderland"} if 'name="password"' in page else {"decision": "allow"}
-        action = re.search(r'action="([^"]*)"', page)
-        url = urllib.parse.urljoin(url, html.unescape(action.group(1)) if action else "")
-        data = urllib.parse.urlencode(form).encode()
-    raise SystemExit("the provider's pages led nowhere")
+# The bundled provider's pages, as alice goes through them.
+sys.dont_write_bytecode = True
+PAGES = pathlib.Path(__file__).parents[1] / "custom-user-agent" / "sign-in.py"
+sign_in = importlib.machinery.SourceFileLoader("sign_in", str(PAGES)).load_module().sign_in
 
 
 def encoded(data):

@@ -11,7 +11,6 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def sign_in(url):
-    provider = urllib.parse.urlsplit(url).netloc
     browser = urllib.request.build_opener(NoRedirects, urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
     data = None
     for _ in range(10):
@@ -22,7 +21,7 @@ def sign_in(url):
             page, location = "", reply.headers["Location"]
         if location:
             url, data = urllib.parse.urljoin(url, location), None
-            if urllib.parse.urlsplit(url).netloc != provider:
+            if urllib.parse.urlsplit(url).path.startswith("/callback"):
                 return url
             continue
         form = {name: html.unescape(value) for name, value in re.findall(r'name="([^"]+)"[^>]*value="([^"]*)"', page)}
