@@ -127,6 +127,27 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
     }
 
+    /// A token with a made-up key uses up the search for keys. The next good token is not to be thrown away for that.
+    @Test func aTokenOfANewKeyIsNotRefusedAfterAForgedOne() async throws {
+        let scene = try ResourceServerScene()
+        let api = try scene.api()
+        _ = try await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
+        let forged = try scene.token(header: { $0["kid"] = "forged" })
+        #expect(
+            try await refusal(api, ResourceServerScene.request("Bearer \(forged)")).response.status == 401
+        )
+        let next = try EmulatorKeys()
+        scene.provider.publish(try next.jwks())
+        var header = scene.header()
+        header["kid"] = .string(next.keyID(for: .es256))
+        let token = try next.sign(.object(scene.claims), header: .object(header), with: .es256)
+        let rejection = try await refusal(api, ResourceServerScene.request("Bearer \(token)"))
+        #expect(rejection.response.status == 503)
+        #expect(rejection.response.head.headerFields[.retryAfter] == "30")
+        scene.advance(31)
+        _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
+    }
+
     @Test func theIssuerBeingDownIsNoFaultOfTheToken() async throws {
         let scene = try ResourceServerScene()
         scene.provider.takeDown()

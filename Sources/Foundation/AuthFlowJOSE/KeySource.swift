@@ -81,10 +81,7 @@ package final class KeySource: Sendable {
             if case .verified = verdict { break }
             guard !wasSearched else { break }
             guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else {
-                // Keys that could not be fetched a moment ago say nothing about a token that may be signed with one of them.
-                if case .noKey = verdict, let failure = entries.withLock({ $0[endpoint.url]?.failure }) {
-                    throw failure
-                }
+                if case .noKey = verdict { try requireSearched(for: jws.header.keyID, at: endpoint) }
                 break
             }
             do {
@@ -155,6 +152,21 @@ package final class KeySource: Sendable {
             entries[endpoint.url]?.nextSearch = now + Self.missInterval
             return begin(&entries, endpoint, fetch)
         }
+    }
+
+    /// Throws when nothing is known about a key: neither keys that could not be fetched nor a search that another token has used up say
+    /// anything about a token that may be signed with it.
+    private func requireSearched(for keyID: String?, at endpoint: Endpoint) throws {
+        let now = self.now()
+        let entry = entries.withLock { $0[endpoint.url] ?? Entry() }
+        if let failure = entry.failure { throw failure }
+        guard let keyID, Self.isWaiting(now, entry.nextSearch, Self.missInterval) else { return }
+        if let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) { return }
+        throw AuthError(
+            .temporarilyUnavailable,
+            "The token names a key that is not known yet. The next search for it is in \(Int(entry.nextSearch.timeIntervalSince(now).rounded(.up))) seconds.",
+            retryAfter: .seconds(entry.nextSearch.timeIntervalSince(now).rounded(.up))
+        )
     }
 
     /// Whether a wait of at most `interval` is still running: one that ends later was set before the clock was changed.
