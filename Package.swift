@@ -60,6 +60,10 @@ let package = Package(
         .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP"] + engineModules),
         .library(name: "AuthFlowServer", targets: ["AuthFlowServer"] + engineModules),
         .library(name: "AuthFlowResourceServer", targets: ["AuthFlowResourceServer"] + protocolModules),
+        .library(
+            name: "AuthFlowResourceServerConfiguration",
+            targets: ["AuthFlowResourceServerConfiguration", "AuthFlowResourceServer"] + engineModules
+        ),
         .library(name: "AuthFlowHummingbird", targets: ["AuthFlowHummingbird"]),
         .library(name: "AuthFlowObservability", targets: ["AuthFlowObservability"]),
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
@@ -273,6 +277,14 @@ let package = Package(
                 "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
+        // An API that is described in a configuration file.
+        module(
+            "Server/AuthFlowResourceServerConfiguration",
+            [
+                "AuthFlowResourceServer", "AuthFlowConfiguration", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport",
+                "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
+            ]
+        ),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(
             "Server/AuthFlowHummingbird",
@@ -324,7 +336,7 @@ let package = Package(
                 "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock", "AuthFlowDesktop",
                 "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowMCP",
                 "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis", "AuthFlowSQLite",
-                "AuthFlowTesting", crypto, argumentParser, httpTypes,
+                "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowTesting", crypto, argumentParser, httpTypes,
             ],
             path: "Sources/Tool/AuthFlowCommand"
         ),
@@ -404,7 +416,9 @@ let package = Package(
         ),
         .testTarget(
             name: "AuthFlowResourceServerTests",
-            dependencies: engine + ["AuthFlowResourceServer", "AuthFlowTesting", httpTypes, crypto]
+            dependencies: engine + [
+                "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowTesting", httpTypes, crypto,
+            ]
         ),
         .testTarget(
             name: "AuthFlowMCPTests",

@@ -28,7 +28,7 @@ public final class ResourceServer: Sendable {
     /// The rules.
     public let rules: ResourceServerRules
 
-    private let host: HostServices
+    let host: HostServices
     private let cache: TokenCache<AccessToken>
     /// The issuer whose tokens are introspected, and the API's client there.
     private let introspector: (issuer: TrustedIssuer, client: OAuthClient)?
@@ -130,20 +130,30 @@ public final class ResourceServer: Sendable {
     private func accessToken(_ token: Secret) async throws -> AccessToken {
         let digest = TokenDigest(token)
         let now = host.now()
-        if let known = cache.value(digest, at: now) { return try await withConsent(of: known, token, digest) }
+        if let known = cache.value(digest, at: now) { return try await withConsent(of: known, token, digest, nil) }
+        return try await accessToken(token, digest, at: now, steps: nil)
+    }
+
+    /// A token that is not known.
+    /// - Parameter steps: Receives each check as it begins. Such a token is not remembered, and introspected only where `steps` says so.
+    func accessToken(
+        _ token: Secret,
+        _ digest: TokenDigest,
+        at now: Date,
+        steps: TokenReport.Recorder?
+    ) async throws -> AccessToken {
+        steps?.begin(.form)
         try PresentedToken.requireCharacters(of: token)
+        steps?.begin(.issuer)
         // Parsed once: to choose the issuer, and to be verified.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
-            return try await introspected(
-                token,
-                digest,
-                orRefusedAs: "it is not a JWT, and introspection is not configured"
-            )
+            let reason = "it is not a JWT, and introspection is not configured"
+            return try await introspected(token, digest, orRefusedAs: reason, steps)
         }
         // The issuer is chosen among those that are configured, before anything is fetched.
         guard let named = jws.payload["iss"]?.string else {
-            return try await introspected(token, digest, orRefusedAs: "it names no issuer (iss)")
+            return try await introspected(token, digest, orRefusedAs: "it names no issuer (iss)", steps)
         }
         guard let issuer = issuers.first(where: { $0.issuer(for: jws.payload)?.isIdentical(to: named) == true }) else {
             throw TokenFailure.invalid(
@@ -153,24 +163,34 @@ public final class ResourceServer: Sendable {
         guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
             throw TokenFailure.invalid("it is not encrypted, which is required for this issuer")
         }
-        let verified = try await AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
-            .verify(jws, now: now, leeway: rules.clockLeeway.seconds)
-        if let end = verified.end {
+        steps?.end(.passed(DisplayText.sanitized(named, limit: 200)))
+        var verification = AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
+        verification.steps = steps
+        let verified = try await verification.verify(jws, now: now, leeway: rules.clockLeeway.seconds)
+        if let end = verified.end, steps == nil {
             // Never beyond its end. The leeway is for tokens that are verified anew.
             let time = now.timeIntervalSince1970
             let limit = min(time + rules.verificationCacheTime.seconds, end)
             cache.keep(verified, digest, from: max(time, verified.start), until: limit)
         }
-        return try await withConsent(of: verified, token, digest)
+        return try await withConsent(of: verified, token, digest, steps)
     }
 
     /// Asks the issuer of a verified JWT, where that is wanted, whether it is still active.
-    private func withConsent(of verified: AccessToken, _ token: Secret, _ digest: TokenDigest) async throws
-        -> AccessToken
-    {
+    private func withConsent(
+        of verified: AccessToken,
+        _ token: Secret,
+        _ digest: TokenDigest,
+        _ steps: TokenReport.Recorder?
+    ) async throws -> AccessToken {
         guard let (issuer, client) = introspector, issuer.introspectsJWTs,
             issuer.issuer(for: verified.claims)?.isIdentical(to: verified.issuer) == true
         else { return verified }
+        steps?.begin(.introspection)
+        guard steps?.introspects ?? true else {
+            steps?.end(.skipped("its issuer was not asked"))
+            return verified
+        }
         _ = try await introspected(token, digest, issuer, client, isVerified: true)
         return verified
     }
@@ -193,9 +213,13 @@ public final class ResourceServer: Sendable {
     private func introspected(
         _ token: Secret,
         _ digest: TokenDigest,
-        orRefusedAs reason: String
+        orRefusedAs reason: String,
+        _ steps: TokenReport.Recorder?
     ) async throws -> AccessToken {
         guard let (issuer, client) = introspector else { throw TokenFailure.invalid(reason) }
+        steps?.end(.passed("not named by the token: asked at \(issuer.name)"))
+        steps?.begin(.introspection)
+        guard steps?.introspects ?? true else { throw TokenReport.IsNotIntrospected() }
         return try await introspected(token, digest, issuer, client, isVerified: false)
     }
 
@@ -226,7 +250,7 @@ public final class ResourceServer: Sendable {
     /// - Returns: The nonce for the client's next proof, when it needs another.
     private func checkProof(_ request: HTTPRequest, _ token: Secret, _ thumbprint: String) async throws -> String? {
         guard rules.dpop.isAccepted else {
-            throw TokenFailure.invalid("it is bound to a DPoP key, and proofs are not accepted here")
+            throw TokenFailure.proofsAreNotAccepted
         }
         let now = host.now()
         let verification = ProofVerification(

@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
-import AuthFlowOAuth
+package import AuthFlowOAuth
 
 extension ClientRegistration {
     /// Reads the registration of a profile.
@@ -10,7 +10,7 @@ extension ClientRegistration {
         let keys = ProfileKeys.self
         let authentication = try ClientAuthentication(
             configuration: configuration,
-            provider: provider,
+            secretMethod: provider.secretMethod,
             assertion: clientAssertion
         )
         let algorithms = try configuration[keys.idTokenSigningAlgorithms]
@@ -120,9 +120,14 @@ extension ClientRegistration.Values {
 }
 
 extension ClientAuthentication {
-    fileprivate init(
+    /// Reads how a client authenticates.
+    /// - Parameters:
+    ///   - configuration: An object with the keys of ``ProfileKeys`` for it.
+    ///   - secretMethod: The usual method of a client with a secret.
+    ///   - assertion: The source of the client's assertions; nil for none.
+    package init(
         configuration: ConfigurationObject,
-        provider: ProviderFactory,
+        secretMethod: Method,
         assertion: AssertionSource?
     ) throws(ConfigurationError) {
         let key = ProfileKeys.clientAuthentication
@@ -131,7 +136,7 @@ extension ClientAuthentication {
         let audience = try configuration[ProfileKeys.assertionAudience]
         let method = try configuration[key]
         let usual: Method =
-            clientKey != nil || assertion != nil ? .privateKeyJWT : secret != nil ? provider.secretMethod : .none
+            clientKey != nil || assertion != nil ? .privateKeyJWT : secret != nil ? secretMethod : .none
         func needed<Value>(_ value: Value?, _ name: String, _ method: Method) throws(ConfigurationError) -> Value {
             guard let value else { throw configuration.error("\"\(method.rawValue)\" needs a \"\(name)\"", at: key) }
             return value

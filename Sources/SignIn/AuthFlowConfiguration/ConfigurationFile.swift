@@ -77,11 +77,11 @@ public struct ConfigurationFile: Sendable {
         self.json = try ProviderPreset.expand(json, presets, source)
         var checker = ConfigurationChecker(source: source)
         // A profile depends on the program's lists, and is checked later, with them.
-        checker.check(json, .object(Self.keys(profile: .any, resourceClient: .any)), at: JSONPath())
+        checker.check(json, .object(Self.keys(profile: .any, resourceClient: .any, resourceServer: .any)), at: JSONPath())
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
         self.defaultProfile = json["default_profile"]?.string
-        guard !profileNames.isEmpty || json["resource_client"] != nil else {
+        guard !profileNames.isEmpty || json["resource_client"] != nil || json["resource_server"] != nil else {
             throw source.error("there is no profile in it", at: JSONPath().member("profiles"))
         }
         if let defaultProfile, !profileNames.contains(defaultProfile) {
@@ -114,9 +114,11 @@ public struct ConfigurationFile: Sendable {
         }
         return Profile(
             name: name,
-            json: profile,
-            path: JSONPath().member("profiles").member(name),
-            source: source,
+            section: ConfigurationSection(
+                json: profile,
+                path: JSONPath().member("profiles").member(name),
+                source: source
+            ),
             others: (json["profiles"]?.object ?? [:]).filter { $0.key != name }
         )
     }
@@ -133,8 +135,17 @@ public struct ConfigurationFile: Sendable {
 
     /// The settings for protected resources of which only the address is known; default: none.
     public var resourceClient: ResourceClientSettings {
-        guard let settings = json["resource_client"] else { return ResourceClientSettings() }
-        return ResourceClientSettings(json: settings, path: JSONPath().member("resource_client"), source: source)
+        section("resource_client").map(ResourceClientSettings.init) ?? ResourceClientSettings()
+    }
+
+    /// The settings of an API that receives access tokens; nil: the file has none. `AuthFlowResourceServerConfiguration` reads them.
+    public var resourceServer: ConfigurationSection? { section("resource_server") }
+
+    /// An error about the file as a whole.
+    package func error(_ problem: String) -> ConfigurationError { source.error(problem, at: JSONPath()) }
+
+    private func section(_ name: String) -> ConfigurationSection? {
+        json[name].map { ConfigurationSection(json: $0, path: JSONPath().member(name), source: source) }
     }
 
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
@@ -147,7 +158,11 @@ public struct ConfigurationFile: Sendable {
     }
 
     /// The keys of the whole file.
-    static func keys(profile: ConfigurationShape, resourceClient: ConfigurationShape) -> [ConfigurationKeyDeclaration] {
+    static func keys(
+        profile: ConfigurationShape,
+        resourceClient: ConfigurationShape,
+        resourceServer: ConfigurationShape
+    ) -> [ConfigurationKeyDeclaration] {
         let schema = ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file.")
         let defaultProfile = ConfigurationKey(
             "default_profile",
@@ -162,6 +177,11 @@ public struct ConfigurationFile: Sendable {
                 "resource_client",
                 resourceClient,
                 "The client of protected resources of which only the address is known. Without it, the defaults."
+            ),
+            ConfigurationKeyDeclaration(
+                "resource_server",
+                resourceServer,
+                "An API that receives access tokens: its issuers and its rules."
             ),
         ]
     }

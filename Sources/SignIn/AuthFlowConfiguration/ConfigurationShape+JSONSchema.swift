@@ -2,12 +2,14 @@ public import AuthFlowJSON
 
 extension ConfigurationFile {
     /// The JSON Schema (draft 2020-12) of the files that a program with these lists accepts, for editors.
+    /// - Parameter resourceServer: The keys of `resource_server`; default: the program reads none.
     public static func jsonSchema(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
-        presets: [ProviderPreset] = []
+        presets: [ProviderPreset] = [],
+        resourceServer: [any AnyConfigurationKey] = []
     ) -> JSON {
         var profiles = providers.map { provider in
             // Each provider's profiles have its own keys: the name of the provider tells which.
@@ -33,7 +35,9 @@ extension ConfigurationFile {
         }
         let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
         let resourceClient = ConfigurationShape.object(ResourceClientSettings.declarations(choices))
-        let shape = ConfigurationShape.object(keys(profile: .any, resourceClient: resourceClient))
+        let shape = ConfigurationShape.object(
+            keys(profile: .any, resourceClient: resourceClient, resourceServer: .object(resourceServer.map(\.declaration)))
+        )
         var schema = shape.jsonSchema.object ?? [:]
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
         schema["title"] = "AuthFlow configuration"

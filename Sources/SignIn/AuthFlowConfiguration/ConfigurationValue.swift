@@ -137,6 +137,17 @@ extension ConfigurationValue where Value: RawRepresentable<String> & CaseIterabl
     public static var choice: Self { .choice(of: Array(Value.allCases)) }
 }
 
+extension ConfigurationValue where Value: Equatable {
+    /// One of these values, by name.
+    public static func named(_ values: KeyValuePairs<String, Value>) -> Self {
+        let pairs = Array(values)
+        return Self(.choice(pairs.map(\.key)), write: { value in pairs.first { $0.value == value }.map { .string($0.key) } })
+        { node throws(ConfigurationError) in
+            try node.required(pairs.first { $0.key == node.json.string }?.value)
+        }
+    }
+}
+
 extension ConfigurationValue {
     /// An array with elements of one kind.
     /// - Parameters:

@@ -2,7 +2,7 @@ import AuthFlowHTTP
 
 extension NetworkSettings {
     /// The keys of a profile for its network settings.
-    enum Keys {
+    package enum Keys {
         static let proxy = ConfigurationKey(
             "proxy",
             ConfigurationValue<ProxyChoice>.either(
@@ -83,10 +83,11 @@ extension NetworkSettings {
             "The maximum number of requests in progress at one host; further requests wait. Token requests and API calls are counted separately. Default: 64."
         )
 
-        static let declarations =
-            ([proxy, certificateAuthorities, clientCertificate, addresses, connectionsPerHost]
-            as [any AnyConfigurationKey])
-            .map(\.declaration)
+        package static let all: [any AnyConfigurationKey] = [
+            proxy, certificateAuthorities, clientCertificate, addresses, connectionsPerHost,
+        ]
+
+        static let declarations = all.map(\.declaration)
     }
 
     /// What a profile says about a proxy.

@@ -1,36 +1,30 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
 public import AuthFlowStorage
-import AuthFlowTransport
 
 /// One profile of a configuration file, not yet made into a client.
 public struct Profile: Sendable {
     /// Its name in the file.
     public let name: String
 
-    private let json: JSON
-    private let path: JSONPath
-    private let source: ConfigurationSource
+    private let section: ConfigurationSection
 
     /// The other profiles of the file, by name.
     let others: [String: JSON]
 
-    init(name: String, json: JSON, path: JSONPath, source: ConfigurationSource, others: [String: JSON]) {
+    init(name: String, section: ConfigurationSection, others: [String: JSON]) {
         self.name = name
+        self.section = section
         self.others = others
-        self.json = json
-        self.path = path
-        self.source = source
     }
 
     /// Another profile of the same file, which refers to no third: none waits for itself.
     func other(_ name: String) -> Profile? {
         others[name].map { json in
-            Profile(
+            let path = JSONPath().member("profiles").member(name)
+            return Profile(
                 name: name,
-                json: json,
-                path: JSONPath().member("profiles").member(name),
-                source: source,
+                section: ConfigurationSection(json: json, path: path, source: section.source),
                 others: [:]
             )
         }
@@ -45,6 +39,7 @@ public struct Profile: Sendable {
         assertions: [AssertionSourceFactory],
         environment: [String: String]
     ) throws -> (choices: ProfileChoices, profile: ConfigurationObject) {
+        let (json, path) = (section.json, section.path)
         let provider = json["provider"]?.string.flatMap { name in providers.first { $0.name == name } }
         let choices = ProfileChoices(
             providers: providers,
@@ -52,7 +47,7 @@ public struct Profile: Sendable {
             stores: stores,
             assertions: assertions
         )
-        var checker = ConfigurationChecker(source: source)
+        var checker = ConfigurationChecker(source: section.source)
         checker.check(json, .object(Self.declarations(choices, provider: provider)), at: path)
         var issues = checker.issues
         if provider == nil {
@@ -62,7 +57,7 @@ public struct Profile: Sendable {
             issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }
         }
         guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
-        return (choices, object(json, environment))
+        return (choices, section.object(json, environment))
     }
 
     /// The store that the profile names; default: the first of the list.
@@ -90,45 +85,22 @@ public struct Profile: Sendable {
         return try choices.makeStore(configuration, stores, host)
     }
 
-    private func object(_ json: JSON, _ environment: [String: String]) -> ConfigurationObject {
-        ConfigurationObject(ConfigurationNode(json: json, path: path, source: source, environment: environment))
-    }
-
     /// The transport that the profile describes, with its proxy and its certificates.
     /// - Parameter environment: The variables that name a proxy and hold its password.
     /// - Throws: ``ConfigurationError`` with the place of what is wrong.
     public func transport(
         environment: [String: String] = HostServices.system.environment
     ) throws -> any HTTPTransport {
-        // Only these keys: the others may belong to providers that are not known here.
-        let keys = NetworkSettings.Keys.declarations
-        let members = (json.object ?? [:]).filter { member in keys.contains { $0.name == member.key } }
-        var checker = ConfigurationChecker(source: source)
-        checker.check(.object(members), .object(keys), at: path)
-        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
-        #if os(Linux)
-        let configuration = object(.object(members), environment)
-        return CurlTransport(try NetworkSettings(configuration: configuration, environment: environment))
-        #else
-        for name in members.keys {
-            throw source.error(
-                "on this system the network is configured for the whole system, not for each client",
-                at: path.member(name)
-            )
-        }
-        return SystemTransport()
-        #endif
+        try section.transport(environment: environment)
     }
 
     /// Which other programs may have the tokens.
     /// - Throws: ``ConfigurationError`` with the place of what is wrong.
     package func helpers() throws(ConfigurationError) -> CredentialHelperSettings {
         let key = CredentialHelperSettings.key
-        let members = (json.object ?? [:]).filter { $0.key == key.declaration.name }
-        var checker = ConfigurationChecker(source: source)
-        checker.check(.object(members), .object([key.declaration]), at: path)
-        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
-        return try object(.object(members), [:])[key]
+        let members = JSON.object((section.json.object ?? [:]).filter { $0.key == key.declaration.name })
+        try section.check(members, [key.declaration])
+        return try section.object(members, [:])[key]
     }
 
     /// The keys of a profile: those that every provider has, and those of one.

@@ -1,24 +1,24 @@
-import AuthFlowHTTP
-import AuthFlowJOSE
+package import AuthFlowHTTP
+package import AuthFlowJOSE
 import AuthFlowJSON
-import AuthFlowOAuth
+package import AuthFlowOAuth
 import AuthFlowPKCS11
 public import AuthFlowSignIn
 import AuthFlowStorage
 
 /// The keys of a profile that do not depend on what the program lists. Adapters read those that are public.
 public enum ProfileKeys {
-    static let clientID = ConfigurationKey(
+    package static let clientID = ConfigurationKey(
         "client_id",
         required: .text,
         "The client's identifier, as registered with the provider."
     )
-    static let clientSecret = ConfigurationKey(
+    package static let clientSecret = ConfigurationKey(
         "client_secret",
         .secret,
         "The client's secret, by reference. Leave it out for a public client: apps and command-line tools cannot keep a secret."
     )
-    static let clientAuthentication = ConfigurationKey(
+    package static let clientAuthentication = ConfigurationKey(
         "client_authentication",
         .choice(of: [
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
@@ -31,7 +31,7 @@ public enum ProfileKeys {
         .text,
         "The client's secret is a JWT that client_key signs for each request, with this iss: at Apple the identifier of the team. With client_authentication client_secret_post."
     )
-    static let clientKey = ConfigurationKey(
+    package static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
         "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read, and that is read again when it was replaced; or a key in a PKCS #11 token."
@@ -41,7 +41,7 @@ public enum ProfileKeys {
         ClientKey.value,
         "A key that tokens are bound to (RFC 9449) in place of one for each sign-in: for keys in hardware. With it, dpop is true."
     )
-    static let decryptionKey = ConfigurationKey(
+    package static let decryptionKey = ConfigurationKey(
         "decryption_key",
         ConfigurationValue<[DecryptionKeySource]>.oneOrMore(
             .either(
@@ -74,7 +74,7 @@ public enum ProfileKeys {
         .text,
         "The audience that the response must have. Default: client_id; some providers name the audience of the token."
     )
-    static let signedIntrospection = ConfigurationKey(
+    package static let signedIntrospection = ConfigurationKey(
         "signed_introspection",
         ConfigurationValue<SignedIntrospection?>.either(
             ConfigurationValue<Bool>.flag.map { isDemanded throws(AuthError) in isDemanded ? SignedIntrospection() : nil
@@ -86,13 +86,13 @@ public enum ProfileKeys {
         default: nil,
         "Whether the provider has to sign what it says about a token (RFC 9701). Default: false; true under fapi2-message-signing."
     )
-    static let assertionAudience = ConfigurationKey(
+    package static let assertionAudience = ConfigurationKey(
         "client_assertion_audience",
         ConfigurationValue<ClientAuthentication.Audience>.choice,
         default: .issuer,
         "Who client assertions are made for: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ."
     )
-    static let assertionAlgorithm = ConfigurationKey(
+    package static let assertionAlgorithm = ConfigurationKey(
         "client_assertion_algorithm",
         .choice(of: SignatureAlgorithm.symmetric),
         default: .hs256,
@@ -382,7 +382,7 @@ struct ProfileChoices: Sendable {
 }
 
 /// The place of a client's key.
-struct ClientKey: Sendable {
+package struct ClientKey: Sendable {
     /// A key as a profile has it: the path of its file, or an object.
     static let value = ConfigurationValue<ClientKey>.either(
         ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },

@@ -8,20 +8,15 @@ public import AuthFlowStorage
 
 /// The settings of a configuration file for protected resources of which only the address is known, not yet made into a client.
 public struct ResourceClientSettings: Sendable {
-    private let json: JSON
-    private let path: JSONPath
-    private let source: ConfigurationSource
+    private let section: ConfigurationSection
 
     /// The settings without a file: the defaults.
     public init() {
-        self.init(json: [:], path: JSONPath(), source: ConfigurationSource(file: "settings", directory: ".", text: []))
+        let source = ConfigurationSource(file: "settings", directory: ".", text: [])
+        self.init(ConfigurationSection(json: [:], path: JSONPath(), source: source))
     }
 
-    init(json: JSON, path: JSONPath, source: ConfigurationSource) {
-        self.json = json
-        self.path = path
-        self.source = source
-    }
+    init(_ section: ConfigurationSection) { self.section = section }
 
     private static let clientName = ConfigurationKey(
         "client_name",
@@ -61,18 +56,13 @@ public struct ResourceClientSettings: Sendable {
     /// The settings, checked.
     /// - Throws: ``ConfigurationError`` with every fault.
     fileprivate func checked(_ choices: ProfileChoices, _ host: HostServices) throws -> ConfigurationObject {
-        var checker = ConfigurationChecker(source: source)
-        checker.check(json, .object(Self.declarations(choices)), at: path)
-        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
-        return ConfigurationObject(
-            ConfigurationNode(json: json, path: path, source: source, environment: host.environment)
-        )
+        try section.checked(Self.declarations(choices), environment: host.environment)
     }
 
     /// The transport that the settings describe, with its proxy and its certificates.
     /// - Throws: ``ConfigurationError`` with the place of what is wrong.
     public func transport(environment: [String: String] = HostServices.system.environment) throws -> any HTTPTransport {
-        try Profile(name: "", json: json, path: path, source: source, others: [:]).transport(environment: environment)
+        try section.transport(environment: environment)
     }
 
     /// The store that the settings name; default: the first of the list.

@@ -166,7 +166,8 @@ struct AuthFlowCommand: AsyncParsableCommand {
             CommandGroup(
                 name: "Set up and find faults",
                 subcommands: [
-                    ConfigCommand.self, DoctorCommand.self, DiscoverCommand.self, RegisterCommand.self,
+                    ConfigCommand.self, DoctorCommand.self, DiscoverCommand.self, AccessTokenCommand.self,
+                    RegisterCommand.self,
                     ClientMetadataCommand.self, KeysCommand.self, StoreCommand.self, SchemeCommand.self,
                     HandleRedirectCommand.self,
                 ]

@@ -45,7 +45,7 @@ struct PresentedToken {
     /// Checks the characters of a token. One that was verified a moment ago has the right ones.
     /// - Throws: ``TokenFailure/malformed(_:)``.
     static func requireCharacters(of token: Secret) throws(TokenFailure) {
-        guard isToken68(token.exposed) else { throw unreadable }
+        guard token.exposed.utf8.count <= maximumSize, isToken68(token.exposed) else { throw unreadable }
     }
 
     /// RFC 6750 section 2.1: b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".

@@ -10,4 +10,8 @@ enum TokenFailure: Error, Sendable {
     case wantsNonce
     case insufficientScope
     case insufficientAuthentication
+
+    static let proofsAreNotAccepted = TokenFailure.invalid(
+        "it is bound to a DPoP key, and proofs are not accepted here"
+    )
 }

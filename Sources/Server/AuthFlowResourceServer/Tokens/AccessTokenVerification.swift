@@ -10,6 +10,8 @@ struct AccessTokenVerification {
     let resource: Endpoint
     /// The issuer that the token names, which is one of those accepted.
     let issuerName: String
+    /// Receives each check as it begins; nil where no report is wanted.
+    var steps: TokenReport.Recorder?
 
     private var profile: JWTProfile {
         // Section 4: "The resource server MUST verify that the "typ" header value is "at+jwt" or "application/at+jwt" and reject tokens
@@ -34,7 +36,9 @@ struct AccessTokenVerification {
         )
         do {
             // What costs nothing first: no keys are fetched for a token that is refused anyway.
+            steps?.begin(.header)
             let token = try check(try verifier.rules(of: jws))
+            steps?.begin(.signature)
             let metadata = try await issuer.server.metadata()
             try await verifier.verifySignature(of: jws, keys: issuer.server.keySet(metadata, template: issuer.tenants))
             return token
@@ -47,12 +51,15 @@ struct AccessTokenVerification {
         let claims = rules.json
         // "The issuer identifier for the authorization server ... MUST exactly match the value of the "iss" claim."
         let issuer = try rules.requireIssuer(issuerName)
+        steps?.begin(.audience)
         let audience = try rules.requireAnAudience()
         guard self.issuer.means(resource, audience) else { throw rules.refused("it is meant for another API (aud)") }
         // "The current time MUST be before the time represented by the "exp" claim."
+        steps?.begin(.lifetime)
         _ = try rules.requireUnexpired()
         try rules.requireStarted()
         let isAccessToken = rules.header.json["typ"]?.string.map { $0.lowercased().hasSuffix("at+jwt") } ?? false
+        steps?.begin(.claims)
         // Section 2.2: iss, exp, aud, sub, client_id, iat and jti are REQUIRED.
         if isAccessToken {
             _ = try rules.requireIssued(within: nil)

@@ -29,7 +29,13 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(arrayLiteral scopes: String...) { self.init(scopes: scopes) }
 
-    func check(_ token: AccessToken, now: Date, leeway: Double) throws(TokenFailure) {
+    func check(
+        _ token: AccessToken,
+        now: Date,
+        leeway: Double,
+        steps: TokenReport.Recorder? = nil
+    ) throws(TokenFailure) {
+        if !acrValues.isEmpty || maximumAge != nil { steps?.begin(.authentication) }
         // RFC 9470 section 3: "insufficient_user_authentication: The authentication event associated with the access token presented with
         // the request does not meet the authentication requirements of the protected resource."
         if !acrValues.isEmpty {
@@ -42,6 +48,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
                 time >= now.timeIntervalSince1970 - leeway - maximumAge.seconds
             else { throw .insufficientAuthentication }
         }
+        if !scopes.isEmpty { steps?.begin(.scopes) }
         // RFC 6750 section 3.1: "insufficient_scope: The request requires higher privileges than provided by the access token."
         guard token.scopes.isSuperset(of: scopes) else { throw .insufficientScope }
     }

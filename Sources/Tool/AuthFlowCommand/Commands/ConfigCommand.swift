@@ -2,6 +2,7 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
+import AuthFlowResourceServerConfiguration
 import AuthFlowTerminal
 
 struct ConfigCommand: AsyncParsableCommand {
@@ -64,6 +65,14 @@ struct ConfigCommand: AsyncParsableCommand {
                         host: ToolEnvironment.host
                     )
                     Terminal.talk("  ok  resource_client")
+                } catch let error as ConfigurationError {
+                    issues += error.issues
+                }
+            }
+            if file.resourceServer != nil, options.profile == nil {
+                do {
+                    _ = try ResourceServer(configuration: file, host: ToolEnvironment.host)
+                    Terminal.talk("  ok  resource_server")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }
@@ -182,7 +191,8 @@ struct ConfigCommand: AsyncParsableCommand {
                     userAgents: Known.userAgents,
                     stores: Known.stores,
                     assertions: Known.assertions,
-                    presets: Known.presets
+                    presets: Known.presets,
+                    resourceServer: ResourceServer.configurationKeys
                 )
             )
         }

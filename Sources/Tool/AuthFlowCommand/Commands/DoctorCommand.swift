@@ -117,7 +117,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if file.profileNames.isEmpty, options.profile == nil {
             findings.good(
                 "file",
-                "\(origin), with settings for protected resources alone"
+                "\(origin), without a profile"
             )
             return
         }

@@ -1,0 +1,45 @@
+public import AuthFlowHTTP
+
+extension ResourceServer {
+    /// Checks an access token as for a request, and reports each check.
+    ///
+    /// The token is sent to no one unless `introspects` is set. The issuer's metadata and keys are fetched where they are needed.
+    /// - Parameters:
+    ///   - token: The token.
+    ///   - requirement: The demands of the route; default: a valid token.
+    ///   - introspects: Whether to send the token to its issuer, where the API is configured to introspect it (RFC 7662); default: no.
+    public func report(
+        on token: Secret,
+        requiring requirement: Requirement = Requirement(),
+        introspects: Bool = false
+    ) async -> TokenReport {
+        let recorder = TokenReport.Recorder(introspects: introspects)
+        let writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        do {
+            let verified = try await accessToken(token, TokenDigest(token), at: host.now(), steps: recorder)
+            recorder.begin(.binding)
+            let binding = verified.binding
+            guard binding.key == nil || rules.dpop.isAccepted else { throw TokenFailure.proofsAreNotAccepted }
+            try binding.check(scheme: binding.key == nil ? .bearer : .dpop, demand: rules.binding)
+            recorder.end(.passed(Self.need(of: binding)))
+            try requirement.check(verified, now: host.now(), leeway: rules.clockLeeway.seconds, steps: recorder)
+            return recorder.report(Authorization(verified, nonce: nil, isExposed: false))
+        } catch is TokenReport.IsNotIntrospected {
+            recorder.end(.skipped("the token is opaque, and its issuer was not asked"))
+        } catch let failure as TokenFailure {
+            recorder.end(.failed(writer.rejection(for: failure).reason))
+        } catch {
+            recorder.end(.undecided(writer.unavailable(error).reason))
+        }
+        return recorder.report(nil)
+    }
+
+    private static func need(of binding: TokenBinding) -> String {
+        switch (binding.key, binding.certificate) {
+        case (nil, nil): "none: a bearer token"
+        case (_?, nil): "a request needs a DPoP proof by its key"
+        case (nil, _?): "a request needs its client certificate"
+        case (_?, _?): "a request needs a DPoP proof by its key, and its client certificate"
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import Synchronization
+
+/// The checks of one access token, each with its outcome: for an operator who has to find out why an API rejects a token.
+///
+/// It tells an attacker which check to try next. Show it to operators and never to clients.
+public struct TokenReport: Sendable {
+    /// A check of a token, in the order in which they are made.
+    public enum Check: String, Sendable, Hashable, CaseIterable {
+        /// The characters and the length of the token.
+        case form
+        /// The issuer that the token names, and whether the API trusts it.
+        case issuer
+        /// The header: its type and its algorithm.
+        case header
+        /// Whether the token is meant for the API.
+        case audience
+        /// Whether the token has begun and has not expired.
+        case lifetime
+        /// The claims that every access token has.
+        case claims
+        /// The signature, by a key of the issuer.
+        case signature
+        /// Whether the issuer reports the token as active.
+        case introspection
+        /// How the token is bound to its client.
+        case binding
+        /// How and when the user was authenticated.
+        case authentication
+        /// The scopes.
+        case scopes
+
+        /// The specification that requires the check.
+        public var specification: String {
+            switch self {
+            case .form: "RFC 6750 section 2.1"
+            case .issuer, .audience, .signature: "RFC 9068 section 4"
+            case .header: "RFC 9068 section 4, RFC 8725 section 3.11"
+            case .lifetime: "RFC 7519 sections 4.1.4 to 4.1.6"
+            case .claims: "RFC 9068 section 2.2"
+            case .introspection: "RFC 7662 section 2.2"
+            case .binding: "RFC 9449 section 6, RFC 8705 section 3"
+            case .authentication: "RFC 9470 section 3"
+            case .scopes: "RFC 6750 section 3.1"
+            }
+        }
+    }
+
+    /// The outcome of a check.
+    public enum Outcome: Sendable, Hashable {
+        /// The token has passed, with a detail such as the issuer; empty for none.
+        case passed(String)
+        /// The API rejects the token for this reason.
+        case failed(String)
+        /// The check could not be made: the issuer cannot be reached.
+        case undecided(String)
+        /// The check was not made, for this reason.
+        case skipped(String)
+    }
+
+    /// One check.
+    public struct Step: Sendable, Hashable {
+        /// The check.
+        public let check: Check
+        /// Its outcome.
+        public let outcome: Outcome
+    }
+
+    /// The checks that were made, in order. Nothing follows a failed one.
+    public let steps: [Step]
+
+    /// The claims of an accepted token; nil for any other.
+    public let authorization: Authorization?
+
+    /// Whether the API accepts the token. A token that is bound to a key or a certificate needs a proof with each request, too.
+    public var isAccepted: Bool { authorization != nil }
+}
+
+extension TokenReport {
+    /// Notes the checks of a token as they begin.
+    final class Recorder: Sendable {
+        /// Whether the issuer may be asked about the token.
+        let introspects: Bool
+        private let steps = Mutex<[Step]>([])
+
+        init(introspects: Bool) { self.introspects = introspects }
+
+        /// A check begins: the one before has passed.
+        func begin(_ check: Check) { steps.withLock { $0.append(Step(check: check, outcome: .passed(""))) } }
+
+        /// Gives the check in progress its outcome.
+        func end(_ outcome: Outcome) {
+            steps.withLock { steps in
+                guard let last = steps.popLast() else { return }
+                steps.append(Step(check: last.check, outcome: outcome))
+            }
+        }
+
+        func report(_ authorization: Authorization?) -> TokenReport {
+            TokenReport(steps: steps.withLock { $0 }, authorization: authorization)
+        }
+    }
+
+    /// An opaque token was not introspected, because the report was not to ask the issuer.
+    struct IsNotIntrospected: Error {}
+}

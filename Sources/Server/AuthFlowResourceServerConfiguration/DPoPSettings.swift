@@ -1,0 +1,53 @@
+import AuthFlowConfiguration
+import AuthFlowJOSE
+import AuthFlowResourceServer
+
+/// The settings of `dpop` in `resource_server`.
+struct DPoPSettings: Sendable {
+    private static let algorithms = ConfigurationKey(
+        "algorithms",
+        .list(.choice(of: SignatureAlgorithm.asymmetric)),
+        default: SignatureAlgorithm.asymmetric,
+        "The accepted signature algorithms of proofs. Default: all asymmetric ones."
+    )
+    private static let window = ConfigurationKey(
+        "window",
+        .seconds(5...600),
+        default: .seconds(60),
+        "How far the time of a proof may be from the server's, in seconds, in both directions. Default: 60."
+    )
+    private static let nonceKey = ConfigurationKey(
+        "nonce_key",
+        .secret,
+        "The key of the nonces that proofs must have, by reference: at least 32 random bytes, base64url, the same on every machine of the API. Default: none is demanded."
+    )
+    private static let nonceLifetime = ConfigurationKey(
+        "nonce_lifetime",
+        .seconds(10...86_400),
+        default: .seconds(300),
+        "How long a nonce is accepted, in seconds. Default: 300."
+    )
+
+    static let keys: [any AnyConfigurationKey] = [algorithms, window, nonceKey, nonceLifetime]
+
+    private var rules = DPoPRules()
+
+    init(isAccepted: Bool) { rules.isAccepted = isAccepted }
+
+    init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        rules.algorithms = try object[Self.algorithms]
+        rules.window = try object[Self.window]
+        let lifetime = try object[Self.nonceLifetime]
+        guard let key = try object[Self.nonceKey] else { return }
+        rules.nonces = try object.located(Self.nonceKey) { () throws(AuthError) in
+            try NonceKey(key, lifetime: lifetime)
+        }
+    }
+
+    func apply(to rules: inout DPoPRules) {
+        rules.isAccepted = self.rules.isAccepted
+        rules.algorithms = self.rules.algorithms
+        rules.window = self.rules.window
+        rules.nonces = self.rules.nonces
+    }
+}

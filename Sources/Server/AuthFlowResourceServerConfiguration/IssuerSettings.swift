@@ -1,0 +1,153 @@
+import AuthFlowConfiguration
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowOAuth
+import AuthFlowResourceServer
+
+/// The settings of one of the `issuers` in `resource_server`.
+struct IssuerSettings: Sendable {
+    private let url: String
+    /// The object; nil: the URL alone.
+    private let object: ConfigurationObject?
+
+    static let value = ConfigurationValue<IssuerSettings>.either(
+        ConfigurationValue<String>.issuer.map { url throws(AuthError) in IssuerSettings(url: url, object: nil) },
+        .object(keys) { object throws(ConfigurationError) in
+            IssuerSettings(url: try object[issuer], object: object)
+        }
+    )
+
+    private static let issuer = ConfigurationKey("issuer", required: .issuer, "The URL of the issuer.")
+    private static let audiences = ConfigurationKey(
+        "audiences",
+        .list(.text),
+        default: [],
+        "The values of aud that mean the API. Default: its resource."
+    )
+    private static let tokenType = ConfigurationKey(
+        "token_type",
+        ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
+        default: .accessToken,
+        "The header type that its tokens must have. risky-any-jwt also accepts JWT or none, as Entra and Keycloak write: an ID Token without claims of its own would pass. Default: at+jwt."
+    )
+    private static let algorithms = ConfigurationKey(
+        "algorithms",
+        .list(.choice(of: SignatureAlgorithm.asymmetric)),
+        default: SignatureAlgorithm.asymmetric,
+        "The accepted signature algorithms. Default: all asymmetric ones."
+    )
+    private static let tenantIssuer = ConfigurationKey(
+        "issuer",
+        required: .text,
+        "The issuer with the tenant in braces: https://login.example.com/{tenantid}/v2.0."
+    )
+    private static let tenantClaim = ConfigurationKey("claim", required: .text, "The claim that names the tenant.")
+    private static let tenantNames = ConfigurationKey(
+        "tenants",
+        required: .list(.text),
+        "The tenants whose tokens are accepted."
+    )
+    private static let tenants = ConfigurationKey(
+        "token_issuer",
+        ConfigurationValue<TokenIssuerTemplate>.object([tenantIssuer, tenantClaim, tenantNames]) {
+            object throws(ConfigurationError) in
+            let (text, claim, names) = (
+                try object[tenantIssuer], try object[tenantClaim], try object[tenantNames]
+            )
+            return try object.located(tenantIssuer) { () throws(AuthError) in
+                try TokenIssuerTemplate(text, claim: claim, tenants: names)
+            }
+        },
+        "The tenants whose tokens are accepted, where each has an issuer of its own. Default: the issuer alone."
+    )
+    private static let requiresEncryption = ConfigurationKey(
+        "requires_encryption",
+        .flag,
+        default: false,
+        "Whether its JWTs must be encrypted. Default: false."
+    )
+    private static let introspection = ConfigurationKey(
+        "introspection",
+        ConfigurationValue<IntrospectionSettings>.object(IntrospectionSettings.keys) {
+            object throws(ConfigurationError) in try IntrospectionSettings(object)
+        },
+        "The API's client at the issuer, for opaque tokens (RFC 7662). Default: none, and opaque tokens are rejected."
+    )
+
+    private static let keys: [any AnyConfigurationKey] = [
+        issuer, audiences, tokenType, algorithms, tenants, ProfileKeys.decryptionKey, requiresEncryption, introspection,
+    ]
+
+    private init(url: String, object: ConfigurationObject?) {
+        self.url = url
+        self.object = object
+    }
+
+    func issuer(_ transport: any HTTPTransport, _ host: HostServices) throws(ConfigurationError) -> TrustedIssuer {
+        let server = AuthorizationServer(issuer: url, transport: transport, host: host)
+        guard let object else { return TrustedIssuer(server) }
+        let decryptionKeys = try object[ProfileKeys.decryptionKey].map(DecryptionKeySource.init)
+        // A key file that cannot be used is a fault of the configuration, and said before the first request.
+        try object.located(ProfileKeys.decryptionKey) { () throws(AuthError) in _ = try decryptionKeys?.keys() }
+        let requiresEncryption = try object[Self.requiresEncryption]
+        guard !requiresEncryption || decryptionKeys != nil else {
+            throw object.error("encrypted tokens need a \"decryption_key\"", at: Self.requiresEncryption)
+        }
+        let introspection = try object[Self.introspection]
+        return TrustedIssuer(
+            server,
+            audiences: try object[Self.audiences],
+            tokenType: try object[Self.tokenType],
+            algorithms: try object[Self.algorithms],
+            tenants: try object[Self.tenants],
+            decryptionKeys: decryptionKeys,
+            requiresEncryption: requiresEncryption,
+            introspector: introspection.map { OAuthClient(server: server, registration: $0.registration) },
+            introspectsJWTs: introspection?.introspectsJWTs ?? false,
+            trustsIssuerToCheckAudience: introspection?.trustsIssuerToCheckAudience ?? false
+        )
+    }
+}
+
+/// The settings of `introspection`.
+struct IntrospectionSettings: Sendable {
+    private static let introspectsJWTs = ConfigurationKey(
+        "jwts",
+        .flag,
+        default: false,
+        "Whether verified JWTs are also introspected, so that revoked ones are rejected. Default: false."
+    )
+    private static let trustsIssuer = ConfigurationKey(
+        "trusts_issuer_to_check_audience",
+        .flag,
+        default: false,
+        "Whether a response without aud is accepted. Many issuers do not check the audience; tokens for other APIs would then be accepted. Default: false."
+    )
+
+    static let keys: [any AnyConfigurationKey] = [
+        ProfileKeys.clientID, ProfileKeys.clientSecret, ProfileKeys.clientAuthentication, ProfileKeys.clientKey,
+        ProfileKeys.assertionAudience, ProfileKeys.assertionAlgorithm, ProfileKeys.signedIntrospection,
+        introspectsJWTs, trustsIssuer,
+    ]
+
+    let registration: ClientRegistration
+    let introspectsJWTs: Bool
+    let trustsIssuerToCheckAudience: Bool
+
+    init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        let authentication = try ClientAuthentication(
+            configuration: object,
+            secretMethod: .clientSecretBasic,
+            assertion: nil
+        )
+        let (id, signed) = (try object[ProfileKeys.clientID], try object[ProfileKeys.signedIntrospection])
+        self.registration = try object.located(ProfileKeys.clientID) { () throws(AuthError) in
+            var values = ClientRegistration.Values(clientID: id)
+            values.authentication = authentication
+            values.signedIntrospection = signed
+            return try ClientRegistration(values)
+        }
+        self.introspectsJWTs = try object[Self.introspectsJWTs]
+        self.trustsIssuerToCheckAudience = try object[Self.trustsIssuer]
+    }
+}

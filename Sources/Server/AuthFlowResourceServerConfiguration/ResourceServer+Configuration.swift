@@ -1,0 +1,44 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowOAuth
+
+extension ResourceServer {
+    /// Creates an API from the section `resource_server` of a configuration file.
+    /// - Parameters:
+    ///   - file: The file.
+    ///   - proofs: Remembers the DPoP proofs that were used; default: in the memory of this process. Several machines need a
+    ///     ``SharedReplayCache``.
+    ///   - publicURL: The URL of a request as its client saw it; default: the origin of the resource, and the path of the request.
+    ///   - transport: Sends the requests to the issuers; default: the one that the file describes.
+    ///   - host: Time, randomness and environment.
+    /// - Throws: ``ConfigurationError`` with the place of every fault, such as that there is no such section.
+    public convenience init(
+        configuration file: ConfigurationFile,
+        proofs: any ProofReplayCache = MemoryReplayCache(),
+        publicURL: (@Sendable (HTTPRequest) -> String?)? = nil,
+        transport: (any HTTPTransport)? = nil,
+        host: HostServices = .system
+    ) throws {
+        guard let section = file.resourceServer else {
+            throw file.error("there is no \"resource_server\" in it")
+        }
+        let object = try section.checked(Self.configurationKeys, environment: host.environment)
+        let network = try transport ?? section.transport(environment: host.environment)
+        var rules = try ResourceServerRules(object)
+        rules.dpop.proofs = proofs
+        if let publicURL { rules.publicURL = publicURL }
+        let resource = try object[ResourceServerKeys.resource]
+        var issuers: [TrustedIssuer] = []
+        for settings in try object[ResourceServerKeys.issuers] {
+            issuers.append(try settings.issuer(network, host))
+        }
+        do throws(AuthError) {
+            try self.init(resource, issuers: issuers, rules: rules, host: host)
+        } catch {
+            throw section.error(error.message)
+        }
+    }
+
+    /// The keys of `resource_server`, for the JSON Schema.
+    public static var configurationKeys: [any AnyConfigurationKey] { ResourceServerKeys.all }
+}

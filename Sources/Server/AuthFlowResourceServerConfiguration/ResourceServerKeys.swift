@@ -1,0 +1,135 @@
+import AuthFlowConfiguration
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowResourceServer
+import AuthFlowTransport
+import HTTPTypes
+
+/// The keys of `resource_server`.
+enum ResourceServerKeys {
+    static let resource = ConfigurationKey(
+        "resource",
+        required: .issuer,
+        "The identifier of the API: its URL, exactly as clients write it."
+    )
+    static let issuers = ConfigurationKey(
+        "issuers",
+        required: .list(IssuerSettings.value),
+        "The issuers whose access tokens are accepted: the URL of each, or an object with its rules."
+    )
+    static let scopes = ConfigurationKey(
+        "scopes",
+        .list(.text),
+        default: [],
+        "The scopes that the metadata of the API announces (scopes_supported). Default: none."
+    )
+    static let binding = ConfigurationKey(
+        "required_binding",
+        ConfigurationValue<RequiredBinding>.named([
+            "as-issued": .asIssued, "dpop": .dpop, "certificate": .certificate, "dpop-or-certificate": .dpopOrCertificate,
+        ]),
+        default: .asIssued,
+        "How tokens have to be bound to their client. Default: as-issued, which accepts bearer tokens."
+    )
+    static let dpop = ConfigurationKey(
+        "dpop",
+        ConfigurationValue<DPoPSettings>.either(
+            ConfigurationValue<Bool>.flag.map { isAccepted throws(AuthError) in DPoPSettings(isAccepted: isAccepted) },
+            .object(DPoPSettings.keys) { object throws(ConfigurationError) in try DPoPSettings(object) }
+        ),
+        "The rules for DPoP proofs (RFC 9449), or whether they are accepted. Default: true."
+    )
+    static let certificateField = ConfigurationKey(
+        "certificate_field",
+        ConfigurationValue<ClientCertificateField>.either(
+            .parsed { text throws(AuthError) in try CertificateFieldKeys.field(text, .structured) },
+            .object([CertificateFieldKeys.name, CertificateFieldKeys.encoding]) { object throws(ConfigurationError) in
+                let encoding = try object[CertificateFieldKeys.encoding]
+                let name = try object[CertificateFieldKeys.name]
+                return try object.located(CertificateFieldKeys.name) { () throws(AuthError) in
+                    try CertificateFieldKeys.field(name, encoding)
+                }
+            }
+        ),
+        "The field in which a proxy forwards the client certificate. The proxy must remove it from incoming requests, and the API must be reachable only through the proxy. Default: none."
+    )
+    static let clockLeeway = ConfigurationKey(
+        "clock_leeway",
+        .seconds(0...600),
+        default: .seconds(60),
+        "The allowed clock skew, in seconds. Default: 60."
+    )
+    static let cachedTokens = ConfigurationKey(
+        "cached_tokens",
+        .number(0...10_000_000),
+        default: ResourceServerRules().cachedTokens,
+        "The largest number of verified tokens in memory. Default: 10000."
+    )
+    static let verificationCacheTime = ConfigurationKey(
+        "verification_cache_time",
+        .seconds(0...3600),
+        default: ResourceServerRules().verificationCacheTime,
+        "How long a verified JWT is accepted without its signature being checked again, in seconds, never beyond its end. Default: 300."
+    )
+    static let introspectionCacheTime = ConfigurationKey(
+        "introspection_cache_time",
+        .seconds(0...3600),
+        default: ResourceServerRules().introspectionCacheTime,
+        "How long an active introspection result counts, in seconds. Default: 30."
+    )
+    static let exposesChallenges = ConfigurationKey(
+        "exposes_challenges_to_browsers",
+        .flag,
+        default: false,
+        "Whether scripts of other origins can read the challenges (Access-Control-Expose-Headers). Default: false."
+    )
+
+    static let all: [any AnyConfigurationKey] =
+        [
+            resource, issuers, scopes, binding, dpop, certificateField, clockLeeway, cachedTokens,
+            verificationCacheTime, introspectionCacheTime, exposesChallenges,
+        ] + NetworkSettings.Keys.all
+}
+
+/// The keys of `certificate_field`.
+private enum CertificateFieldKeys {
+    static let name = ConfigurationKey("name", required: .text, "The name of the field.")
+    static let encoding = ConfigurationKey(
+        "encoding",
+        ConfigurationValue<ClientCertificateField.Encoding>.named([
+            "structured": .structured, "escaped-pem": .escapedPEM,
+        ]),
+        default: .structured,
+        "How the certificate is written: structured (RFC 9440), or escaped-pem ($ssl_client_escaped_cert of nginx). Default: structured."
+    )
+
+    static func field(
+        _ name: String,
+        _ encoding: ClientCertificateField.Encoding
+    ) throws(AuthError) -> ClientCertificateField {
+        guard let field = HTTPField.Name(name) else {
+            throw AuthError(.invalidConfiguration, "this is not the name of a header field")
+        }
+        return ClientCertificateField(field, encoding: encoding)
+    }
+}
+
+extension ResourceServerRules {
+    /// Reads the rules of `resource_server`.
+    init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        let keys = ResourceServerKeys.self
+        self.init()
+        binding = try object[keys.binding]
+        if let settings = try object[keys.dpop] { settings.apply(to: &dpop) }
+        guard binding != .dpop || dpop.isAccepted else {
+            throw object.error("tokens have to be bound to a DPoP key, and proofs are not accepted", at: keys.dpop)
+        }
+        certificateField = try object[keys.certificateField]
+        clockLeeway = try object[keys.clockLeeway]
+        cachedTokens = try object[keys.cachedTokens]
+        verificationCacheTime = try object[keys.verificationCacheTime]
+        introspectionCacheTime = try object[keys.introspectionCacheTime]
+        supportedScopes = try object[keys.scopes]
+        exposesChallengesToBrowsers = try object[keys.exposesChallenges]
+    }
+}

@@ -1,0 +1,70 @@
+public import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowTransport
+
+/// A part of a configuration file with keys of its own, not yet read: a profile, or the settings of one purpose.
+public struct ConfigurationSection: Sendable {
+    let json: JSON
+    let path: JSONPath
+    let source: ConfigurationSource
+
+    /// An error about the section as a whole, with its place.
+    public func error(_ problem: String) -> ConfigurationError { source.error(problem, at: path) }
+
+    /// The section, checked against its keys.
+    /// - Parameters:
+    ///   - keys: All keys that it may have.
+    ///   - environment: The variables that secrets are read from.
+    /// - Throws: ``ConfigurationError`` with every fault.
+    public func checked(
+        _ keys: [any AnyConfigurationKey],
+        environment: [String: String]
+    ) throws(ConfigurationError) -> ConfigurationObject {
+        try checked(keys.map(\.declaration), environment: environment)
+    }
+
+    func checked(
+        _ keys: [ConfigurationKeyDeclaration],
+        environment: [String: String]
+    ) throws(ConfigurationError) -> ConfigurationObject {
+        try check(json, keys)
+        return object(json, environment)
+    }
+
+    func check(_ json: JSON, _ keys: [ConfigurationKeyDeclaration]) throws(ConfigurationError) {
+        var checker = ConfigurationChecker(source: source)
+        checker.check(json, .object(keys), at: path)
+        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
+    }
+
+    func object(_ json: JSON, _ environment: [String: String]) -> ConfigurationObject {
+        ConfigurationObject(ConfigurationNode(json: json, path: path, source: source, environment: environment))
+    }
+
+    /// The transport that the section's network settings describe, with its proxy and its certificates.
+    /// - Parameter environment: The variables that name a proxy and hold its password.
+    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    public func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
+        // Only these keys: the others may belong to providers that are not known here.
+        let keys = NetworkSettings.Keys.declarations
+        let members = (json.object ?? [:]).filter { member in keys.contains { $0.name == member.key } }
+        try check(.object(members), keys)
+        #if os(Linux)
+        let configuration = object(.object(members), environment)
+        return CurlTransport(try NetworkSettings(configuration: configuration, environment: environment))
+        #else
+        for name in members.keys {
+            throw source.error(
+                "on this system the network is configured for the whole system, not for each client",
+                at: path.member(name)
+            )
+        }
+        return SystemTransport()
+        #endif
+    }
+}
+
+extension ConfigurationSection: CustomStringConvertible, WithoutReflection {
+    /// The section's place: its file and path.
+    public var description: String { "\(source.file): \(path)" }
+}

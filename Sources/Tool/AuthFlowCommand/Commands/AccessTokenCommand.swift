@@ -1,0 +1,142 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowResourceServerConfiguration
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+struct AccessTokenCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "access-token",
+        abstract: "Check an access token as the API of a configuration file would.",
+        subcommands: [Check.self]
+    )
+
+    struct Check: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Read an access token from standard input, and say which of the API's checks it passes.",
+            discussion: """
+                The token is sent to no one, except to its issuer with --introspect. The issuer's metadata and keys are fetched. \
+                Exits with 0 when the API of "resource_server" would accept it, with 1 when it would not, and with 7 when that \
+                could not be decided.
+                """
+        )
+
+        @Option(
+            name: [.short, .long],
+            help: "The configuration file with \"resource_server\". Default: as for the other commands."
+        )
+        var config: String?
+
+        @Option(help: "A scope that the route demands; may be repeated.")
+        var scope: [String] = []
+
+        @Option(help: "An acr value of which the route demands one; may be repeated.")
+        var acr: [String] = []
+
+        @Option(help: "How long ago the user may have been authenticated, in seconds.")
+        var maxAge: Int?
+
+        @Flag(help: "Send the token to its issuer, where the configuration says that it is introspected (RFC 7662).")
+        var introspect = false
+
+        @Flag(help: "Print the checks as JSON.")
+        var json = false
+
+        func validate() throws {
+            guard maxAge.map({ $0 >= 0 }) ?? true else { throw ValidationError("--max-age takes 0 or more seconds.") }
+        }
+
+        func run() async throws {
+            let file = try ProfileChoice(config: config).file()
+            let api = try ResourceServer(configuration: file, host: ToolEnvironment.host)
+            let report = await api.report(
+                on: try Self.token(),
+                requiring: Requirement(scopes: scope, acrValues: acr, maximumAge: maxAge.map { .seconds($0) }),
+                introspects: introspect
+            )
+            try json ? Terminal.result(Self.json(report)) : Self.show(report)
+            try Self.end(with: report)
+        }
+
+        /// One token is at most 32 KiB: what is larger is no token.
+        private static func token() throws -> Secret {
+            guard let bytes = BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) else {
+                throw AuthError(.invalidConfiguration, "Standard input cannot be read, or has more than 64 KiB.")
+            }
+            let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
+            guard !text.isEmpty else {
+                throw AuthError(.invalidConfiguration, "There is no token on standard input.")
+            }
+            return Secret(text)
+        }
+
+        private static func show(_ report: TokenReport) {
+            for step in report.steps {
+                let (mark, detail) = words(step.outcome)
+                let name = Terminal.column(step.check.rawValue, width: 15)
+                let specification = "(\(step.check.specification))"
+                Terminal.result("  \(mark)  \(name)\(detail.isEmpty ? specification : "\(detail) \(specification)")")
+            }
+        }
+
+        private static func words(_ outcome: TokenReport.Outcome) -> (mark: String, detail: String) {
+            switch outcome {
+            case .passed(let detail): ("ok", detail)
+            case .failed(let reason): ("!!", reason)
+            case .undecided(let reason): ("??", reason)
+            case .skipped(let reason): ("--", reason)
+            }
+        }
+
+        private static func json(_ report: TokenReport) -> JSON {
+            [
+                "accepted": .bool(report.isAccepted),
+                "checks": .array(
+                    report.steps.map { step in
+                        let (name, detail) =
+                            switch step.outcome {
+                            case .passed(let detail): ("passed", detail)
+                            case .failed(let reason): ("failed", reason)
+                            case .undecided(let reason): ("undecided", reason)
+                            case .skipped(let reason): ("skipped", reason)
+                            }
+                        return [
+                            "check": .string(step.check.rawValue), "outcome": .string(name),
+                            "detail": detail.isEmpty ? .null : .string(detail),
+                            "specification": .string(step.check.specification),
+                        ]
+                    }
+                ),
+            ]
+        }
+
+        private static func end(with report: TokenReport) throws {
+            guard !report.isAccepted else { return }
+            switch report.steps.last?.outcome {
+            case .undecided?:
+                throw TokenIsNotAccepted(
+                    status: ExitStatus.network,
+                    message: "It could not be decided whether the API would accept the token."
+                )
+            case .skipped?:
+                throw TokenIsNotAccepted(
+                    status: ExitStatus.failure,
+                    message: "Only its issuer knows whether the token is active. To ask it, add --introspect."
+                )
+            default:
+                throw TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")
+            }
+        }
+    }
+}
+
+private struct TokenIsNotAccepted: CommandFailure {
+    let status: ExitCode
+    let message: String
+}
