@@ -1,0 +1,172 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowResourceServerConfiguration
+import AuthFlowTesting
+import Testing
+
+/// The section "resource_server" of a configuration file.
+@Suite struct ResourceServerConfigurationTests {
+    private static let resource = ResourceServerScene.resource
+
+    private func api(_ section: JSON, _ scene: ResourceServerScene, environment: [String: String] = [:]) throws
+        -> ResourceServer
+    {
+        let text = try JSON.object(["resource_server": section]).serialized()
+        return try ResourceServer(
+            configuration: try ConfigurationFile(text: text),
+            transport: scene.provider,
+            host: HostServices(now: { scene.now }, environment: environment)
+        )
+    }
+
+    @Test func anAPINeedsItsAddressAndItsIssuers() async throws {
+        let scene = try ResourceServerScene()
+        let api = try api(
+            ["resource": .string(Self.resource), "issuers": [.string(ResourceServerScene.issuer)]],
+            scene
+        )
+        let request = ResourceServerScene.request("Bearer \(try scene.token())")
+        #expect(try await api.authorize(request).subject == "alice")
+    }
+
+    @Test func everySettingIsRead() async throws {
+        let scene = try ResourceServerScene()
+        let key = Base64URL.encode([UInt8](repeating: 7, count: 32))
+        let api = try api(
+            [
+                "resource": .string(Self.resource), "scopes": ["a", "b"], "required_binding": "dpop-or-certificate",
+                "dpop": [
+                    "algorithms": ["ES256"], "window": 30, "nonce_key": ["env": "NONCE_KEY"], "nonce_lifetime": 60,
+                ], "certificate_field": ["name": "X-Certificate", "encoding": "escaped-pem"], "clock_leeway": 5,
+                "cached_tokens": 10, "verification_cache_time": 20, "introspection_cache_time": 3,
+                "exposes_challenges_to_browsers": true,
+                "issuers": [
+                    [
+                        "issuer": .string(ResourceServerScene.issuer), "audiences": ["orders"],
+                        "token_type": "risky-any-jwt", "algorithms": ["RS256"],
+                        "token_issuer": [
+                            "issuer": "https://id.example.com/{tenant}/", "claim": "tid", "tenants": ["a"],
+                        ],
+                        "introspection": [
+                            "client_id": "orders-api", "client_secret": ["env": "SECRET"], "jwts": true,
+                            "trusts_issuer_to_check_audience": true, "signed_introspection": true,
+                        ],
+                    ]
+                ],
+            ],
+            scene,
+            environment: ["NONCE_KEY": key, "SECRET": "secret"]
+        )
+        let rules = api.rules
+        #expect(rules.supportedScopes == ["a", "b"])
+        #expect(rules.binding == .dpopOrCertificate)
+        #expect(rules.dpop.algorithms == [.es256])
+        #expect(rules.dpop.window == .seconds(30))
+        #expect(rules.dpop.nonces?.lifetime == .seconds(60))
+        #expect(rules.certificateField?.name.rawName == "X-Certificate")
+        #expect(rules.certificateField?.encoding == .escapedPEM)
+        #expect(rules.clockLeeway == .seconds(5))
+        #expect(rules.cachedTokens == 10)
+        #expect(rules.verificationCacheTime == .seconds(20))
+        #expect(rules.introspectionCacheTime == .seconds(3))
+        #expect(rules.exposesChallengesToBrowsers)
+        let issuer = try #require(api.issuers.first)
+        #expect(issuer.audiences == ["orders"])
+        #expect(issuer.tokenType == .riskyAnyJWT)
+        #expect(issuer.algorithms == [.rs256])
+        #expect(issuer.tenants?.tenants == ["a"])
+        #expect(issuer.introspectsJWTs)
+        #expect(issuer.trustsIssuerToCheckAudience)
+        #expect(issuer.introspector?.registration.signedIntrospection != nil)
+    }
+
+    static let faults: [Case<JSON>] = [
+        Case("no issuer", ["resource": .string(resource)]),
+        Case("an empty list of issuers", ["resource": .string(resource), "issuers": []]),
+        Case("plain HTTP", ["resource": "http://api.example.com/", "issuers": ["https://id.example.com"]]),
+        Case("a query", ["resource": "https://api.example.com/?a", "issuers": ["https://id.example.com"]]),
+        Case(
+            "an issuer twice",
+            ["resource": .string(resource), "issuers": ["https://id.example.com", "https://id.example.com"]]
+        ),
+        Case(
+            "a secret in the file",
+            [
+                "resource": .string(resource),
+                "issuers": [
+                    [
+                        "issuer": "https://id.example.com",
+                        "introspection": ["client_id": "a", "client_secret": "b"],
+                    ]
+                ],
+            ]
+        ),
+        Case(
+            "encryption without a key",
+            [
+                "resource": .string(resource),
+                "issuers": [["issuer": "https://id.example.com", "requires_encryption": true]],
+            ]
+        ),
+        Case(
+            "tenants that are not named",
+            [
+                "resource": .string(resource),
+                "issuers": [
+                    [
+                        "issuer": "https://id.example.com",
+                        "token_issuer": ["issuer": "https://id.example.com/{t}/", "claim": "t"],
+                    ]
+                ],
+            ]
+        ),
+        Case(
+            "an HMAC algorithm",
+            [
+                "resource": .string(resource),
+                "issuers": [["issuer": "https://id.example.com", "algorithms": ["HS256"]]],
+            ]
+        ),
+        Case(
+            "DPoP that is demanded and not accepted",
+            [
+                "resource": .string(resource), "issuers": ["https://id.example.com"], "required_binding": "dpop",
+                "dpop": false,
+            ]
+        ),
+        Case(
+            "a misspelt key",
+            ["resource": .string(resource), "issuers": ["https://id.example.com"], "audience": "x"]
+        ),
+        Case(
+            "a short nonce key",
+            [
+                "resource": .string(resource), "issuers": ["https://id.example.com"],
+                "dpop": ["nonce_key": ["env": "SHORT"]],
+            ]
+        ),
+    ]
+
+    @Test(arguments: faults) func refuses(_ section: Case<JSON>) throws {
+        let scene = try ResourceServerScene()
+        let error = #expect(throws: ConfigurationError.self) {
+            _ = try api(section.value, scene, environment: ["SHORT": "abc"])
+        }
+        #expect(error?.issues.allSatisfy { $0.keyPath.hasPrefix("resource_server") } == true)
+    }
+
+    @Test func aFileWithoutTheSectionSaysSo() throws {
+        let file = try ConfigurationFile(text: Array(#"{"resource_client": {}}"#.utf8))
+        #expect(throws: ConfigurationError.self) { _ = try ResourceServer(configuration: file) }
+    }
+
+    @Test func theSchemaHasEveryKey() {
+        let schema = ConfigurationFile.jsonSchema(
+            providers: [],
+            userAgents: [],
+            resourceServer: ResourceServer.configurationKeys
+        )
+        let names = schema["properties"]?["resource_server"]?["properties"]?.object?.keys
+        #expect(names?.count == ResourceServer.configurationKeys.count)
+    }
+}

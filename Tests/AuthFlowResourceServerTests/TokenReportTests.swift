@@ -1,0 +1,124 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowResourceServer
+import AuthFlowTesting
+import Testing
+
+/// What an operator learns about a token.
+@Suite struct TokenReportTests {
+    typealias Check = TokenReport.Check
+
+    @Test func anAcceptedTokenHasPassedEachCheck() async throws {
+        let scene = try ResourceServerScene()
+        let report = try await scene.api().report(on: Secret(try scene.token()), requiring: ["orders:read"])
+        #expect(report.isAccepted)
+        #expect(report.authorization?.subject == "alice")
+        #expect(
+            report.steps.map(\.check)
+                == [.form, .issuer, .header, .audience, .lifetime, .claims, .signature, .binding, .scopes]
+        )
+        #expect(
+            report.steps.allSatisfy { step in
+                if case .passed = step.outcome { return true }
+                return false
+            }
+        )
+    }
+
+    struct Fault: Sendable {
+        var claims: @Sendable (inout [String: JSON]) -> Void = { _ in }
+        var header: @Sendable (inout [String: JSON]) -> Void = { _ in }
+        let check: Check
+    }
+
+    static let faults: [Case<Fault>] = [
+        Case("another issuer", Fault(claims: { $0["iss"] = "https://evil.example.com" }, check: .issuer)),
+        Case("an ID Token's type", Fault(header: { $0["typ"] = "JWT" }, check: .header)),
+        Case("a critical extension", Fault(header: { $0["crit"] = ["x"] }, check: .header)),
+        Case("another API", Fault(claims: { $0["aud"] = "https://api.example.com/other" }, check: .audience)),
+        Case("an end in the past", Fault(claims: { $0["exp"] = 1_700_000_000 }, check: .lifetime)),
+        Case("a start in the future", Fault(claims: { $0["nbf"] = 1_900_000_000 }, check: .lifetime)),
+        Case("no client", Fault(claims: { $0["client_id"] = nil }, check: .claims)),
+        Case("a key that is not the issuer's", Fault(header: { $0["kid"] = "forged" }, check: .signature)),
+        Case("a binding that is not known", Fault(claims: { $0["cnf"] = ["kid": "1"] }, check: .signature)),
+        Case("an old sign-in", Fault(claims: { $0["auth_time"] = 1_700_000_000 }, check: .authentication)),
+        Case(
+            "too few scopes",
+            Fault(
+                claims: {
+                    $0["scope"] = "profile"
+                    $0["auth_time"] = 1_800_000_000
+                },
+                check: .scopes
+            )
+        ),
+    ]
+
+    @Test(arguments: faults) func theCheckThatFailsIsTheLastOne(_ fault: Case<Fault>) async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token(fault.value.claims, header: fault.value.header)
+        let requirement = Requirement(scopes: ["orders:read"], maximumAge: .seconds(300))
+        let report = try await scene.api().report(on: Secret(token), requiring: requirement)
+        #expect(!report.isAccepted)
+        let last = try #require(report.steps.last)
+        // The claims are read before the signature is checked, bindings with them.
+        #expect(last.check == fault.value.check || fault.value.check == .signature && last.check == .claims)
+        guard case .failed(let reason) = last.outcome else {
+            Issue.record("\(last)")
+            return
+        }
+        #expect(!reason.contains(token.prefix(20)))
+    }
+
+    /// A report and a request decide alike: whatever is refused here is refused there.
+    @Test(arguments: faults) func aReportDecidesAsARequest(_ fault: Case<Fault>) async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token(fault.value.claims, header: fault.value.header)
+        let requirement = Requirement(scopes: ["orders:read"], maximumAge: .seconds(300))
+        await #expect(throws: Rejection.self) {
+            _ = try await scene.api().authorize(ResourceServerScene.request("Bearer \(token)"), requiring: requirement)
+        }
+    }
+
+    @Test func aTokenThatWasReportedOnIsVerifiedAnewForARequest() async throws {
+        let scene = try ResourceServerScene()
+        let api = try scene.api()
+        let token = try scene.token()
+        #expect(await api.report(on: Secret(token)).isAccepted)
+        scene.advance(700)
+        await #expect(throws: Rejection.self) {
+            _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
+        }
+    }
+
+    @Test func anIssuerThatIsDownIsUndecided() async throws {
+        let scene = try ResourceServerScene()
+        scene.provider.takeDown()
+        let report = try await scene.api().report(on: Secret(try scene.token()))
+        #expect(!report.isAccepted)
+        guard case .undecided = report.steps.last?.outcome else {
+            Issue.record("\(report.steps)")
+            return
+        }
+    }
+
+    @Test(arguments: [false, true]) func anOpaqueTokenIsSentToItsIssuerOnlyWhereAsked(_ introspects: Bool) async throws {
+        let scene = try ResourceServerScene()
+        let api = try scene.api(issuer: { TrustedIssuer($0, introspector: try scene.introspector($0)) })
+        let report = await api.report(on: Secret("opaque"), introspects: introspects)
+        #expect(scene.provider.requests.contains("/introspect") == introspects)
+        #expect(!report.isAccepted)
+        #expect(report.steps.last?.check == .introspection)
+    }
+
+    @Test func aBoundTokenIsReportedToNeedAProof() async throws {
+        let scene = try ResourceServerScene()
+        let thumbprint = ProofKey().thumbprint
+        let token = try scene.token { $0["cnf"] = ["jkt": .string(thumbprint)] }
+        let report = try await scene.api().report(on: Secret(token))
+        #expect(report.steps.last?.outcome == .passed("a request needs a DPoP proof by its key"))
+        let strict = try await scene.api { $0.dpop.isAccepted = false }.report(on: Secret(token))
+        #expect(!strict.isAccepted)
+    }
+}
