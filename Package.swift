@@ -336,7 +336,8 @@ let package = Package(
                 "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock", "AuthFlowDesktop",
                 "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowMCP",
                 "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis", "AuthFlowSQLite",
-                "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowTesting", crypto, argumentParser, httpTypes,
+                "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowTesting", crypto,
+                argumentParser, httpTypes,
             ],
             path: "Sources/Tool/AuthFlowCommand"
         ),

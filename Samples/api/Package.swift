@@ -15,7 +15,7 @@ let package = Package(
             name: "orders-api",
             dependencies: [
                 .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-                .product(name: "AuthFlowResourceServer", package: "AuthFlow"),
+                .product(name: "AuthFlowResourceServerConfiguration", package: "AuthFlow"),
                 .product(name: "Hummingbird", package: "hummingbird"),
             ],
             path: "Sources",

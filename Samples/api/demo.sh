@@ -28,7 +28,9 @@ issuer() { # name, options
   await http "$folder/$1" $!
 }
 api() { # name, issuer, port
-  "$sample" "$(head -1 "$folder/$2")" --port "$3" >"$folder/$1.log" 2>&1 &
+  printf '{"resource_server": {"resource": "http://127.0.0.1:%s/api", "issuers": ["%s"], "scopes": ["orders:read"]}}\n' \
+    "$3" "$(head -1 "$folder/$2")" >"$folder/$1.json"
+  "$sample" "$folder/$1.json" "$3" >"$folder/$1.log" 2>&1 &
   processes+=($!)
   await listening "$folder/$1.log" $!
 }
@@ -48,6 +50,10 @@ export XDG_DATA_HOME=$folder/data XDG_CONFIG_HOME=$folder/config BROWSER=$folder
 # A route that demands a stronger and more recent sign-in: the same command signs in again.
 "$authflow" curl --sign-in --quiet --at "$origin/api" "$origin/api/payments"
 
+echo "== authflow access-token check, for operators"
+"$authflow" config check "$folder/api.json"
+"$authflow" token --quiet "$origin/api" |
+  "$authflow" access-token check --config "$folder/api.json" --scope orders:read
 echo "== every kind of token"
 python3 "$here/calls.py" "$authflow" "$origin" "$(head -1 "$folder/issuer")" "http://127.0.0.1:$other" "$(head -1 "$folder/expired")"
 echo "== the reasons, which the log alone has"

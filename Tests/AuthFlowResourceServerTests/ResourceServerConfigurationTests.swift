@@ -102,6 +102,25 @@ import Testing
             ]
         ),
         Case(
+            "introspection without authentication",
+            [
+                "resource": .string(resource),
+                "issuers": [["issuer": "https://id.example.com", "introspection": ["client_id": "a"]]],
+            ]
+        ),
+        Case(
+            "introspection by a certificate that is not there",
+            [
+                "resource": .string(resource),
+                "issuers": [
+                    [
+                        "issuer": "https://id.example.com",
+                        "introspection": ["client_id": "a", "client_authentication": "tls_client_auth"],
+                    ]
+                ],
+            ]
+        ),
+        Case(
             "encryption without a key",
             [
                 "resource": .string(resource),

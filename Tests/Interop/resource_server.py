@@ -17,6 +17,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -61,7 +62,11 @@ with socket.socket() as free:
     port = free.getsockname()[1]
 api = f"http://127.0.0.1:{port}/api"
 orders = f"{api}/orders"
-sample = subprocess.Popen([os.path.abspath(sys.argv[1]), issuer, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+folder = tempfile.TemporaryDirectory()
+settings = os.path.join(folder.name, "api.json")
+with open(settings, "w") as file:
+    json.dump({"resource_server": {"resource": api, "issuers": [issuer]}}, file)
+sample = subprocess.Popen([os.path.abspath(sys.argv[1]), settings, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def encoded(data):

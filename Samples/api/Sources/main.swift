@@ -1,9 +1,11 @@
 // An API that receives access tokens, with a public route, one that demands a scope, and one that requires a recent multi-factor sign-in.
 //
-//     orders-api ISSUER [--port PORT]
+//     orders-api CONFIGURATION PORT
+//
+// Its issuers and its rules are in the file: {"resource_server": {"resource": "https://api.example.com", "issuers": [...]}}.
 
 import AuthFlowHummingbird
-import AuthFlowResourceServer
+import AuthFlowResourceServerConfiguration
 import Hummingbird
 
 struct APIContext: AuthorizedRequestContext {
@@ -12,23 +14,12 @@ struct APIContext: AuthorizedRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-let arguments = CommandLine.arguments.dropFirst()
-func option(_ name: String) -> String? {
-    arguments.firstIndex(of: name).flatMap { arguments.indices.contains($0 + 1) ? arguments[$0 + 1] : nil }
+let arguments = CommandLine.arguments
+guard arguments.count == 3, let port = Int(arguments[2]) else {
+    print("orders-api CONFIGURATION PORT")
+    throw AuthError(.invalidConfiguration, "The configuration file or the port is missing.")
 }
-guard let issuer = arguments.first else {
-    print("orders-api ISSUER [--port PORT]")
-    throw AuthError(.invalidConfiguration, "The issuer is missing.")
-}
-let port = option("--port").flatMap { Int($0) } ?? 8401
-
-var rules = ResourceServerRules()
-rules.supportedScopes = ["orders:read"]
-let api = try ResourceServer(
-    "http://127.0.0.1:\(port)/api",
-    issuers: [TrustedIssuer(AuthorizationServer(issuer: issuer))],
-    rules: rules
-)
+let api = try ResourceServer(configuration: ConfigurationFile(path: arguments[1]))
 
 let router = Router(context: APIContext.self)
 router.add(middleware: ResourceMetadataMiddleware(api))

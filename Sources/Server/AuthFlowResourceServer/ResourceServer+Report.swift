@@ -23,7 +23,7 @@ extension ResourceServer {
             try binding.check(scheme: binding.key == nil ? .bearer : .dpop, demand: rules.binding)
             recorder.end(.passed(Self.need(of: binding)))
             try requirement.check(verified, now: host.now(), leeway: rules.clockLeeway.seconds, steps: recorder)
-            return recorder.report(Authorization(verified, nonce: nil, isExposed: false))
+            return recorder.report(isAccepted: true)
         } catch is TokenReport.IsNotIntrospected {
             recorder.end(.skipped("the token is opaque, and its issuer was not asked"))
         } catch let failure as TokenFailure {
@@ -31,7 +31,7 @@ extension ResourceServer {
         } catch {
             recorder.end(.undecided(writer.unavailable(error).reason))
         }
-        return recorder.report(nil)
+        return recorder.report(isAccepted: false)
     }
 
     private static func need(of binding: TokenBinding) -> String {

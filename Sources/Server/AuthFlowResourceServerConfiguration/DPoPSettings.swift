@@ -14,7 +14,7 @@ struct DPoPSettings: Sendable {
         "window",
         .seconds(5...600),
         default: .seconds(60),
-        "How far the time of a proof may be from the server's, in seconds, in both directions. Default: 60."
+        "How far the time of a proof may be from the server's, in seconds, in both directions."
     )
     private static let nonceKey = ConfigurationKey(
         "nonce_key",
@@ -25,7 +25,7 @@ struct DPoPSettings: Sendable {
         "nonce_lifetime",
         .seconds(10...86_400),
         default: .seconds(300),
-        "How long a nonce is accepted, in seconds. Default: 300."
+        "How long a nonce is accepted, in seconds."
     )
 
     static let keys: [any AnyConfigurationKey] = [algorithms, window, nonceKey, nonceLifetime]

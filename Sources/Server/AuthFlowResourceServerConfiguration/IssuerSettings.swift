@@ -28,7 +28,7 @@ struct IssuerSettings: Sendable {
         "token_type",
         ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
         default: .accessToken,
-        "The header type that its tokens must have. risky-any-jwt also accepts JWT or none, as Entra and Keycloak write: an ID Token without claims of its own would pass. Default: at+jwt."
+        "The header type that its tokens must have. risky-any-jwt also accepts JWT or none, as Entra and Keycloak write: an ID Token without claims of its own would pass."
     )
     private static let algorithms = ConfigurationKey(
         "algorithms",
@@ -64,12 +64,12 @@ struct IssuerSettings: Sendable {
         "requires_encryption",
         .flag,
         default: false,
-        "Whether its JWTs must be encrypted. Default: false."
+        "Whether its JWTs must be encrypted."
     )
     private static let introspection = ConfigurationKey(
         "introspection",
         ConfigurationValue<IntrospectionSettings>.object(IntrospectionSettings.keys) {
-            object throws(ConfigurationError) in try IntrospectionSettings(object)
+            object throws(ConfigurationError) in IntrospectionSettings(object: object)
         },
         "The API's client at the issuer, for opaque tokens (RFC 7662). Default: none, and opaque tokens are rejected."
     )
@@ -83,7 +83,15 @@ struct IssuerSettings: Sendable {
         self.object = object
     }
 
-    func issuer(_ transport: any HTTPTransport, _ host: HostServices) throws(ConfigurationError) -> TrustedIssuer {
+    /// - Parameters:
+    ///   - transport: Sends the requests to the issuer.
+    ///   - certificate: The certificate that the transport shows; nil for none.
+    ///   - host: Time and randomness.
+    func issuer(
+        _ transport: any HTTPTransport,
+        _ certificate: NetworkSettings.ClientCertificate?,
+        _ host: HostServices
+    ) throws(ConfigurationError) -> TrustedIssuer {
         let server = AuthorizationServer(issuer: url, transport: transport, host: host)
         guard let object else { return TrustedIssuer(server) }
         let decryptionKeys = try object[ProfileKeys.decryptionKey].map(DecryptionKeySource.init)
@@ -102,9 +110,9 @@ struct IssuerSettings: Sendable {
             tenants: try object[Self.tenants],
             decryptionKeys: decryptionKeys,
             requiresEncryption: requiresEncryption,
-            introspector: introspection.map { OAuthClient(server: server, registration: $0.registration) },
-            introspectsJWTs: introspection?.introspectsJWTs ?? false,
-            trustsIssuerToCheckAudience: introspection?.trustsIssuerToCheckAudience ?? false
+            introspector: try introspection?.client(at: server, certificate),
+            introspectsJWTs: try introspection?.introspectsJWTs ?? false,
+            trustsIssuerToCheckAudience: try introspection?.trustsIssuer ?? false
         )
     }
 }
@@ -115,13 +123,13 @@ struct IntrospectionSettings: Sendable {
         "jwts",
         .flag,
         default: false,
-        "Whether verified JWTs are also introspected, so that revoked ones are rejected. Default: false."
+        "Whether verified JWTs are also introspected, so that revoked ones are rejected."
     )
     private static let trustsIssuer = ConfigurationKey(
         "trusts_issuer_to_check_audience",
         .flag,
         default: false,
-        "Whether a response without aud is accepted. Many issuers do not check the audience; tokens for other APIs would then be accepted. Default: false."
+        "Whether a response without aud is accepted. Many issuers do not check the audience; tokens for other APIs would then be accepted."
     )
 
     static let keys: [any AnyConfigurationKey] = [
@@ -130,24 +138,34 @@ struct IntrospectionSettings: Sendable {
         introspectsJWTs, trustsIssuer,
     ]
 
-    let registration: ClientRegistration
-    let introspectsJWTs: Bool
-    let trustsIssuerToCheckAudience: Bool
+    let object: ConfigurationObject
 
-    init(_ object: ConfigurationObject) throws(ConfigurationError) {
+    var introspectsJWTs: Bool { get throws(ConfigurationError) { try object[Self.introspectsJWTs] } }
+
+    var trustsIssuer: Bool { get throws(ConfigurationError) { try object[Self.trustsIssuer] } }
+
+    func client(
+        at server: AuthorizationServer,
+        _ certificate: NetworkSettings.ClientCertificate?
+    ) throws(ConfigurationError) -> OAuthClient {
         let authentication = try ClientAuthentication(
             configuration: object,
             secretMethod: .clientSecretBasic,
-            assertion: nil
+            assertion: nil,
+            certificate: certificate
         )
+        // RFC 7662 section 2.1: "the endpoint MUST also require some form of authorization to access this endpoint".
+        if case .none = authentication.method {
+            throw object.error("the client needs a secret, a key or a certificate", at: ProfileKeys.clientSecret)
+        }
         let (id, signed) = (try object[ProfileKeys.clientID], try object[ProfileKeys.signedIntrospection])
-        self.registration = try object.located(ProfileKeys.clientID) { () throws(AuthError) in
+        let registration = try object.located(ProfileKeys.clientID) { () throws(AuthError) in
             var values = ClientRegistration.Values(clientID: id)
             values.authentication = authentication
             values.signedIntrospection = signed
+            values.certificate = certificate.map { .file(path: $0.file) }
             return try ClientRegistration(values)
         }
-        self.introspectsJWTs = try object[Self.introspectsJWTs]
-        self.trustsIssuerToCheckAudience = try object[Self.trustsIssuer]
+        return OAuthClient(server: server, registration: registration)
     }
 }

@@ -29,8 +29,9 @@ extension ResourceServer {
         if let publicURL { rules.publicURL = publicURL }
         let resource = try object[ResourceServerKeys.resource]
         var issuers: [TrustedIssuer] = []
+        let certificate = try object[NetworkSettings.Keys.clientCertificate]
         for settings in try object[ResourceServerKeys.issuers] {
-            issuers.append(try settings.issuer(network, host))
+            issuers.append(try settings.issuer(network, certificate, host))
         }
         do throws(AuthError) {
             try self.init(resource, issuers: issuers, rules: rules, host: host)

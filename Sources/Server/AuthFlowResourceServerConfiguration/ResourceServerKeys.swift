@@ -26,10 +26,11 @@ enum ResourceServerKeys {
     static let binding = ConfigurationKey(
         "required_binding",
         ConfigurationValue<RequiredBinding>.named([
-            "as-issued": .asIssued, "dpop": .dpop, "certificate": .certificate, "dpop-or-certificate": .dpopOrCertificate,
+            "as-issued": .asIssued, "dpop": .dpop, "certificate": .certificate,
+            "dpop-or-certificate": .dpopOrCertificate,
         ]),
         default: .asIssued,
-        "How tokens have to be bound to their client. Default: as-issued, which accepts bearer tokens."
+        "How tokens have to be bound to their client; as-issued accepts bearer tokens."
     )
     static let dpop = ConfigurationKey(
         "dpop",
@@ -57,31 +58,31 @@ enum ResourceServerKeys {
         "clock_leeway",
         .seconds(0...600),
         default: .seconds(60),
-        "The allowed clock skew, in seconds. Default: 60."
+        "The allowed clock skew, in seconds."
     )
     static let cachedTokens = ConfigurationKey(
         "cached_tokens",
         .number(0...10_000_000),
         default: ResourceServerRules().cachedTokens,
-        "The largest number of verified tokens in memory. Default: 10000."
+        "The largest number of verified tokens in memory."
     )
     static let verificationCacheTime = ConfigurationKey(
         "verification_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().verificationCacheTime,
-        "How long a verified JWT is accepted without its signature being checked again, in seconds, never beyond its end. Default: 300."
+        "How long a verified JWT is accepted without its signature being checked again, in seconds, never beyond its end."
     )
     static let introspectionCacheTime = ConfigurationKey(
         "introspection_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().introspectionCacheTime,
-        "How long an active introspection result counts, in seconds. Default: 30."
+        "How long an active introspection result counts, in seconds."
     )
     static let exposesChallenges = ConfigurationKey(
         "exposes_challenges_to_browsers",
         .flag,
         default: false,
-        "Whether scripts of other origins can read the challenges (Access-Control-Expose-Headers). Default: false."
+        "Whether scripts of other origins can read the challenges (Access-Control-Expose-Headers)."
     )
 
     static let all: [any AnyConfigurationKey] =
@@ -100,7 +101,7 @@ private enum CertificateFieldKeys {
             "structured": .structured, "escaped-pem": .escapedPEM,
         ]),
         default: .structured,
-        "How the certificate is written: structured (RFC 9440), or escaped-pem ($ssl_client_escaped_cert of nginx). Default: structured."
+        "How the certificate is written: structured (RFC 9440), or escaped-pem ($ssl_client_escaped_cert of nginx)."
     )
 
     static func field(

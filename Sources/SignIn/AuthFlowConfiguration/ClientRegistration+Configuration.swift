@@ -1,4 +1,4 @@
-import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 package import AuthFlowOAuth
@@ -11,7 +11,8 @@ extension ClientRegistration {
         let authentication = try ClientAuthentication(
             configuration: configuration,
             secretMethod: provider.secretMethod,
-            assertion: clientAssertion
+            assertion: clientAssertion,
+            certificate: try configuration[NetworkSettings.Keys.clientCertificate]
         )
         let algorithms = try configuration[keys.idTokenSigningAlgorithms]
         try configuration.located(keys.idTokenSigningAlgorithms) { () throws(AuthError) in
@@ -125,10 +126,12 @@ extension ClientAuthentication {
     ///   - configuration: An object with the keys of ``ProfileKeys`` for it.
     ///   - secretMethod: The usual method of a client with a secret.
     ///   - assertion: The source of the client's assertions; nil for none.
+    ///   - certificate: The certificate that the transport shows; nil for none.
     package init(
         configuration: ConfigurationObject,
         secretMethod: Method,
-        assertion: AssertionSource?
+        assertion: AssertionSource?,
+        certificate: NetworkSettings.ClientCertificate?
     ) throws(ConfigurationError) {
         let key = ProfileKeys.clientAuthentication
         let secret = try configuration[ProfileKeys.clientSecret]
@@ -174,7 +177,7 @@ extension ClientAuthentication {
             self = .privateKeyJWT(clientKey.source, algorithm: clientKey.algorithm, audience: audience)
         case .tlsClientAuth, .selfSignedTLSClientAuth:
             let method = method ?? usual
-            _ = try needed(try configuration[NetworkSettings.Keys.clientCertificate], "client_certificate", method)
+            _ = try needed(certificate, "client_certificate", method)
             self = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
         default: self = .clientSecretBasic(try needed(secret, "client_secret", .clientSecretBasic))
         }

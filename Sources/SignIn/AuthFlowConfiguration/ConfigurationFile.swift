@@ -77,7 +77,11 @@ public struct ConfigurationFile: Sendable {
         self.json = try ProviderPreset.expand(json, presets, source)
         var checker = ConfigurationChecker(source: source)
         // A profile depends on the program's lists, and is checked later, with them.
-        checker.check(json, .object(Self.keys(profile: .any, resourceClient: .any, resourceServer: .any)), at: JSONPath())
+        checker.check(
+            json,
+            .object(Self.keys(profile: .any, resourceClient: .any, resourceServer: .any)),
+            at: JSONPath()
+        )
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
         self.defaultProfile = json["default_profile"]?.string

@@ -36,7 +36,11 @@ extension ConfigurationFile {
         let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
         let resourceClient = ConfigurationShape.object(ResourceClientSettings.declarations(choices))
         let shape = ConfigurationShape.object(
-            keys(profile: .any, resourceClient: resourceClient, resourceServer: .object(resourceServer.map(\.declaration)))
+            keys(
+                profile: .any,
+                resourceClient: resourceClient,
+                resourceServer: .object(resourceServer.map(\.declaration))
+            )
         )
         var schema = shape.jsonSchema.object ?? [:]
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"

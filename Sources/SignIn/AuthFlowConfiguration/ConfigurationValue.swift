@@ -141,8 +141,10 @@ extension ConfigurationValue where Value: Equatable {
     /// One of these values, by name.
     public static func named(_ values: KeyValuePairs<String, Value>) -> Self {
         let pairs = Array(values)
-        return Self(.choice(pairs.map(\.key)), write: { value in pairs.first { $0.value == value }.map { .string($0.key) } })
-        { node throws(ConfigurationError) in
+        return Self(
+            .choice(pairs.map(\.key)),
+            write: { value in pairs.first { $0.value == value }.map { .string($0.key) } }
+        ) { node throws(ConfigurationError) in
             try node.required(pairs.first { $0.key == node.json.string }?.value)
         }
     }

@@ -1,4 +1,4 @@
-import AuthFlowHTTP
+package import AuthFlowHTTP
 
 extension NetworkSettings {
     /// The keys of a profile for its network settings.
@@ -39,7 +39,7 @@ extension NetworkSettings {
             "A PEM file with certificates of authorities that are trusted besides the system's, where those are in a folder as on Debian."
         )
 
-        static let clientCertificate = ConfigurationKey(
+        package static let clientCertificate = ConfigurationKey(
             "client_certificate",
             ConfigurationValue<ClientCertificate>.either(
                 ConfigurationValue<String>.certificateFile.map { path throws(AuthError) in

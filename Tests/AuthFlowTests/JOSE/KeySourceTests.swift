@@ -149,7 +149,7 @@ private final class KeyProvider: Sendable {
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "kid-0")) == .noKey)
         #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
-        // Whoever forges a token decides nothing about the next: that one may be signed by a key that is not known yet.
+        // A forged token decides nothing about the next, which may be signed by a key that is not known yet.
         for number in 2..<200 {
             let error = await #expect(throws: AuthError.self) {
                 _ = try await verdict(token(forger, keyID: "kid-\(number)"))

@@ -68,11 +68,8 @@ public struct TokenReport: Sendable {
     /// The checks that were made, in order. Nothing follows a failed one.
     public let steps: [Step]
 
-    /// The claims of an accepted token; nil for any other.
-    public let authorization: Authorization?
-
     /// Whether the API accepts the token. A token that is bound to a key or a certificate needs a proof with each request, too.
-    public var isAccepted: Bool { authorization != nil }
+    public let isAccepted: Bool
 }
 
 extension TokenReport {
@@ -95,8 +92,8 @@ extension TokenReport {
             }
         }
 
-        func report(_ authorization: Authorization?) -> TokenReport {
-            TokenReport(steps: steps.withLock { $0 }, authorization: authorization)
+        func report(isAccepted: Bool) -> TokenReport {
+            TokenReport(steps: steps.withLock { $0 }, isAccepted: isAccepted)
         }
     }
 
