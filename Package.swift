@@ -347,7 +347,8 @@ let package = Package(
         .target(
             name: "ConformanceRows",
             dependencies: engine + [
-                "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowServer", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
+                "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowServer", "AuthFlowResourceServer", "AuthFlowHeadless",
+                "AuthFlowTesting", httpTypes, crypto,
             ],
             path: "Tests/Conformance/Rows"
         ),

@@ -35,8 +35,8 @@ import ConformanceRows
 
             What the OpenID Foundation's suite requires of a client (rows 1 to 131, by its tests' names), what it checks
             in every request (I), what MCP's authorization and transport require (M, by the names of its conformance
-            suite's scenarios), what RFC 10017 and Back-Channel Logout require of web applications (W, L), and what AuthFlow
-            requires beyond them (O). Every row runs through the public API
+            suite's scenarios), what RFC 10017 and Back-Channel Logout require of web applications (W, L), what RFC 6750, 7662,
+            8705, 9068, 9449, 9470 and 9728 require of APIs (A), and what AuthFlow requires beyond them (O). Every row runs through the public API
             against the emulator: in `make test` in process and over sockets, and here over sockets. After a manipulated
             message the emulator must receive no further request, or the row fails.
 

@@ -1,0 +1,273 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowResourceServer
+import AuthFlowTesting
+import Crypto
+import HTTPTypes
+import Synchronization
+
+/// Rows for bound tokens (RFC 9449, RFC 8705), for introspection (RFC 7662), and for what routes demand (RFC 6750, RFC 9470).
+extension ConformanceTable {
+    private static let bound: Change = { request, _ in try request.bind(to: try EmulatorKeys()) }
+
+    /// A token that is bound to a certificate, which the proxy has put into its field.
+    private static let shown: Change = { request, _ in
+        let certificate = Array("a certificate".utf8)
+        let thumbprint = Base64URL.encode(SHA256.hash(data: certificate))
+        request.claims["cnf"] = ["x5t#S256": .string(thumbprint)]
+        request.fields[.clientCert] = ":\(Data(certificate).base64EncodedString()):"
+    }
+
+    private static func refusesProof(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        error: String = "invalid_dpop_proof",
+        _ change: @escaping Change
+    ) -> ConformanceRow {
+        apiRefuses(number, name, demand, error: error, on: APISettings(good: bound), change)
+    }
+
+    private static func proof(_ claims: [String: JSON] = [:], header: [String: JSON] = [:], lacks: Set<String> = [])
+        -> Change
+    {
+        { request, _ in (request.proofClaims, request.proofHeader, request.proofLacks) = (claims, header, lacks) }
+    }
+
+    static let boundTokens: [ConformanceRow] = [
+        apiAccepts("A42", "RFC 9449 7.1", "accepts a bound token with its proof", bound),
+        refusesProof("A43", "RFC 9449 7.2, scheme Bearer", "refuses a bound token", error: "invalid_token") {
+            request,
+            _ in
+            request.scheme = "Bearer"
+        },
+        refusesProof("A44", "RFC 9449 7.1, no jkt", "refuses a token without a key under DPoP", error: "invalid_token")
+        {
+            request,
+            _ in request.claims["cnf"] = nil
+        },
+        refusesProof("A45", "RFC 9449 4.3, 1", "refuses two proofs") { request, _ in
+            request.fields.append(HTTPField(name: .dpop, value: "a.b.c"))
+        },
+        refusesProof("A46", "no proof", "refuses the request") { request, _ in request.proofKey = nil },
+        refusesProof("A47", "RFC 9449 4.3, 4, typ", "refuses another", proof(header: ["typ": "JWT"])),
+        refusesProof("A48", "RFC 9449 4.3, 5, alg", "refuses a symmetric one", proof(header: ["alg": "HS256"])),
+        refusesProof("A49", "RFC 9449 4.3, 6, signature", "refuses one by another key") { request, _ in
+            let own = try EmulatorKeys()
+            request.proofHeader["jwk"] = try APIRequest.jwk(of: request.proofKey ?? own)
+            request.proofKey = try own.decoys()
+        },
+        refusesProof("A50", "RFC 9449 4.3, 7, jwk", "refuses a private key") { request, _ in
+            guard let own = request.proofKey else { return }
+            var jwk = try APIRequest.jwk(of: own).object ?? [:]
+            jwk["d"] = "AAAA"
+            request.proofHeader["jwk"] = .object(jwk)
+        },
+        refusesProof("A51", "RFC 9449 4.3, 8, htm", "refuses another method", proof(["htm": "POST"])),
+        refusesProof("A52", "RFC 9449 4.3, 9, htu", "refuses another address") { request, scene in
+            request.proofClaims["htu"] = .string("\(scene.host.origin)/orders/2")
+        },
+        apiAccepts("A53", "RFC 9449 4.3, htu, normal form", "ignores query and fragment, and reads encoded letters") {
+            request,
+            scene in
+            try bound(&request, scene)
+            request.path = "/orders/1?page=2"
+            request.proofClaims["htu"] = .string("\(scene.host.origin)/x/../orders/%31?a#b")
+        },
+        refusesProof("A54", "RFC 9449 4.3, 11, iat", "refuses an old proof", proof(["iat": 1_700_000_000])),
+        refusesProof("A55", "iat of the future", "refuses it", proof(["iat": 99_000_000_000])),
+        refusesProof("A56", "RFC 9449 4.3, 12, ath", "refuses one for another token", proof(["ath": "AAAA"])),
+        refusesProof("A57", "no ath", "refuses it", proof(lacks: ["ath"])),
+        refusesProof("A58", "RFC 9449 6, thumbprint", "refuses a proof by another key", error: "invalid_dpop_proof") {
+            request,
+            _ in request.proofKey = try EmulatorKeys()
+        },
+        refusesProof("A59", "no jti", "refuses it", proof(lacks: ["jti"])),
+        api("A60", "RFC 9449 11.1, replay", "accepts a proof once") { scene in
+            var request = APIRequest(scene)
+            try bound(&request, scene)
+            let call = try request.call(scene)
+            for (status, error) in [(200, nil), (401, "invalid_dpop_proof")] {
+                let response = try await scene.transport.send(call)
+                try ConformanceRow.require(response.status == status, "\(status), not \(response.status).")
+                let challenges = AuthenticationChallenge.challenges(in: response.head.headerFields)
+                try ConformanceRow.require(
+                    challenges.compactMap { $0.parameters["error"] }.first == error,
+                    "The error is \(error ?? "none")."
+                )
+            }
+        },
+        api(
+            "A61",
+            "RFC 9449 9, nonce",
+            "demands one, sends it, and accepts a proof with it",
+            on: APISettings(rules: { $0.dpop.nonces = .random() })
+        ) { scene in
+            var request = APIRequest(scene)
+            try bound(&request, scene)
+            let first = try await scene.send(request)
+            let challenges = AuthenticationChallenge.challenges(in: first.head.headerFields)
+            try ConformanceRow.require(
+                first.status == 401 && challenges.contains { $0.parameters["error"] == "use_dpop_nonce" },
+                "A nonce is demanded."
+            )
+            request.proofClaims["nonce"] = first.head.headerFields[.dpopNonce].map(JSON.string) ?? .null
+            try ConformanceRow.require(try await scene.send(request).status == 200, "The nonce is accepted.")
+            request.proofClaims["nonce"] = "of-its-own"
+            try ConformanceRow.require(try await scene.send(request).status == 401, "Another nonce is refused.")
+        },
+        apiRefuses(
+            "A62",
+            "RFC 8705 3.1, certificate",
+            "refuses another certificate than the token's",
+            on: APISettings(rules: { $0.certificateField = .clientCert }, good: shown)
+        ) { request, _ in request.fields[.clientCert] = ":\(Data("another".utf8).base64EncodedString()):" },
+        apiRefuses("A63", "a certificate field that is not named", "reads none", shown),
+        apiRefuses("A64", "RFC 7800, another binding", "refuses what it cannot check") { request, _ in
+            request.claims["cnf"] = ["kid": "1"]
+        },
+        apiRefuses(
+            "A65",
+            "a demand for bound tokens",
+            "refuses a bearer token",
+            on: APISettings(rules: { $0.binding = .dpop }, good: bound)
+        ) { request, _ in
+            request.claims["cnf"] = nil
+            request.proofKey = nil
+            request.scheme = "Bearer"
+        },
+    ]
+
+    // MARK: - Introspection (RFC 7662)
+
+    private static let introspects = APISettings(issuer: { server, scene in
+        TrustedIssuer(server, introspector: try scene.introspector(server))
+    })
+
+    private static func active(_ scene: APIScene, _ change: (inout [String: JSON]) -> Void = { _ in }) {
+        var members: [String: JSON] = [
+            "active": true, "sub": "alice", "client_id": "app", "scope": "orders:read",
+            "aud": .string(scene.resource), "iss": .string(scene.issuer.origin), "exp": 99_000_000_000,
+        ]
+        change(&members)
+        scene.issuer.state.withLock { $0.introspection = .object(members) }
+    }
+
+    private static func introspection(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ change: @escaping @Sendable (inout [String: JSON]) -> Void
+    ) -> ConformanceRow {
+        api(number, name, demand, on: introspects) { scene in
+            func status(_ token: String) async throws -> Int {
+                var request = APIRequest(scene)
+                request.token = token
+                return try await scene.send(request).status
+            }
+            active(scene)
+            try ConformanceRow.require(try await status("good") == 200, "An active token is accepted.")
+            active(scene, change)
+            let refused = try await status("bad")
+            try ConformanceRow.require(refused == 401, "The status is 401, not \(refused).")
+        }
+    }
+
+    static let introspectedTokens: [ConformanceRow] = [
+        introspection("A66", "RFC 7662 2.2, active", "refuses an inactive token", { $0["active"] = false }),
+        api("A67", "active, no boolean", "answers 503: the issuer has not said", on: introspects) { scene in
+            active(scene) { $0["active"] = "true" }
+            var request = APIRequest(scene)
+            request.token = "opaque"
+            let response = try await scene.send(request)
+            try ConformanceRow.require(response.status == 503, "The status is 503, not \(response.status).")
+        },
+        introspection("A68", "aud", "refuses a token for another API", { $0["aud"] = "https://other.example" }),
+        introspection("A69", "no aud", "refuses it", { $0["aud"] = nil }),
+        introspection("A70", "iss", "refuses another issuer", { $0["iss"] = "https://other.example" }),
+        introspection("A71", "exp", "refuses an expired token", { $0["exp"] = 1_700_000_000 }),
+        introspection("A72", "nbf", "refuses a token that has not begun", { $0["nbf"] = 99_000_000_000 }),
+        introspection("A73", "token_type", "refuses a refresh token", { $0["token_type"] = "refresh_token" }),
+        introspection("A74", "cnf", "refuses a binding that it cannot check", { $0["cnf"] = ["kid": "1"] }),
+        api("A75", "the issuer is down", "answers 503, and not 401", on: introspects) { scene in
+            scene.issuer.state.withLock { $0.isDown = true }
+            var request = APIRequest(scene)
+            request.token = "opaque"
+            let response = try await scene.send(request)
+            try ConformanceRow.require(response.status == 503, "The status is 503, not \(response.status).")
+        },
+        api("A76", "the same token again", "asks once", on: introspects) { scene in
+            active(scene)
+            var request = APIRequest(scene)
+            request.token = "opaque"
+            for _ in 0..<3 { _ = try await scene.send(request) }
+            let count = scene.issuer.state.withLock { $0.requests.count { $0 == "/introspect" } }
+            try ConformanceRow.require(count == 1, "The issuer is asked once, not \(count) times.")
+        },
+        api("A77", "an opaque token, and no introspection", "refuses it") { scene in
+            var request = APIRequest(scene)
+            request.token = "opaque"
+            let response = try await scene.send(request)
+            try ConformanceRow.require(response.status == 401, "The status is 401, not \(response.status).")
+        },
+    ]
+
+    // MARK: - The demands of a route, and the metadata
+
+    static let routeDemands: [ConformanceRow] = [
+        apiRefuses(
+            "A78",
+            "RFC 6750 3.1, insufficient_scope",
+            "answers 403 with the scopes",
+            status: 403,
+            error: "insufficient_scope",
+            on: APISettings(requirement: ["orders:read"])
+        ) { request, _ in request.claims["scope"] = "orders" },
+        apiRefuses(
+            "A79",
+            "RFC 9470 3, acr_values",
+            "demands a stronger sign-in",
+            status: 401,
+            error: "insufficient_user_authentication",
+            on: APISettings(requirement: Requirement(scopes: [], acrValues: ["mfa"]))
+        ) { request, _ in request.claims["acr"] = "pwd" },
+        apiRefuses(
+            "A80",
+            "RFC 9470 3, max_age",
+            "demands a more recent sign-in",
+            status: 401,
+            error: "insufficient_user_authentication",
+            on: APISettings(requirement: Requirement(scopes: [], maximumAge: .seconds(300)))
+        ) { request, _ in request.claims["auth_time"] = 1_700_000_000 },
+    ]
+
+    static let apiMetadata: [ConformanceRow] = [
+        api(
+            "A81",
+            "RFC 9728 3.1",
+            "serves the metadata where the challenge says",
+            on: APISettings(requirement: ["orders:read"], rules: { $0.supportedScopes = ["orders:read"] })
+        ) { scene in
+            var request = APIRequest(scene)
+            request.scheme = nil
+            let refused = try await scene.send(request)
+            let challenge = AuthenticationChallenge.challenges(in: refused.head.headerFields).first
+            let address = challenge?.parameters["resource_metadata"] ?? ""
+            try ConformanceRow.require(challenge?.parameters["scope"] == "orders:read", "The challenge has the scope.")
+            let response = try await scene.transport.send(TransportRequest(.get, try Endpoint(address)))
+            let document = try JSON(parsing: response.body)
+            try ConformanceRow.require(
+                document["resource"]?.string == scene.resource
+                    && document["authorization_servers"]?.strings == [scene.issuer.origin]
+                    && document["scopes_supported"]?.strings == ["orders:read"]
+                    && document["bearer_methods_supported"]?.strings == ["header"],
+                "The document names the API, its issuer, its scopes and the field: \(document)."
+            )
+        }
+    ]
+}
+
+extension HTTPField.Name {
+    fileprivate static let clientCert = HTTPField.Name("Client-Cert") ?? .cookie
+}
