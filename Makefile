@@ -68,18 +68,29 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 
 # Built where the web application is: what both need is compiled once.
 API := --package-path Samples/api --scratch-path .build-web --disable-build-manifest-caching
-demo-api: dependencies ## Call an API with good tokens, and with every kind of bad one
+MCP_SERVER := --package-path Samples/mcp-server --scratch-path .build-web --disable-build-manifest-caching
+demo-api: dependencies ## Call an API with good tokens and with every kind of bad one, and the tool of an MCP server
 	swift build --product authflow
+	rm -f .build-web/debug.yaml
+	swift build --product mcp-server $(MCP_SERVER)
+	@Samples/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(MCP_SERVER) --show-bin-path)/mcp-server
 	rm -f .build-web/debug.yaml
 	swift build --product orders-api $(API)
 	@Samples/api/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(API) --show-bin-path)/orders-api
 
-interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc has made
+# The API first: demo-api has built it last.
+interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc has made, and the MCP server with the Python SDK
+	swift build --product authflow
 	rm -f .build-web/debug.yaml
 	swift build --product orders-api $(API)
 	[ -x .build/interop-python/bin/python ] || python3 -m venv .build/interop-python
 	.build/interop-python/bin/python -c 'import joserfc' 2>/dev/null || .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5
 	.build/interop-python/bin/python Tests/Interop/resource_server.py $$(swift build $(API) --show-bin-path)/orders-api
+	rm -f .build-web/debug.yaml
+	swift build --product mcp-server $(MCP_SERVER)
+	Tests/Interop/mcp.sh --install
+	Samples/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(MCP_SERVER) --show-bin-path)/mcp-server \
+	  $(CURDIR)/.build/interop-mcp/bin/python Tests/Interop/mcp_client.py
 
 samples: dependencies ## Build the samples from outside, and test them against the emulators
 	$(SAMPLES)

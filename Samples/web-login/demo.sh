@@ -8,23 +8,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2 store=${3:-"{\"name\": \"memory\"}"}
-folder=$(mktemp -d)
-processes=()
-cleanup() {
-  for process in "${processes[@]}"; do kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true; done
-  rm -rf "$folder"
-}
-trap cleanup EXIT
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-await() { # what to find, where, whose output it is
-  for _ in $(seq 400); do
-    ! grep -q "$1" "$2" 2>/dev/null || return 0
-    kill -0 "$3" || break
-    sleep 0.05
-  done
-  cat "$2" >&2
-  exit 1
-}
+source "$here/../processes.sh"
 
 port=$(free_port)
 origin=http://127.0.0.1:$port

@@ -2,11 +2,12 @@
 # Signs in to MCP servers that we did not write, and calls their tools through the bridge with the official Python client.
 #
 #   Tests/Interop/mcp.sh AUTHFLOW [SOAK_SECONDS]
+#   Tests/Interop/mcp.sh --install
 #
 # Installs mcp-authlab, fastmcp and mcp from PyPI into a folder of its own. The servers listen on free ports of 127.0.0.1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-authflow=$(realpath "$1")
+[ "$1" = --install ] || authflow=$(realpath "$1")
 seconds=${2:-30}
 
 if ! python3 -c 'import venv, ensurepip' 2>/dev/null || ! command -v curl >/dev/null; then
@@ -20,6 +21,7 @@ if ! "$packages/bin/python" -c "import mcp, fastmcp, mcp_authlab" 2>/dev/null; t
   "$packages/bin/pip" install --quiet --disable-pip-version-check \
     mcp-authlab==0.2.2 "fastmcp-slim[server]==4.1.2" mcp==2.3.0 >&2
 fi
+[ "$1" != --install ] || exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$packages/bin/python" "$here/mcp_interop.py" "$authflow" "$packages" "$work"

@@ -1,0 +1,42 @@
+// An MCP server (Streamable HTTP) with one tool, which requires an access token: its address is enough for clients.
+//
+//     mcp-server CONFIGURATION PORT
+//
+// Its issuers are in the file: {"resource_server": {"resource": "https://mcp.example.com/mcp", "issuers": [...]}}.
+
+import AuthFlowHummingbird
+import AuthFlowResourceServerConfiguration
+import HTTPTypes
+import Hummingbird
+
+struct MCPContext: AuthorizedRequestContext {
+    var coreContext: CoreRequestContextStorage
+    var authorization: Authorization?
+    init(source: Source) { coreContext = .init(source: source) }
+}
+
+let arguments = CommandLine.arguments
+guard arguments.count == 3, let port = Int(arguments[2]) else {
+    print("mcp-server CONFIGURATION PORT")
+    throw AuthError(.invalidConfiguration, "The configuration file or the port is missing.")
+}
+let api = try ResourceServer(configuration: ConfigurationFile(path: arguments[1]))
+let tools = MCPTools(origin: api.resource.origin)
+
+let router = Router(context: MCPContext.self)
+router.add(middleware: ResourceMetadataMiddleware(api))
+router.group("/mcp").authorize(by: api, requiring: ["mcp:tools"])
+    .post { request, context in
+        let body = try await request.body.collect(upTo: MCPTools.maximumSize)
+        return tools.response(
+            to: Array(body.readableBytesView),
+            request.headers,
+            from: try context.requireAuthorization()
+        )
+    }
+    // Streamable HTTP: a server that offers no stream of its own "MUST return HTTP 405 Method Not Allowed".
+    .get { _, _ in Response(status: .methodNotAllowed, headers: [.allow: "POST"]) }
+    .delete { _, _ in Response(status: .methodNotAllowed, headers: [.allow: "POST"]) }
+
+let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
+try await application.runService()

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Calls the tool of the MCP server through the bridge of authflow, with nothing configured but its address:
+#
+#   Samples/mcp-server/demo.sh PATH/TO/authflow PATH/TO/mcp-server [CLIENT...]
+#
+# CLIENT is a program that gets the address, in place of the bridge.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+authflow=$1 sample=$2
+shift 2
+source "$here/../processes.sh"
+
+"$authflow" dev-idp >"$folder/issuer" 2>"$folder/issuer.log" &
+processes+=($!)
+await http "$folder/issuer" $!
+port=$(free_port)
+address=http://127.0.0.1:$port/mcp
+printf '{"resource_server": {"resource": "%s", "issuers": ["%s"], "scopes": ["mcp:tools"]}}\n' \
+  "$address" "$(head -1 "$folder/issuer")" >"$folder/server.json"
+"$sample" "$folder/server.json" "$port" >"$folder/server.log" 2>&1 &
+processes+=($!)
+await listening "$folder/server.log" $!
+
+if [ $# -gt 0 ]; then
+  "$@" "$address"
+  exit
+fi
+echo "== without a token"
+curl -sS -i -d '{}' "$address" | tr -d '\r' | grep -E "^(HTTP|www-authenticate)" -i
+echo "== authflow mcp connect, as a host starts it"
+printf '#!/bin/sh\nexec python3 "%s/../api/calls.py" "$1"\n' "$here" >"$folder/browser"
+chmod 700 "$folder/browser"
+cd "$folder"
+export XDG_DATA_HOME=$folder/data XDG_CONFIG_HOME=$folder/config BROWSER=$folder/browser DISPLAY=:0
+python3 "$here/host.py" "$authflow" "$address"
+"$authflow" mcp status
