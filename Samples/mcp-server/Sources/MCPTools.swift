@@ -25,7 +25,8 @@ struct MCPTools {
         guard let message = try? JSON(parsing: body), message["jsonrpc"]?.string == "2.0" else {
             return Self.error(.null, -32700, "This is not a message of JSON-RPC 2.0.", status: .badRequest)
         }
-        guard let id = message["id"], id.string != nil || id.integer != nil, let method = message["method"]?.string else {
+        guard let id = message["id"], id.string != nil || id.integer != nil, let method = message["method"]?.string
+        else {
             // "If the input is a JSON-RPC response or notification ... the server MUST return HTTP status code 202 Accepted with no body."
             return Response(status: .accepted)
         }
