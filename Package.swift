@@ -491,11 +491,13 @@ let package = Package(
         .testTarget(
             name: "InteropTests",
             dependencies: engine + [
-                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowServer", "AuthFlowTesting", httpTypes,
+                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowResourceServer", "AuthFlowServer", "AuthFlowTesting",
+                httpTypes,
             ],
             path: "Tests/Interop",
             exclude: [
-                "README.md", "resource_server.py", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh",
+                "README.md", "resource_server.py", "mcp_client.py", "servers.sh", "keyring.sh", "browser.sh",
+                "desktop.sh",
                 "browser_login.py", "glewlwyd.sh",
                 "mcp.sh", "mcp_interop.py", "mcp_server.py", "fastmcp_server.py",
                 "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh", "idpyoidc.sh", "idpyoidc_provider.py",

@@ -10,7 +10,7 @@ import Testing
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
 
-    private func client(
+    func client(
         hasSecret: Bool = false,
         password: String = "wonderland",
         scopes: String = #"["openid", "profile", "email"]"#,

@@ -1,7 +1,9 @@
 import AuthFlow
 import AuthFlowHeadless
 import AuthFlowOIDC
+import AuthFlowResourceServer
 import Foundation
+import HTTPTypes
 import Testing
 
 /// Signing in at a provider of idpyoidc, by configuration alone. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
@@ -51,5 +53,27 @@ struct IdpyoidcTests {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         #expect(error?.message.contains("the audience \"\(issuer)\"") == true, "\(error?.message ?? "")")
         #expect(error?.message.contains("interop-client") == true)
+    }
+
+    /// Its access tokens are JWTs of an older kind: without a type, and with the client as their audience.
+    @Test func itsAccessTokenIsAcceptedOnlyWhereTheAPISaysSo() async throws {
+        let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
+        let tokens = try await client().signIn().credential.tokens
+        let token = tokens.accessToken.exposed
+        func authorize(_ type: TrustedIssuer.TokenType, _ token: String) async throws -> Authorization {
+            let server = TrustedIssuer(AuthorizationServer(issuer: issuer), audiences: ["authflow"], tokenType: type)
+            var request = HTTPRequest(method: .get, scheme: "https", authority: "api.example.com", path: "/")
+            request.headerFields[.authorization] = "Bearer \(token)"
+            return try await ResourceServer("https://api.example.com", issuers: [server]).authorize(request)
+        }
+        await #expect(throws: Rejection.self) { _ = try await authorize(.accessToken, token) }
+        #expect(try await authorize(.riskyAnyJWT, token).clientID == "authflow")
+        // The ID Token has the same issuer, the same audience and the same key.
+        let idToken = try #require(tokens.idToken?.exposed)
+        let parts = token.split(separator: ".").map(String.init)
+        let changed = Base64URL.encode(#"{"iss":"\#(issuer)","aud":"authflow","exp":99000000000,"sub":"eve"}"#.utf8)
+        for refused in [idToken, "\(parts[0]).\(changed).\(parts[2])"] {
+            await #expect(throws: Rejection.self) { _ = try await authorize(.riskyAnyJWT, refused) }
+        }
     }
 }
