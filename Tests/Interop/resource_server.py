@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Calls the API of Samples/api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made.
+"""Calls the API of Samples/api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, and with
+certificate-bound ones (RFC 8705) through nginx.
 
     resource_server.py ORDERS_API
 
@@ -15,12 +16,14 @@ import os
 import re
 import secrets
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import warnings
 
@@ -65,7 +68,9 @@ orders = f"{api}/orders"
 folder = tempfile.TemporaryDirectory()
 settings = os.path.join(folder.name, "api.json")
 with open(settings, "w") as file:
-    json.dump({"resource_server": {"resource": api, "issuers": [issuer]}}, file)
+    # nginx is the only one who may set the field; the calls that do not go through it show what happens where that is not so.
+    json.dump({"resource_server": {"resource": api, "issuers": [issuer],
+                                   "certificate_field": {"name": "X-Client-Certificate", "encoding": "escaped-pem"}}}, file)
 sample = subprocess.Popen([os.path.abspath(sys.argv[1]), settings, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -100,7 +105,61 @@ def call(authorization, dpop=None):
         return reply.code, found and found[1]
 
 
+def certificate(name):
+    """A self-signed certificate: its file, its key's file, and its thumbprint (RFC 8705 section 3.1)."""
+    files = [os.path.join(folder.name, f"{name}.{kind}") for kind in ("pem", "key")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj",
+                    f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]],
+                   check=True, capture_output=True)
+    der = ssl.PEM_cert_to_DER_cert(open(files[0]).read())
+    return *files, encoded(hashlib.sha256(der).digest())
+
+
+def nginx():
+    """nginx before the API: it asks for a certificate, and says which one the client has shown."""
+    file, key, _ = certificate("server")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        front = free.getsockname()[1]
+    path = os.path.join(folder.name, "nginx.conf")
+    paths = "".join(f"{kind}_temp_path {folder.name}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    with open(path, "w") as config:
+        config.write(f"""daemon off; pid {folder.name}/nginx.pid; error_log stderr; worker_processes 1;
+events {{}}
+http {{ access_log off; {paths}
+  server {{
+    listen 127.0.0.1:{front} ssl; ssl_certificate {file}; ssl_certificate_key {key}; ssl_verify_client optional_no_ca;
+    location / {{ proxy_pass http://127.0.0.1:{port}; proxy_set_header X-Client-Certificate $ssl_client_escaped_cert; }}
+  }}
+}}""")
+    process = subprocess.Popen(["nginx", "-c", path, "-p", folder.name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return process, front, file
+
+
+def through(front, authority, access_token, client=None, fields=None):
+    context = ssl.create_default_context(cafile=authority)
+    if client:
+        context.load_cert_chain(*client[:2])
+    headers = {"Authorization": f"Bearer {access_token}", **(fields or {})}
+    request = urllib.request.Request(f"https://127.0.0.1:{front}/api/orders", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as reply:
+            return reply.status, None
+    except urllib.error.HTTPError as reply:
+        found = re.search(r'error="([^"]*)"', ", ".join(reply.headers.get_all("WWW-Authenticate") or []))
+        return reply.code, found and found[1]
+
+
 failed = []
+
+
+def reachable(number):
+    for _ in range(400):
+        try:
+            socket.create_connection(("127.0.0.1", number), 1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
 
 
 def expect(what, result, wanted):
@@ -108,14 +167,10 @@ def expect(what, result, wanted):
         failed.append(f"{what}: {result}, and not {wanted}")
 
 
+proxy = None
 ok, invalid, bad_proof = (200, None), (401, "invalid_token"), (401, "invalid_dpop_proof")
 try:
-    for _ in range(400):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            break
-        except OSError:
-            time.sleep(0.05)
+    reachable(port)
     for algorithm in keys:
         expect(f"a token by {algorithm}", call(f"Bearer {token(algorithm)}"), ok)
     expect("several audiences", call(f"Bearer {token(aud=[api, 'https://other.example.com'])}"), ok)
@@ -156,8 +211,23 @@ try:
             "another type": proof(key, bound, algorithm, header={"typ": "JWT"}),
         }.items():
             expect(f"a proof by {algorithm}: {what}", call(f"DPoP {bound}", bad), bad_proof)
+
+    proxy, front, authority = nginx()
+    reachable(front)
+    own, other = certificate("client"), certificate("thief")
+    bound = token(cnf={"x5t#S256": own[2]})
+    expect("a certificate-bound token through nginx", through(front, authority, bound, own), ok)
+    expect("with another certificate", through(front, authority, bound, other), invalid)
+    expect("without a certificate", through(front, authority, bound), invalid)
+    stolen = {"X-Client-Certificate": urllib.parse.quote(open(own[0]).read())}
+    expect("with the certificate in a field of the client", through(front, authority, bound, other, stolen), invalid)
+    expect("with the field alone", through(front, authority, bound, None, stolen), invalid)
+    expect("a bearer token through nginx", through(front, authority, token(), own), ok)
 finally:
+    if proxy:
+        proxy.terminate()
+        proxy.wait()
     sample.terminate()
     sample.wait()
-print("\n".join(failed) or "resource_server.py: tokens by 10 algorithms and proofs by 5 of joserfc were accepted, and every manipulated form was refused")
+print("\n".join(failed) or "resource_server.py: tokens by 10 algorithms and proofs by 5 of joserfc were accepted, certificates through nginx too, and every manipulated form was refused")
 sys.exit(1 if failed else 0)
