@@ -303,6 +303,7 @@ let package = Package(
         module(
             "Server/AuthFlowObservability",
             engine + [
+                "AuthFlowResourceServer",
                 .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observability"])),
                 .product(
                     name: "Tracing",

@@ -1,6 +1,7 @@
 import AuthFlowJSON
 import AuthFlowResourceServer
 import AuthFlowTesting
+import Synchronization
 import Testing
 
 /// The request and its challenges (RFC 6750, RFC 9728, RFC 9470).
@@ -145,5 +146,32 @@ import Testing
         #expect(throws: AuthError.self) {
             _ = try ResourceServer("http://api.example.com", issuers: [TrustedIssuer(one)])
         }
+    }
+
+    @Test func anObserverReceivesEachDecision() async throws {
+        let scene = try ResourceServerScene()
+        let outcomes = Mutex<[String]>([])
+        let api = try ResourceServer(
+            ResourceServerScene.resource,
+            issuers: [TrustedIssuer(scene.server)],
+            host: scene.host,
+            observer: { decision in outcomes.withLock { $0.append(decision.outcome) } }
+        )
+        let token = try scene.token()
+        _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
+        for (authorization, requirement) in [
+            (nil, []), ("Bearer x.y.z", []), ("Bearer \(token)", ["admin"]), ("Bearer", []),
+        ] as [(String?, Requirement)] {
+            _ = try? await api.authorize(ResourceServerScene.request(authorization), requiring: requirement)
+        }
+        scene.provider.takeDown()
+        scene.advance(100_000)
+        _ = try? await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
+        #expect(
+            outcomes.withLock { $0 } == [
+                "authorized", "unauthenticated", "invalid_token", "insufficient_scope", "invalid_request",
+                "temporarily_unavailable",
+            ]
+        )
     }
 }

@@ -187,13 +187,6 @@ struct Case<Value: Sendable>: Sendable, CustomTestStringConvertible {
     var testDescription: String { name }
 }
 
-extension Rejection {
-    /// The error of the challenges; nil for none.
-    var error: String? {
-        AuthenticationChallenge.challenges(in: response.head.headerFields).compactMap { $0.parameters["error"] }.first
-    }
-}
-
 /// Runs an authorization that has to be refused.
 func refusal(
     _ api: ResourceServer,
@@ -204,5 +197,10 @@ func refusal(
     let error = await #expect(throws: Rejection.self) {
         _ = try await api.authorize(request, requiring: requirement, clientCertificate: clientCertificate)
     }
-    return try #require(error)
+    let rejection = try #require(error)
+    // What the challenge says. Without one (503) the code is in the body alone.
+    let challenges = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)
+    let told = challenges.compactMap { $0.parameters["error"] }
+    #expect(told == (challenges.isEmpty ? [] : [rejection.error].compactMap { $0 }))
+    return rejection
 }

@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// ID Token validation by AuthFlow and by jwt-kit, for "make bench-peers". A package of its own: nothing else needs jwt-kit.
+// Validation of ID Tokens and access tokens by AuthFlow and by jwt-kit, for "make bench-peers". A package of its own: nothing else needs jwt-kit.
 let package = Package(
     name: "Peer",
     platforms: [.macOS(.v15)],
@@ -16,6 +16,7 @@ let package = Package(
             dependencies: [
                 .product(name: "AuthFlow", package: "AuthFlow"),
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "AuthFlowResourceServer", package: "AuthFlow"),
                 .product(name: "AuthFlowTesting", package: "AuthFlow"),
                 .product(name: "JWTKit", package: "jwt-kit"),
             ],

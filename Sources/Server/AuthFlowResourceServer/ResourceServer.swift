@@ -34,6 +34,7 @@ public final class ResourceServer: Sendable {
     private let introspector: (issuer: TrustedIssuer, client: OAuthClient)?
     private let introspection: IntrospectionCache
     private let nonces: ProofNonces?
+    private let observer: (@Sendable (AuthorizationDecision) -> Void)?
 
     /// Creates a server. Nothing is requested before the first token comes.
     /// - Parameters:
@@ -41,6 +42,7 @@ public final class ResourceServer: Sendable {
     ///   - issuers: The issuers whose tokens are accepted.
     ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
     ///   - host: Time and randomness; default: the system's.
+    ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` makes metrics of them.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
     ///   duplicates, an issuer is to be asked about JWTs without an introspector, or several introspect tokens: a token that names no
     ///   issuer must not be sent to the wrong one.
@@ -48,8 +50,10 @@ public final class ResourceServer: Sendable {
         _ resource: String,
         issuers: [TrustedIssuer],
         rules: ResourceServerRules = ResourceServerRules(),
-        host: HostServices = .system
+        host: HostServices = .system,
+        observer: (@Sendable (AuthorizationDecision) -> Void)? = nil
     ) throws(AuthError) {
+        self.observer = observer
         self.resource = try Endpoint(resource, name: "resource")
         // RFC 8707 section 2: "The URI MUST NOT include a fragment component. It SHOULD NOT include a query component".
         guard self.resource.query == nil else {
@@ -94,6 +98,23 @@ public final class ResourceServer: Sendable {
         _ request: HTTPRequest,
         requiring requirement: Requirement = Requirement(),
         clientCertificate certificate: [UInt8]? = nil
+    ) async throws(Rejection) -> Authorization {
+        guard let observer else { return try await decide(request, requirement, certificate) }
+        let start = ContinuousClock.now
+        do throws(Rejection) {
+            let authorization = try await decide(request, requirement, certificate)
+            observer(AuthorizationDecision(nil, start.duration(to: .now)))
+            return authorization
+        } catch {
+            observer(AuthorizationDecision(error, start.duration(to: .now)))
+            throw error
+        }
+    }
+
+    private func decide(
+        _ request: HTTPRequest,
+        _ requirement: Requirement,
+        _ certificate: [UInt8]?
     ) async throws(Rejection) -> Authorization {
         var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
         do {

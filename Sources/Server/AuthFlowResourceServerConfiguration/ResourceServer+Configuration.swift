@@ -11,13 +11,15 @@ extension ResourceServer {
     ///   - publicURL: The URL of a request as its client saw it; default: the origin of the resource, and the path of the request.
     ///   - transport: Sends the requests to the issuers; default: the one that the file describes.
     ///   - host: Time, randomness and environment.
+    ///   - observer: Receives each decision. It must not block.
     /// - Throws: ``ConfigurationError`` with the place of every fault, such as that there is no such section.
     public convenience init(
         configuration file: ConfigurationFile,
         proofs: any ProofReplayCache = MemoryReplayCache(),
         publicURL: (@Sendable (HTTPRequest) -> String?)? = nil,
         transport: (any HTTPTransport)? = nil,
-        host: HostServices = .system
+        host: HostServices = .system,
+        observer: (@Sendable (AuthorizationDecision) -> Void)? = nil
     ) throws {
         guard let section = file.resourceServer else {
             throw file.error("there is no \"resource_server\" in it")
@@ -34,7 +36,7 @@ extension ResourceServer {
             issuers.append(try settings.issuer(network, certificate, host))
         }
         do throws(AuthError) {
-            try self.init(resource, issuers: issuers, rules: rules, host: host)
+            try self.init(resource, issuers: issuers, rules: rules, host: host, observer: observer)
         } catch {
             throw section.error(error.message)
         }

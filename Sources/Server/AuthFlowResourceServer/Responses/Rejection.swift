@@ -9,6 +9,9 @@ public struct Rejection: Error, Sendable {
     /// The response: a standard error code (RFC 6750, RFC 9449, RFC 9470, or `temporarily_unavailable`) and no further detail.
     public let response: TransportResponse
 
+    /// The error code of the response, such as `invalid_token`; nil: the request had no token.
+    public let error: String?
+
     /// The reason, for the log. The client must not learn it: it would tell an attacker which check to try next.
     public let reason: String
 
@@ -44,6 +47,7 @@ struct RejectionWriter {
     func unauthenticated() -> Rejection {
         Rejection(
             response: response(.unauthorized, error: nil, nil),
+            error: nil,
             reason: "The request has no token.",
             underlyingError: nil
         )
@@ -80,25 +84,32 @@ struct RejectionWriter {
                     "The user's authentication does not meet what the route demands (acr, auth_time)."
                 )
             }
-        return Rejection(response: response(status, error: error, text, failure), reason: reason, underlyingError: nil)
+        return Rejection(
+            response: response(status, error: error, text, failure),
+            error: error,
+            reason: reason,
+            underlyingError: nil
+        )
     }
 
     /// 503 rather than 401 when no decision is possible, so that clients do not discard valid tokens.
-    func unavailable(_ error: any Error) -> Rejection {
-        let known = error as? AuthError
+    func unavailable(_ cause: any Error) -> Rejection {
+        let known = cause as? AuthError
+        let error = "temporarily_unavailable"
         var response = response(
             .serviceUnavailable,
-            error: "temporarily_unavailable",
+            error: error,
             "The request cannot be authorized at the moment."
         )
         response.head.headerFields[.retryAfter] =
             "\(Int(max(1, min(known?.retryAfter?.seconds ?? 5, 300)).rounded(.up)))"
         return Rejection(
             response: response,
-            reason: known?.message ?? Self.reason(error),
+            error: error,
+            reason: known?.message ?? Self.reason(cause),
             underlyingError: known
-                ?? (error is CancellationError
-                    ? nil : AuthError(.storageFailed, Self.reason(error), underlyingError: error))
+                ?? (cause is CancellationError
+                    ? nil : AuthError(.storageFailed, Self.reason(cause), underlyingError: cause))
         )
     }
 

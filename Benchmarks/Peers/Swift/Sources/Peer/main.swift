@@ -1,4 +1,5 @@
-// Validates an ID Token again and again, or runs a flow, and prints the nanoseconds of one:
+// Validates an ID Token again and again, or an access token as an API does (ALGORITHM api-RS256), or runs a flow, and prints the nanoseconds
+// of one:
 //
 //     Peer authflow|jwt-kit FOLDER ALGORITHM SECONDS
 //     Peer callback|fresh FOLDER callback SECONDS      from an authorization request to validated tokens; a fresh token from memory
@@ -8,6 +9,7 @@
 
 import AuthFlow
 import AuthFlowOIDC
+import AuthFlowResourceServer
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
@@ -46,6 +48,23 @@ struct Claims: JWTPayload {
         try aud.verifyIntendedAudience(includes: "client")
         guard iss.value == "https://id.example.com", nonce == "nonce" else {
             throw JWTError.claimVerificationFailure(failedClaim: iss, reason: "issuer or nonce")
+        }
+    }
+}
+
+/// What is checked of an access token beside the signature.
+struct AccessClaims: JWTPayload {
+    let iss: IssuerClaim
+    let aud: AudienceClaim
+    let exp: ExpirationClaim
+    let sub: SubjectClaim
+    let scope: String
+
+    func verify(using key: some JWTAlgorithm) throws {
+        try exp.verifyNotExpired()
+        try aud.verifyIntendedAudience(includes: "https://api.example.com")
+        guard iss.value == "https://id.example.com", scope.split(separator: " ").contains("orders:read") else {
+            throw JWTError.claimVerificationFailure(failedClaim: iss, reason: "issuer or scope")
         }
     }
 }
@@ -134,13 +153,25 @@ nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
             return TransportResponse(head: head, body: Array(request.path == "/jwks" ? keys : metadata))
         }
         let server = AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport)
+        if algorithm.hasPrefix("api-") {
+            // Each request brings a token that was not seen before.
+            var rules = ResourceServerRules()
+            rules.cachedTokens = 0
+            let api = try ResourceServer("https://api.example.com", issuers: [TrustedIssuer(server)], rules: rules)
+            var request = HTTPRequest(method: .get, scheme: "https", authority: "api.example.com", path: "/orders")
+            request.headerFields[.authorization] = "Bearer \(token)"
+            return try await measure(seconds) { _ = try await api.authorize(request, requiring: ["orders:read"]) }
+        }
         let (secret, nonce) = (Secret(token), Secret("nonce"))
         try await measure(seconds) {
             _ = try await server.verify(secret, audience: "client", nonce: nonce, issuedWithin: nil)
         }
     default:
         let collection = try await JWTKeyCollection().add(jwks: JSONDecoder().decode(JWKS.self, from: keys))
-        try await measure(seconds) { _ = try await collection.verify(token, as: Claims.self) }
+        guard algorithm.hasPrefix("api-") else {
+            return try await measure(seconds) { _ = try await collection.verify(token, as: Claims.self) }
+        }
+        try await measure(seconds) { _ = try await collection.verify(token, as: AccessClaims.self) }
     }
 }
 

@@ -1,0 +1,24 @@
+#if Observability
+public import AuthFlowResourceServer
+public import Metrics
+
+extension AuthorizationDecision {
+    /// An observer that measures the decisions of an API with swift-metrics: the timer `authflow_authorization_duration` with the label
+    /// `outcome` (`authorized`, `unauthenticated`, or the error code of the response).
+    ///
+    /// ```swift
+    /// let api = try ResourceServer(resource, issuers: issuers, observer: AuthorizationDecision.metrics())
+    /// ```
+    /// - Parameter factory: Makes the metrics; default: the one that the program has bootstrapped.
+    public static func metrics(
+        factory: (any MetricsFactory)? = nil
+    ) -> @Sendable (AuthorizationDecision) -> Void {
+        { decision in
+            let factory = factory ?? MetricsSystem.factory
+            let labels = [("outcome", decision.outcome)]
+            Timer(label: "authflow_authorization_duration", dimensions: labels, factory: factory)
+                .recordNanoseconds(Int64(decision.duration / .nanoseconds(1)))
+        }
+    }
+}
+#endif
