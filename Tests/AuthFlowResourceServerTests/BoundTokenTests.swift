@@ -117,6 +117,34 @@ import Testing
         }
     }
 
+    @Test func aSharedMemoryRemovesTheProofsThatHaveEnded() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let store = MemoryTokenStore(host: scene.host)
+        let api = try scene.api { $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerScene.resource) }
+        let token = try bound(scene, key)
+        for round in 0..<5 {
+            for _ in 0..<20 {
+                let proof = try key.proof(of: token, at: scene.now)
+                _ = try await api.authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+            }
+            if round < 4 { scene.advance(100) }
+        }
+        // Those of 180 seconds at most. The removal runs beside the requests.
+        while await store.keys(after: nil, limit: 1000).count > 40 { await Task.yield() }
+    }
+
+    @Test func aRequestThatIsAuthorizedIsNotAuthorizedAgainForAFurtherRoute() async throws {
+        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let (api, other) = (try scene.api(), try scene.api())
+        let token = try bound(scene, key)
+        let proof = try key.proof(of: token, at: scene.now)
+        let authorization = try await api.authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+        #expect(try api.isAuthorized(authorization, requiring: ["orders:read"]))
+        #expect(try !other.isAuthorized(authorization, requiring: []))
+        let rejection = #expect(throws: Rejection.self) { try api.isAuthorized(authorization, requiring: ["admin"]) }
+        #expect(rejection?.error == "insufficient_scope")
+    }
+
     @Test func machinesThatShareAStoreAcceptAProofOnce() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let store = MemoryTokenStore()
@@ -238,6 +266,10 @@ import Testing
             #expect(try await refusal(scene.api(), request).error == "invalid_token")
             _ = try await scene.api { $0.certificateField = field }.authorize(request)
             request.headerFields.append(HTTPField(name: field.name, value: value))
+            #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")
+            // A proxy that adds an empty field for a client without a certificate, and does not remove the client's own.
+            request.headerFields[field.name] = value
+            request.headerFields.append(HTTPField(name: field.name, value: ""))
             #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")
         }
     }

@@ -38,6 +38,8 @@ import Testing
 
     static let refused: [Case<Change>] = [
         Case("inactive") { $0 = ["active": false] },
+        Case("the use of a refresh token") { $0["token_use"] = "refresh_token" },
+        Case("the kind of a refresh token") { $0["typ"] = "Refresh" },
         Case("active that is no boolean") { $0["active"] = "true" },
         Case("no audience") { $0["aud"] = nil },
         Case("a bound token without its key") { $0["token_type"] = "DPoP" },

@@ -114,6 +114,19 @@ import Testing
         #expect(!rejection.reason.contains(token))
     }
 
+    @Test func aHeadRequestIsAnsweredWithoutContent() async throws {
+        let scene = try ResourceServerScene()
+        let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer x", method: .head))
+        #expect(rejection.response.body.isEmpty)
+    }
+
+    @Test func anAuthorizationIsDescribedInOneLine() async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token { $0["sub"] = "alice\nERROR: nothing" }
+        let authorization = try await scene.api().authorize(ResourceServerScene.request("Bearer \(token)"))
+        #expect(!authorization.description.contains("\n"))
+    }
+
     @Test func theMetadataIsServedAtTheWellKnownPath() throws {
         let scene = try ResourceServerScene()
         let api = try scene.api { $0.supportedScopes = ["orders:read"] }
@@ -137,7 +150,11 @@ import Testing
             TrustedIssuer(one, introspector: try scene.introspector(one)),
             TrustedIssuer(two, introspector: try scene.introspector(two)),
         ]
-        for issuers in [[], both, [TrustedIssuer(one), TrustedIssuer(one)]] {
+        // The second is a tenant of the first: it would not be clear whose rules apply.
+        let tenants = try TokenIssuerTemplate("https://two.example.com/{t}/v2", claim: "t", tenants: ["a"])
+        let tenant = AuthorizationServer(issuer: "https://two.example.com/a/v2")
+        let overlapping = [TrustedIssuer(two, tenants: tenants), TrustedIssuer(tenant)]
+        for issuers in [[], both, overlapping, [TrustedIssuer(one), TrustedIssuer(one)]] {
             let error = #expect(throws: AuthError.self) {
                 _ = try ResourceServer(ResourceServerScene.resource, issuers: issuers)
             }

@@ -27,6 +27,8 @@ package final class KeySource: Sendable {
     static let unknownKeyIDAge: TimeInterval = 60
     /// The shortest time between a failed fetch and the next one for the same reason, in seconds.
     static let failureInterval: TimeInterval = 5
+    /// The most key sets that are kept: that of the issuer, and those of a few addresses that it had before.
+    static let maximumSets = 4
     /// The largest key set that is read, in bytes.
     static let maximumSize = 256 * 1024
 
@@ -222,6 +224,13 @@ package final class KeySource: Sendable {
         }
         entry.running = task
         entries[endpoint.url] = entry
+        // An issuer may change the address of its keys; the sets at earlier addresses are not kept.
+        if entries.count > Self.maximumSets,
+            let oldest = entries.filter({ $0.value.running == nil }).min(by: { $0.value.fetchedAt < $1.value.fetchedAt }
+            )
+        {
+            entries[oldest.key] = nil
+        }
         return task
     }
 

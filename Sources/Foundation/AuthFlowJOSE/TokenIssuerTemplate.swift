@@ -53,6 +53,15 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         return parts.before + tenant + parts.after
     }
 
+    /// Whether an issuer may be that of one of the accepted tenants.
+    package func covers(_ issuer: String) -> Bool {
+        guard issuer.hasPrefix(parts.before), issuer.hasSuffix(parts.after),
+            issuer.utf8.count > parts.before.utf8.count + parts.after.utf8.count
+        else { return false }
+        let tenant = issuer.dropFirst(parts.before.count).dropLast(parts.after.count)
+        return tenants?.contains(String(tenant)) ?? !tenant.contains("/")
+    }
+
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public static func == (left: Self, right: Self) -> Bool {
         left.text.isIdentical(to: right.text) && left.claim == right.claim && left.tenants == right.tenants

@@ -62,13 +62,19 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         context: Context,
         next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        let authorization: Authorization
+        // nil in a group within another: the request was authorized there, and its proof used.
+        let authorization: Authorization?
         do throws(Rejection) {
-            authorization = try await server.authorize(
-                request.head,
-                requiring: requirement,
-                clientCertificate: certificate(request, context)
-            )
+            authorization =
+                if let earlier = context.authorization, try server.isAuthorized(earlier, requiring: requirement) {
+                    nil
+                } else {
+                    try await server.authorize(
+                        request.head,
+                        requiring: requirement,
+                        clientCertificate: certificate(request, context)
+                    )
+                }
         } catch {
             // The reason is for the operator alone.
             let level: Logger.Level = error.underlyingError == nil ? .info : .error
@@ -79,6 +85,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
             )
             return Response(error.response)
         }
+        guard let authorization else { return try await next(request, context) }
         var context = context
         context.authorization = authorization
         var response = try await next(request, context)

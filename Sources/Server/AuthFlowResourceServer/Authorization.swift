@@ -6,15 +6,21 @@ public import HTTPTypes
 
 /// The authorization of one request: whom its token is for, and what it permits.
 public struct Authorization: Sendable {
-    private let token: AccessToken
+    let token: AccessToken
+    /// The API that has authorized the request.
+    private let server: ObjectIdentifier
     private let nonce: String?
     private let isExposed: Bool
 
-    init(_ token: AccessToken, nonce: String?, isExposed: Bool) {
+    init(_ token: AccessToken, by server: ResourceServer, nonce: String?) {
         self.token = token
+        self.server = ObjectIdentifier(server)
         self.nonce = nonce
-        self.isExposed = isExposed
+        self.isExposed = server.rules.exposesChallengesToBrowsers
     }
+
+    /// Whether it is a decision of this API.
+    func isMade(by other: ResourceServer) -> Bool { server == ObjectIdentifier(other) }
 
     /// The issuer of the token.
     public var issuer: String { token.issuer }
@@ -55,6 +61,9 @@ public struct Authorization: Sendable {
 extension Authorization: CustomStringConvertible, WithoutReflection {
     /// The subject, its client and the scopes.
     public var description: String {
-        "\(subject ?? "no subject") by \(clientID ?? "no client"): \(scopes.sorted().joined(separator: " "))"
+        DisplayText.sanitized(
+            "\(subject ?? "no subject") by \(clientID ?? "no client"): \(scopes.sorted().joined(separator: " "))",
+            limit: 500
+        )
     }
 }

@@ -68,6 +68,14 @@ public final class ResourceServer: Sendable {
         guard Set(issuers.map(\.name)).count == issuers.count else {
             throw AuthError(.invalidConfiguration, "The resource server names an issuer twice.")
         }
+        let templates = issuers.compactMap(\.tenants)
+        guard issuers.allSatisfy({ issuer in issuer.tenants != nil || !templates.contains { $0.covers(issuer.name) } })
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "An issuer is also one of the tenants of another: which rules apply to its tokens would not be clear."
+            )
+        }
         guard issuers.count(where: { $0.introspector != nil }) <= 1 else {
             throw AuthError(
                 .invalidConfiguration,
@@ -111,12 +119,32 @@ public final class ResourceServer: Sendable {
         }
     }
 
+    /// Decides whether an authorized request also meets the demands of a further route: a proof is accepted once, so that a request cannot be
+    /// authorized twice.
+    /// - Returns: Whether the authorization is this API's. One of another is not looked at.
+    /// - Throws: ``Rejection`` when the token does not permit what the route demands.
+    public func isAuthorized(
+        _ authorization: Authorization,
+        requiring requirement: Requirement
+    ) throws(Rejection) -> Bool {
+        guard authorization.isMade(by: self) else { return false }
+        var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        writer.scheme = authorization.isDPoPBound ? .dpop : .bearer
+        do throws(TokenFailure) {
+            try requirement.check(authorization.token, now: host.now(), leeway: rules.clockLeeway.seconds)
+            return true
+        } catch {
+            throw writer.rejection(for: error)
+        }
+    }
+
     private func decide(
         _ request: HTTPRequest,
         _ requirement: Requirement,
         _ certificate: [UInt8]?
     ) async throws(Rejection) -> Authorization {
         var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        writer.isHead = request.method == .head
         do {
             guard let presented = try PresentedToken(request) else { throw writer.unauthenticated() }
             writer.scheme = presented.scheme
@@ -133,7 +161,7 @@ public final class ResourceServer: Sendable {
                 try TokenBinding.check(shown, thumbprint: thumbprint)
             }
             try requirement.check(token, now: host.now(), leeway: rules.clockLeeway.seconds)
-            return Authorization(token, nonce: nonce, isExposed: rules.exposesChallengesToBrowsers)
+            return Authorization(token, by: self, nonce: nonce)
         } catch let rejection as Rejection {
             throw rejection
         } catch let failure as TokenFailure {
@@ -146,6 +174,9 @@ public final class ResourceServer: Sendable {
     }
 
     // MARK: - Access tokens
+
+    /// The largest token that is remembered, in bytes: its claims take several times as much memory, and the limit of the cache counts tokens.
+    private static let maximumCachedSize = 8 * 1024
 
     /// A verified token.
     private func accessToken(_ token: Secret) async throws -> AccessToken {
@@ -188,7 +219,7 @@ public final class ResourceServer: Sendable {
         var verification = AccessTokenVerification(issuer: issuer, resource: resource, issuerName: named)
         verification.steps = steps
         let verified = try await verification.verify(jws, now: now, leeway: rules.clockLeeway.seconds)
-        if let end = verified.end, steps == nil {
+        if let end = verified.end, steps == nil, token.exposed.utf8.count <= Self.maximumCachedSize {
             // Never beyond its end. The leeway is for tokens that are verified anew.
             let time = now.timeIntervalSince1970
             let limit = min(time + rules.verificationCacheTime.seconds, end)
@@ -225,9 +256,9 @@ public final class ResourceServer: Sendable {
             let keys = try source.keys()
             if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
-        guard introspector != nil else {
-            throw TokenFailure.invalid("it is encrypted, and none of the configured keys decrypts it")
-        }
+        // It may be of an issuer that encrypts its tokens, and is not shown to another.
+        guard let introspector, issuers.allSatisfy({ $0.decryptionKeys == nil || $0.name == introspector.issuer.name })
+        else { throw TokenFailure.invalid("it is encrypted, and none of the configured keys decrypts it") }
         return token
     }
 

@@ -70,9 +70,18 @@ public final class MemoryReplayCache: ProofReplayCache {
 }
 
 /// A replay cache in a store that all instances of an API share: PostgreSQL or Redis, or SQLite for several processes of one machine.
-public struct SharedReplayCache: ProofReplayCache {
+///
+/// It removes from the store what has ended, once a minute while proofs come.
+public final class SharedReplayCache: ProofReplayCache {
+    /// How often the records that have ended are removed, in seconds.
+    private static let sweepInterval = 60.0
+
+    /// How far the clocks of two machines may be apart: one may accept a proof for that long after it has ended for the other.
+    private static let clockDifference = Duration.seconds(60)
+
     private let store: any SessionTokenStore
     private let resource: String
+    private let lastSweep = Mutex(Date.distantPast)
 
     /// Creates a memory.
     /// - Parameters:
@@ -91,6 +100,19 @@ public struct SharedReplayCache: ProofReplayCache {
             clientID: "",
             kind: .claim
         )
-        return try await store.claim(key, for: window)
+        let isFirst = try await store.claim(key, for: window + Self.clockDifference)
+        if isSweepDue(now) {
+            // No request waits for it, and a failure is that of the next claim, too.
+            Task.detached { [store] in while try await store.removeEnded() > 0 {} }
+        }
+        return isFirst
+    }
+
+    private func isSweepDue(_ now: Date) -> Bool {
+        lastSweep.withLock { last in
+            guard now >= last + Self.sweepInterval || now < last else { return false }
+            last = now
+            return true
+        }
     }
 }

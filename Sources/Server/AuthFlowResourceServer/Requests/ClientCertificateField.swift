@@ -29,9 +29,11 @@ public struct ClientCertificateField: Sendable, Hashable {
 
     /// - Returns: The certificate in DER; nil when the client has shown none.
     func certificate(in fields: HTTPFields) throws(TokenFailure) -> [UInt8]? {
-        let values = fields[values: name].filter { !$0.isEmpty }
+        let values = fields[values: name]
         guard let value = values.first else { return nil }
+        // One that a client has sent beside the proxy's, even an empty one, shows that the proxy does not remove it.
         guard values.count == 1 else { throw .malformed("The request has several certificates.") }
+        guard !value.isEmpty else { return nil }
         let certificate =
             switch encoding {
             case .structured: Self.byteSequence(value)

@@ -33,6 +33,8 @@ struct RejectionWriter {
     var nonce: String?
     /// The scheme of the request.
     var scheme = PresentedToken.Scheme.bearer
+    /// Whether the request is a HEAD request. RFC 9110 section 9.3.2: "the server MUST NOT send content in the response".
+    var isHead = false
 
     init(resource: Endpoint, rules: ResourceServerRules, requirement: Requirement, nonce: String?) {
         self.resource = resource
@@ -136,7 +138,7 @@ struct RejectionWriter {
         if rules.exposesChallengesToBrowsers {
             response.head.headerFields[.accessControlExposeHeaders] = "WWW-Authenticate, DPoP-Nonce"
         }
-        if let error {
+        if let error, !isHead {
             let body: JSON = ["error": .string(error), "error_description": text.map(JSON.string) ?? .null]
             response.body = (try? body.serialized()) ?? []
             response.head.headerFields[.contentType] = "application/json"

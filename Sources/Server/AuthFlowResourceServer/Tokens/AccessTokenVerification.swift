@@ -90,6 +90,10 @@ struct AccessTokenVerification {
         }
         // A logout token, a response of another kind; Keycloak names the kind in the claims.
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
+        let use = claims["token_use"]?.string?.lowercased() ?? "access"
+        guard ["access", "access_token"].contains(use) else {
+            throw rules.refused("it is a JWT of another kind (token_use)")
+        }
         guard claims["events"] == nil, claims["token_introspection"] == nil, ["bearer", "dpop"].contains(kind) else {
             throw rules.refused("it is a JWT of another kind")
         }

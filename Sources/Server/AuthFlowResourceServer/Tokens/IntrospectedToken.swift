@@ -33,6 +33,15 @@ struct IntrospectedToken {
         if let type = members["token_type"]?.string?.lowercased(), !["bearer", "dpop", "access_token"].contains(type) {
             throw .invalid("it is not an access token (token_type)")
         }
+        // Servers that name the use of a token apart from its type (Ory Hydra: "token_use", Keycloak: "typ").
+        if let use = members["token_use"] {
+            guard ["access_token", "access"].contains(use.string?.lowercased() ?? "") else {
+                throw .invalid("it is not an access token (token_use)")
+            }
+        }
+        if let kind = members["typ"]?.string?.lowercased(), ["refresh", "offline", "id", "logout"].contains(kind) {
+            throw .invalid("it is not an access token (typ)")
+        }
         guard members["token_type"]?.string?.lowercased() != "dpop" || members["cnf"]?["jkt"] != nil || isVerified
         else {
             throw .invalid("the introspection response has no key binding (cnf.jkt)")
