@@ -287,7 +287,7 @@ public final class ResourceServer: Sendable {
             active: rules.introspectionCacheTime.seconds,
             inactive: ResourceServerRules.inactiveTime
         )
-        let claims = try await introspection.claims(digest, times, now: host.now) {
+        let claims = try await introspection.claims(digest, times, isVerified: isVerified, now: host.now) {
             try await client.introspect(token)
         }
         return try IntrospectedToken(issuer: issuer, resource: resource, isVerified: isVerified).check(

@@ -62,6 +62,33 @@ import Testing
         }
     }
 
+    /// For an API that has no time to wait: the old metadata is used while a slow issuer is asked again.
+    @Test func metadataIsHadAtOnceWhileItIsFetchedAgain() async throws {
+        let time = Mutex(Self.now)
+        let requests = Mutex(0)
+        let (released, release) = AsyncStream<Void>.makeStream()
+        let server = AuthorizationServer(
+            Described(),
+            transport: InProcessTransport(origin: Self.issuer) { _, _ in
+                let number = requests.withLock { requests in
+                    requests += 1
+                    return requests
+                }
+                if number > 1 { for await _ in released { break } }
+                return Self.response(.ok, Self.document)
+            },
+            host: HostServices(now: { time.withLock { $0 } })
+        )
+        _ = try await server.metadata()
+        time.withLock { $0 += 80_000 }
+        // The second request hangs until it is released.
+        for _ in 0..<3 { _ = try await server.metadataWithoutWaiting() }
+        while requests.withLock({ $0 }) < 2 { await Task.yield() }
+        release.finish()
+        _ = try await server.metadata()
+        #expect(requests.withLock { $0 } == 2)
+    }
+
     struct Order: CustomTestStringConvertible {
         let issuer: String
         let order: DiscoveryOrder

@@ -56,6 +56,11 @@ public final class AuthorizationServer: Sendable {
         try await cache.metadata { [self] in try await discover() }
     }
 
+    /// The metadata, and the old one while it is fetched again: for a program that has no time to wait, as an API.
+    package func metadataWithoutWaiting() async throws -> ProviderMetadata {
+        try await cache.metadata(waits: false) { [self] in try await discover() }
+    }
+
     /// The metadata, supplemented when it lacks an endpoint: a provider may describe in its RFC 8414 document what the one of
     /// OpenID Connect lacks.
     package func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {

@@ -42,9 +42,14 @@ final class MetadataCache: Sendable {
     var known: ProviderMetadata? { state.withLock { $0.metadata } }
 
     /// The metadata, fetched when there is none or its lifetime is over.
-    /// - Parameter fetch: Fetches it.
+    /// - Parameters:
+    ///   - waits: Whether to wait for a new document although the old one can be used; default: yes.
+    ///   - fetch: Fetches it.
     /// - Throws: What `fetch` throws, or threw a moment ago; `CancellationError`, which ends no other caller's wait.
-    func metadata(_ fetch: @escaping @Sendable () async throws -> ProviderMetadata) async throws -> ProviderMetadata {
+    func metadata(
+        waits: Bool = true,
+        _ fetch: @escaping @Sendable () async throws -> ProviderMetadata
+    ) async throws -> ProviderMetadata {
         let now = self.now()
         let (usable, task, failure) = state.withLock {
             state -> (ProviderMetadata?, SharedTask<ProviderMetadata>?, AuthError?) in
@@ -60,6 +65,7 @@ final class MetadataCache: Sendable {
             state.running = task
             return (usable, task, nil)
         }
+        if let usable, !waits { return usable }
         if let task {
             do {
                 return try await task.value()

@@ -39,7 +39,7 @@ struct AccessTokenVerification {
             steps?.begin(.header)
             let token = try check(try verifier.rules(of: jws))
             steps?.begin(.signature)
-            let metadata = try await issuer.server.metadata()
+            let metadata = try await issuer.server.metadataWithoutWaiting()
             try await verifier.verifySignature(of: jws, keys: issuer.server.keySet(metadata, template: issuer.tenants))
             return token
         } catch let error as AuthError where error.code == .accessTokenRejected {

@@ -13,48 +13,92 @@ final class IntrospectionCache: Sendable {
 
     /// The most requests at once. What comes beyond is not authorized (503): made-up tokens cost the issuer no more.
     private static let maximumRequests = 256
+    /// The most requests at once about tokens that nothing is known of: made-up ones leave room for the others.
+    private static let maximumUnknown = 128
     /// The most inactive tokens that are remembered. They take no place of active ones.
     private static let maximumInactive = 10_000
+    /// How long the issuer is not asked after it could not be reached, where it does not say, and at most, in seconds.
+    private static let pause = (usual: 1.0, longest: 30.0)
 
-    private let running = Mutex<[TokenDigest: SharedTask<JSON>]>([:])
+    private struct State {
+        var running: [TokenDigest: SharedTask<JSON>] = [:]
+        /// How many of them are about tokens that nothing is known of.
+        var unknown = 0
+        /// Why the issuer is not asked now, and until when.
+        var pause: (from: Date, until: Date, error: AuthError)?
+    }
+
+    private let state = Mutex(State())
     private let active: TokenCache<JSON>
     private let inactive = TokenCache<JSON>(limit: maximumInactive)
+    /// The tokens that were active once.
+    private let known: TokenCache<Bool>
 
-    init(limit: Int) { self.active = TokenCache(limit: limit) }
+    init(limit: Int) {
+        self.active = TokenCache(limit: limit)
+        self.known = TokenCache(limit: limit)
+    }
 
+    /// - Parameter isVerified: Whether the token is a JWT that has been verified: it is not made up.
     func claims(
         _ digest: TokenDigest,
         _ times: Times,
+        isVerified: Bool,
         now: @escaping @Sendable () -> Date,
         _ introspect: @escaping @Sendable () async throws -> JSON
     ) async throws -> JSON {
         let present = now()
         if let known = active.value(digest, at: present) ?? inactive.value(digest, at: present) { return known }
-        let task = try running.withLock { running in
-            if let task = running[digest] { return task }
-            guard running.count < Self.maximumRequests else {
+        let isKnown = isVerified || known.value(digest, at: present) != nil
+        let task = try state.withLock { state in
+            if let task = state.running[digest] { return task }
+            if let pause = state.pause, present >= pause.from, present < pause.until { throw pause.error }
+            guard state.running.count < Self.maximumRequests, isKnown || state.unknown < Self.maximumUnknown else {
                 throw AuthError(
                     .temporarilyUnavailable,
-                    "\(Self.maximumRequests) tokens are being introspected already.",
+                    "\(state.running.count) tokens are being introspected already.",
                     retryAfter: .seconds(1)
                 )
             }
             let task = SharedTask { [self] in
-                defer { self.running.withLock { $0[digest] = nil } }
-                // A result counts from when it was asked for.
-                let asked = now().timeIntervalSince1970
-                let claims = try await introspect()
-                if claims["active"]?.bool == true {
-                    let end = claims["exp"]?.number ?? .infinity
-                    active.keep(claims, digest, from: asked, until: min(asked + times.active, end))
-                } else {
-                    inactive.keep(claims, digest, from: asked, until: asked + times.inactive)
+                defer {
+                    self.state.withLock { state in
+                        state.running[digest] = nil
+                        if !isKnown { state.unknown -= 1 }
+                    }
                 }
-                return claims
+                do {
+                    return try await ask(digest, times, now: now, introspect)
+                } catch let error as AuthError where [.networkFailed, .temporarilyUnavailable].contains(error.code) {
+                    let length = min(error.retryAfter?.seconds ?? Self.pause.usual, Self.pause.longest)
+                    let time = now()
+                    self.state.withLock { $0.pause = (time, time + length, error) }
+                    throw error
+                }
             }
-            running[digest] = task
+            state.running[digest] = task
+            if !isKnown { state.unknown += 1 }
             return task
         }
         return try await task.value()
+    }
+
+    private func ask(
+        _ digest: TokenDigest,
+        _ times: Times,
+        now: @Sendable () -> Date,
+        _ introspect: @Sendable () async throws -> JSON
+    ) async throws -> JSON {
+        // A result counts from when it was asked for.
+        let asked = now().timeIntervalSince1970
+        let claims = try await introspect()
+        if claims["active"]?.bool == true {
+            let end = claims["exp"]?.number ?? .infinity
+            active.keep(claims, digest, from: asked, until: min(asked + times.active, end))
+            known.keep(true, digest, from: asked, until: end)
+        } else {
+            inactive.keep(claims, digest, from: asked, until: asked + times.inactive)
+        }
+        return claims
     }
 }

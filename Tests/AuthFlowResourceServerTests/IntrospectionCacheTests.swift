@@ -1,0 +1,100 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+import Synchronization
+import Testing
+
+@testable import AuthFlowResourceServer
+
+/// The requests of an API to the introspection endpoint.
+@Suite struct IntrospectionCacheTests {
+    private static let times = IntrospectionCache.Times(active: 30, inactive: 10)
+
+    private final class Clock: Sendable {
+        private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
+        var now: Date { time.withLock { $0 } }
+        func advance(_ seconds: Double) { time.withLock { $0 += seconds } }
+    }
+
+    /// Requests that wait until they are released.
+    private final class Gate: Sendable {
+        private let waiting = Mutex<[CheckedContinuation<Void, Never>]?>([])
+
+        var count: Int { waiting.withLock { $0?.count ?? 0 } }
+
+        func wait() async {
+            await withCheckedContinuation { continuation in
+                let isOpen = waiting.withLock { waiting in
+                    waiting?.append(continuation)
+                    return waiting == nil
+                }
+                if isOpen { continuation.resume() }
+            }
+        }
+
+        func open() {
+            let all = waiting.withLock { waiting in
+                defer { waiting = nil }
+                return waiting ?? []
+            }
+            for continuation in all { continuation.resume() }
+        }
+    }
+
+    @Test func madeUpTokensLeaveRoomForTokensThatAreKnown() async throws {
+        let (cache, gate) = (IntrospectionCache(limit: 1000), Gate())
+        let time = Clock()
+        @Sendable func ask(_ token: String, isVerified: Bool = false, waits: Bool) async throws -> JSON {
+            try await cache.claims(
+                TokenDigest(Secret(token)),
+                Self.times,
+                isVerified: isVerified,
+                now: { time.now }
+            ) {
+                if waits { await gate.wait() }
+                return ["active": true]
+            }
+        }
+        _ = try await ask("seen before", waits: false)
+        time.advance(60)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<128 {
+                group.addTask { @Sendable in _ = try await ask("made up \(number)", waits: true) }
+            }
+            while gate.count < 128 { await Task.yield() }
+            let error = await #expect(throws: AuthError.self) { _ = try await ask("one more", waits: false) }
+            #expect(error?.code == .temporarilyUnavailable)
+            _ = try await ask("seen before", waits: false)
+            _ = try await ask("a verified JWT", isVerified: true, waits: false)
+            gate.open()
+            try await group.waitForAll()
+        }
+        _ = try await ask("one more", waits: false)
+    }
+
+    @Test func anIssuerThatIsOverloadedIsNotAskedUntilItsTimeHasCome() async throws {
+        let cache = IntrospectionCache(limit: 1000)
+        let time = Clock()
+        let requests = Mutex(0)
+        @Sendable func ask(_ token: String, _ failure: AuthError?) async throws -> JSON {
+            try await cache.claims(
+                TokenDigest(Secret(token)),
+                Self.times,
+                isVerified: false,
+                now: { time.now }
+            ) {
+                requests.withLock { $0 += 1 }
+                if let failure { throw failure }
+                return ["active": true]
+            }
+        }
+        let busy = AuthError(.temporarilyUnavailable, "Busy.", retryAfter: .seconds(10))
+        for number in 0..<5 { await #expect(throws: AuthError.self) { _ = try await ask("\(number)", busy) } }
+        #expect(requests.withLock { $0 } == 1)
+        time.advance(11)
+        _ = try await ask("5", nil)
+        // What is wrong with one token says nothing about the next.
+        await #expect(throws: AuthError.self) { _ = try await ask("6", AuthError(.invalidResponse, "Not JSON.")) }
+        _ = try await ask("7", nil)
+    }
+}
