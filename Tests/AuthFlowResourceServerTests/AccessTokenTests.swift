@@ -262,4 +262,20 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         _ = try await api.authorize(request)
         #expect(try await refusal(api, request, requiring: ["orders:delete"]).error == "insufficient_scope")
     }
+
+    @Test func aSignInOfTheFutureIsNotRecent() async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token { $0["auth_time"] = 1_800_000_000_000 }
+        let requirement = Requirement(scopes: [], maximumAge: .seconds(300))
+        let request = ResourceServerScene.request("Bearer \(token)")
+        let rejection = try await refusal(scene.api(), request, requiring: requirement)
+        #expect(rejection.error == "insufficient_user_authentication")
+    }
+
+    @Test func aScopeThatLooksLikeAnotherIsNotThatScope() async throws {
+        let scene = try ResourceServerScene()
+        let token = try scene.token { $0["scope"] = "orders:\u{212A}" }
+        let request = ResourceServerScene.request("Bearer \(token)")
+        #expect(try await refusal(scene.api(), request, requiring: ["orders:K"]).error == "insufficient_scope")
+    }
 }

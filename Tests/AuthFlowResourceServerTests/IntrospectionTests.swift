@@ -133,4 +133,23 @@ import Testing
         })
         #expect(try await api.authorize(ResourceServerScene.request("Bearer opaque")).subject == "alice")
     }
+
+    /// One issuer encrypts its tokens or writes ones that cannot be read; the other, which is asked about opaque ones, must not see them.
+    @Test func aJWTThatCannotBeReadIsShownToNoOtherIssuer() async throws {
+        let scene = try ResourceServerScene()
+        let (first, second) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))
+        let api = try ResourceServer(
+            ResourceServerScene.resource,
+            issuers: [TrustedIssuer(first, introspector: try scene.introspector(first)), TrustedIssuer(second)],
+            host: scene.host
+        )
+        scene.provider.introspect(as: .object(Self.active))
+        let twice = Base64URL.encode(#"{"iss":"https://two.example.com","iss":"x"}"#.utf8)
+        let header = Base64URL.encode(#"{"alg":"ES256"}"#.utf8)
+        for token in ["\(header).\(twice).AAAA", "\(header).\(Base64URL.encode("{}".utf8)).AAAA", "\(header).a.b.c.d"] {
+            #expect(try await refusal(api, ResourceServerScene.request("Bearer \(token)")).error == "invalid_token")
+        }
+        #expect(introspections(scene) == 0)
+        _ = try await api.authorize(ResourceServerScene.request("Bearer opaque"))
+    }
 }

@@ -121,4 +121,17 @@ import Testing
         let strict = try await scene.api { $0.dpop.isAccepted = false }.report(on: Secret(token))
         #expect(!strict.isAccepted)
     }
+
+    @Test func aTokenThatMayHaveBeenRevokedIsNotReportedAsAccepted() async throws {
+        let scene = try ResourceServerScene()
+        let api = try scene.api(issuer: {
+            TrustedIssuer($0, introspector: try scene.introspector($0), introspectsJWTs: true)
+        })
+        let report = try await api.report(on: Secret(try scene.token()))
+        #expect(!report.isAccepted)
+        #expect(
+            report.steps.contains { $0.check == .introspection && $0.outcome == .skipped("its issuer was not asked") }
+        )
+        #expect(scene.provider.requests.allSatisfy { $0 != "/introspect" })
+    }
 }

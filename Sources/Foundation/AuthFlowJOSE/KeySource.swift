@@ -82,9 +82,12 @@ package final class KeySource: Sendable {
             // after the token had arrived is final.
             if case .verified = verdict { break }
             guard !wasSearched else { break }
-            guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else {
-                if case .noKey = verdict { try requireSearched(for: jws.header.keyID, at: endpoint) }
-                break
+            let search: SharedTask<Void>
+            switch self.search(for: jws.header.keyID, at: endpoint, fetch: fetch) {
+            case .running(let task): search = task
+            case .refused(let reason):
+                if case .noKey = verdict, let reason { throw reason }
+                return verdict
             }
             do {
                 try await search.value()
@@ -140,35 +143,36 @@ package final class KeySource: Sendable {
         return known
     }
 
-    /// Begins a search for an unknown key, or joins the fetch in progress.
-    /// - Returns: nil when it is too early for another search.
-    private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> SharedTask<Void>? {
-        let now = self.now()
-        return entries.withLock { entries in
-            guard let entry = entries[endpoint.url] else { return nil }
-            if let running = entry.running { return running }
-            if let keyID, let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) {
-                return nil
-            }
-            guard !Self.isWaiting(now, entry.nextSearch, Self.missInterval) else { return nil }
-            entries[endpoint.url]?.nextSearch = now + Self.missInterval
-            return begin(&entries, endpoint, fetch)
-        }
+    private enum Search {
+        case running(SharedTask<Void>)
+        /// It is too early for another search. A reason: nothing is known of the key.
+        case refused((any Error)?)
     }
 
-    /// Throws when nothing is known about a key: neither keys that could not be fetched nor a search that another token has used up say
-    /// anything about a token that may be signed with it.
-    private func requireSearched(for keyID: String?, at endpoint: Endpoint) throws {
+    /// Begins a search for an unknown key, or joins the fetch in progress.
+    private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> Search {
         let now = self.now()
-        let entry = entries.withLock { $0[endpoint.url] ?? Entry() }
-        if let failure = entry.failure { throw failure }
-        guard let keyID, Self.isWaiting(now, entry.nextSearch, Self.missInterval) else { return }
-        if let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) { return }
-        throw AuthError(
-            .temporarilyUnavailable,
-            "The token names a key that is not known yet. The next search for it is in \(Int(entry.nextSearch.timeIntervalSince(now).rounded(.up))) seconds.",
-            retryAfter: .seconds(entry.nextSearch.timeIntervalSince(now).rounded(.up))
-        )
+        return entries.withLock { entries in
+            guard let entry = entries[endpoint.url] else { return .refused(nil) }
+            if let running = entry.running { return .running(running) }
+            if let keyID, let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) {
+                return .refused(entry.failure)
+            }
+            guard Self.isWaiting(now, entry.nextSearch, Self.missInterval) else {
+                entries[endpoint.url]?.nextSearch = now + Self.missInterval
+                return .running(begin(&entries, endpoint, fetch))
+            }
+            // Neither keys that could not be fetched nor a search that another token has used up say anything about this one.
+            guard entry.failure == nil, keyID != nil else { return .refused(entry.failure) }
+            let wait = entry.nextSearch.timeIntervalSince(now).rounded(.up)
+            return .refused(
+                AuthError(
+                    .temporarilyUnavailable,
+                    "The token names a key that is not known yet. The next search for it is in \(Int(wait)) seconds.",
+                    retryAfter: .seconds(wait)
+                )
+            )
+        }
     }
 
     /// Whether a wait of at most `interval` is still running: one that ends later was set before the clock was changed.

@@ -77,7 +77,13 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
                 }
         } catch {
             // The reason is for the operator alone.
-            let level: Logger.Level = error.underlyingError == nil ? .info : .error
+            let level: Logger.Level =
+                switch error.underlyingError?.code {
+                case nil: .info
+                // A client can cause it by a token with a made-up key.
+                case .temporarilyUnavailable?: .notice
+                default: .error
+                }
             context.logger.log(
                 level: level,
                 "AuthFlow: not authorized",

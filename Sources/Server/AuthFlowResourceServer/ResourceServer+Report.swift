@@ -3,6 +3,8 @@ public import AuthFlowHTTP
 extension ResourceServer {
     /// Checks an access token as for a request, and reports each check.
     ///
+    /// A token whose introspection was skipped is not accepted: whether it was revoked is not known.
+    ///
     /// The token is sent to no one unless `introspects` is set. The issuer's metadata and keys are fetched where they are needed.
     /// - Parameters:
     ///   - token: The token.
@@ -23,7 +25,7 @@ extension ResourceServer {
             try binding.check(scheme: binding.key == nil ? .bearer : .dpop, demand: rules.binding)
             recorder.end(.passed(Self.need(of: binding)))
             try requirement.check(verified, now: host.now(), leeway: rules.clockLeeway.seconds, steps: recorder)
-            return recorder.report(isAccepted: true)
+            return recorder.report(isAccepted: !recorder.hasSkipped)
         } catch is TokenReport.IsNotIntrospected {
             recorder.end(.skipped("the token is opaque, and its issuer was not asked"))
         } catch let failure as TokenFailure {

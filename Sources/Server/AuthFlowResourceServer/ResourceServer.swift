@@ -200,16 +200,20 @@ public final class ResourceServer: Sendable {
         // Parsed once: to choose the issuer, and to be verified.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
+            guard issuers.count == 1 || !Self.isJOSE(token) else {
+                throw TokenFailure.invalid("it is a JWT that cannot be read")
+            }
             let reason = "it is not a JWT, and introspection is not configured"
             return try await introspected(token, digest, orRefusedAs: reason, steps)
         }
         // The issuer is chosen among those that are configured, before anything is fetched.
         guard let named = jws.payload["iss"]?.string else {
+            guard issuers.count == 1 else { throw TokenFailure.invalid("it names no issuer (iss)") }
             return try await introspected(token, digest, orRefusedAs: "it names no issuer (iss)", steps)
         }
         guard let issuer = issuers.first(where: { $0.issuer(for: jws.payload)?.isIdentical(to: named) == true }) else {
             throw TokenFailure.invalid(
-                "its issuer \"\(DisplayText.sanitized(named, limit: 200))\" is not one of those accepted here (iss)"
+                "its issuer \"\(Self.quotable(named))\" is not one of those accepted here (iss)"
             )
         }
         guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
@@ -226,6 +230,11 @@ public final class ResourceServer: Sendable {
             cache.keep(verified, digest, from: max(time, verified.start), until: limit)
         }
         return try await withConsent(of: verified, token, digest, steps)
+    }
+
+    /// A text of the client's that ends no quotation of a log.
+    private static func quotable(_ text: String) -> String {
+        String(DisplayText.sanitized(text, limit: 200).map { $0 == "\"" || $0 == "\\" ? "'" : $0 })
     }
 
     /// Asks the issuer of a verified JWT, where that is wanted, whether it is still active.
@@ -245,6 +254,13 @@ public final class ResourceServer: Sendable {
         }
         _ = try await introspected(token, digest, issuer, client, isVerified: true)
         return verified
+    }
+
+    /// Whether a token begins as a JWT does. One that cannot be read is of an issuer that is not known, and is not shown to another.
+    private static func isJOSE(_ token: Secret) -> Bool {
+        let first = token.exposed.prefix { $0 != "." }
+        return first.utf8.count < token.exposed.utf8.count
+            && Base64URL.decode(String(first))?.first == UInt8(ascii: "{")
     }
 
     private func decrypted(_ token: Secret) throws -> Secret {

@@ -92,8 +92,11 @@ struct IssuerSettings: Sendable {
         _ certificate: NetworkSettings.ClientCertificate?,
         _ host: HostServices
     ) throws(ConfigurationError) -> TrustedIssuer {
-        let server = AuthorizationServer(issuer: url, transport: transport, host: host)
-        guard let object else { return TrustedIssuer(server) }
+        guard let object else {
+            return TrustedIssuer(AuthorizationServer(issuer: url, transport: transport, host: host))
+        }
+        let tenants = try object[Self.tenants]
+        let server = AuthorizationServer(issuer: url, tokenIssuer: tenants, transport: transport, host: host)
         let decryptionKeys = try object[ProfileKeys.decryptionKey].map(DecryptionKeySource.init)
         // A key file that cannot be used is a fault of the configuration, and said before the first request.
         try object.located(ProfileKeys.decryptionKey) { () throws(AuthError) in _ = try decryptionKeys?.keys() }
@@ -107,7 +110,7 @@ struct IssuerSettings: Sendable {
             audiences: try object[Self.audiences],
             tokenType: try object[Self.tokenType],
             algorithms: try object[Self.algorithms],
-            tenants: try object[Self.tenants],
+            tenants: tenants,
             decryptionKeys: decryptionKeys,
             requiresEncryption: requiresEncryption,
             introspector: try introspection?.client(at: server, certificate),

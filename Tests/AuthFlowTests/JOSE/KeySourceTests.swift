@@ -198,9 +198,18 @@ private final class KeyProvider: Sendable {
     @Test func fetchesTwiceAtMostForManyForgedTokensAtOnce() async throws {
         let forger = try EmulatorKeys()
         let tokens = try (0..<200).map { try token(forger, keyID: "kid-\($0)") }
-        try await withThrowingTaskGroup(of: SignatureVerdict.self) { group in
-            for jws in tokens { group.addTask { try await verdict(jws) } }
-            for try await verdict in group { #expect(verdict == .noKey) }
+        try await withThrowingTaskGroup(of: SignatureVerdict?.self) { group in
+            for jws in tokens {
+                group.addTask {
+                    do {
+                        return try await verdict(jws)
+                    } catch let error as AuthError where error.code == .temporarilyUnavailable {
+                        // It came after the searches of the others.
+                        return nil
+                    }
+                }
+            }
+            for try await verdict in group { #expect(verdict == .noKey || verdict == nil) }
         }
         #expect(provider.fetches <= 2)
     }

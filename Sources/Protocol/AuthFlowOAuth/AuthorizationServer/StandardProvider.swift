@@ -1,24 +1,31 @@
 public import AuthFlowHTTP
+public import AuthFlowJOSE
 public import AuthFlowTransport
 
 /// A provider without quirks: OpenID Connect, or OAuth 2.0 with a metadata document.
 struct StandardProvider: ProviderAdapter {
     let issuer: String
+    let tokenIssuer: TokenIssuerTemplate?
 
-    func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+        try await context.discover(tokenIssuer: tokenIssuer)
+    }
 }
 
 extension AuthorizationServer {
     /// Creates a server that follows OpenID Connect, or OAuth 2.0 with a metadata document.
     /// - Parameters:
     ///   - issuer: The issuer, exactly as the provider writes it.
+    ///   - tokenIssuer: The rule by which tokens name an issuer for each tenant; default: all name the issuer. The metadata may then have
+    ///     the template in place of the issuer.
     ///   - transport: Sends every request that is about this server; default: the system's.
     ///   - host: Time, randomness and environment; default: the system's.
     public convenience init(
         issuer: String,
+        tokenIssuer: TokenIssuerTemplate? = nil,
         transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system
     ) {
-        self.init(StandardProvider(issuer: issuer), transport: transport, host: host)
+        self.init(StandardProvider(issuer: issuer, tokenIssuer: tokenIssuer), transport: transport, host: host)
     }
 }

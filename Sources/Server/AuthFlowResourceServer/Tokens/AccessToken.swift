@@ -25,7 +25,8 @@ final class AccessToken: Sendable {
         // RFC 8693 section 4.2, RFC 9068 section 2.2.3: a string with spaces. Several servers write an array, some under another name.
         let text = claims["scope"]?.string ?? claims["scp"]?.string
         let list = text?.split(separator: " ").map(String.init) ?? claims["scope"]?.strings ?? claims["scp"]?.strings
-        self.scopes = Set(list ?? [])
+        // RFC 6749 section 3.3: ASCII. Swift takes several other characters for the same as one of those.
+        self.scopes = Set((list ?? []).filter { $0.utf8.allSatisfy { $0 < 0x80 } })
         self.end = claims["exp"]?.number
         self.start = claims["nbf"]?.number ?? -.infinity
     }

@@ -45,7 +45,9 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
         }
         if let maximumAge {
             guard let time = token.claims["auth_time"]?.number,
-                time >= now.timeIntervalSince1970 - leeway - maximumAge.seconds
+                time >= now.timeIntervalSince1970 - leeway - maximumAge.seconds,
+                // A time in milliseconds would be recent for ever.
+                time <= now.timeIntervalSince1970 + leeway
             else { throw .insufficientAuthentication }
         }
         if !scopes.isEmpty { steps?.begin(.scopes) }

@@ -92,6 +92,16 @@ extension TokenReport {
             }
         }
 
+        /// Whether a check was not made.
+        var hasSkipped: Bool {
+            steps.withLock { steps in
+                steps.contains { step in
+                    if case .skipped = step.outcome { return true }
+                    return false
+                }
+            }
+        }
+
         func report(isAccepted: Bool) -> TokenReport {
             TokenReport(steps: steps.withLock { $0 }, isAccepted: isAccepted)
         }

@@ -118,13 +118,19 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
         private static func end(with report: TokenReport) throws {
             guard !report.isAccepted else { return }
+            let skipped = report.steps.first { step in
+                if case .skipped = step.outcome { return true }
+                return false
+            }
             switch report.steps.last?.outcome {
+            case .failed?:
+                throw TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")
             case .undecided?:
                 throw TokenIsNotAccepted(
                     status: ExitStatus.network,
                     message: "It could not be decided whether the API would accept the token."
                 )
-            case .skipped?:
+            case _ where skipped != nil:
                 throw TokenIsNotAccepted(
                     status: ExitStatus.failure,
                     message: "Only its issuer knows whether the token is active. To ask it, add --introspect."
