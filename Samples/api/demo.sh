@@ -36,8 +36,11 @@ export XDG_DATA_HOME=$folder/data XDG_CONFIG_HOME=$folder/config BROWSER=$folder
 
 echo "== authflow access-token check, for operators"
 "$authflow" config check "$folder/api.json"
-"$authflow" token --quiet "$origin/api" |
-  "$authflow" access-token check --config "$folder/api.json" --scope orders:read
+"$authflow" token --quiet "$origin/api" >"$folder/token"
+"$authflow" access-token check --config "$folder/api.json" --scope orders:read <"$folder/token"
+status=0
+"$authflow" access-token check --config "$folder/api.json" --scope orders:admin <"$folder/token" | tail -1 || status=$?
+[ "$status" -eq 1 ] || { echo "A token without the scope ends with $status, and not with 1." >&2; exit 1; }
 echo "== every kind of token"
 python3 "$here/calls.py" "$authflow" "$origin" "$(head -1 "$folder/issuer")" "http://127.0.0.1:$other" "$(head -1 "$folder/expired")"
 echo "== the reasons, which the log alone has"

@@ -64,7 +64,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             try Self.end(with: report)
         }
 
-        /// One token is at most 32 KiB: what is larger is no token.
+        /// An API reads tokens of at most 32 KiB.
         private static func token() throws -> Secret {
             guard let bytes = BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) else {
                 throw AuthError(.invalidConfiguration, "Standard input cannot be read, or has more than 64 KiB.")
