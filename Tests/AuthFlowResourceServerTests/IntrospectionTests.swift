@@ -152,4 +152,14 @@ import Testing
         #expect(introspections(scene) == 0)
         _ = try await api.authorize(ResourceServerScene.request("Bearer opaque"))
     }
+
+    @Test func aLargeResultIsNotKept() async throws {
+        let scene = try ResourceServerScene()
+        let api = try api(scene)
+        var members = Self.active
+        members["authorization_details"] = .array((0..<4000).map { [.integer(Int64($0))] })
+        scene.provider.introspect(as: .object(members))
+        for _ in 0..<2 { _ = try await api.authorize(ResourceServerScene.request("Bearer opaque")) }
+        #expect(introspections(scene) == 2)
+    }
 }

@@ -17,6 +17,8 @@ final class IntrospectionCache: Sendable {
     private static let maximumUnknown = 128
     /// The most inactive tokens that are remembered. They take no place of active ones.
     private static let maximumInactive = 10_000
+    /// The largest result that is remembered, in bytes.
+    private static let maximumResultSize = 8 * 1024
     /// How long the issuer is not asked after it could not be reached, where it does not say, and at most, in seconds.
     private static let pause = (usual: 1.0, longest: 30.0)
 
@@ -92,6 +94,8 @@ final class IntrospectionCache: Sendable {
         // A result counts from when it was asked for.
         let asked = now().timeIntervalSince1970
         let claims = try await introspect()
+        // What is large is asked for each time: the limits of the caches count results.
+        guard (try claims.serialized()).count <= Self.maximumResultSize else { return claims }
         if claims["active"]?.bool == true {
             let end = claims["exp"]?.number ?? .infinity
             active.keep(claims, digest, from: asked, until: min(asked + times.active, end))
