@@ -6,97 +6,98 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// An API that receives Glewlwyd's access tokens. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
-@Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
-struct GlewlwydAPITests {
-    /// Glewlwyd names the scopes of a token as its audience where the client names no resource.
-    private static let audience = "openid profile email"
+extension GlewlwydTests {
+    /// An API that receives Glewlwyd's access tokens. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
+    @Suite struct API {
+        /// Glewlwyd names the scopes of a token as its audience where the client names no resource.
+        private static let audience = "openid profile email"
 
-    private func api(
-        audience: String = audience,
-        introspectsJWTs: Bool = false,
-        _ change: (inout ResourceServerRules) -> Void = { _ in }
-    ) throws -> ResourceServer {
-        let issuer = try #require(ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"])
-        let server = AuthorizationServer(issuer: issuer)
-        let introspector = OAuthClient(
-            server: server,
-            registration: try ClientRegistration(clientID: "authflow-interop-confidential") {
-                $0.authentication = .clientSecretBasic(Secret("interop-secret-of-some-length"))
+        private func api(
+            audience: String = audience,
+            introspectsJWTs: Bool = false,
+            _ change: (inout ResourceServerRules) -> Void = { _ in }
+        ) throws -> ResourceServer {
+            let issuer = try #require(ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"])
+            let server = AuthorizationServer(issuer: issuer)
+            let introspector = OAuthClient(
+                server: server,
+                registration: try ClientRegistration(clientID: "authflow-interop-confidential") {
+                    $0.authentication = .clientSecretBasic(Secret("interop-secret-of-some-length"))
+                }
+            )
+            var rules = ResourceServerRules()
+            change(&rules)
+            return try ResourceServer(
+                "https://api.example.com",
+                issuers: [
+                    TrustedIssuer(
+                        server,
+                        audiences: [audience],
+                        introspector: introspectsJWTs ? introspector : nil,
+                        introspectsJWTs: introspectsJWTs
+                    )
+                ],
+                rules: rules
+            )
+        }
+
+        private func request(_ authorization: String) -> HTTPRequest {
+            var request = HTTPRequest(method: .get, scheme: "https", authority: "api.example.com", path: "/")
+            request.headerFields[.authorization] = authorization
+            return request
+        }
+
+        @Test func itsAccessTokenIsAcceptedAndItsManipulatedFormsAreRefused() async throws {
+            let credential = try await GlewlwydTests().client(hasSecret: true).signIn().credential
+            let token = credential.tokens.accessToken.exposed
+            let authorization = try await api().authorize(request("Bearer \(token)"), requiring: ["profile"])
+            #expect(authorization.subject == credential.identity?.subject)
+            #expect(authorization.clientID == "authflow-interop-confidential")
+
+            let parts = token.split(separator: ".").map(String.init)
+            var claims = try JSON(parsing: Base64URL.decode(parts[1]) ?? []).object ?? [:]
+            claims["scope"] = "openid profile email admin"
+            let changed = Base64URL.encode(try JSON.object(claims).serialized())
+            let idToken = try #require(credential.tokens.idToken?.exposed)
+            for (forged, name) in [
+                ("\(parts[0]).\(changed).\(parts[2])", "changed claims"),
+                ("\(parts[0]).\(parts[1]).\(parts[2].dropLast(8))AAAAAAAA", "changed signature"),
+                ("\(Base64URL.encode(#"{"alg":"none","typ":"at+jwt"}"#.utf8)).\(parts[1]).", "no signature"),
+                (idToken, "the ID Token"),
+            ] {
+                let rejection = await #expect(throws: Rejection.self, "\(name)") {
+                    _ = try await api().authorize(request("Bearer \(forged)"))
+                }
+                #expect(rejection?.response.status == 401, "\(name)")
             }
-        )
-        var rules = ResourceServerRules()
-        change(&rules)
-        return try ResourceServer(
-            "https://api.example.com",
-            issuers: [
-                TrustedIssuer(
-                    server,
-                    audiences: [audience],
-                    introspector: introspectsJWTs ? introspector : nil,
-                    introspectsJWTs: introspectsJWTs
-                )
-            ],
-            rules: rules
-        )
-    }
-
-    private func request(_ authorization: String) -> HTTPRequest {
-        var request = HTTPRequest(method: .get, scheme: "https", authority: "api.example.com", path: "/")
-        request.headerFields[.authorization] = authorization
-        return request
-    }
-
-    @Test func itsAccessTokenIsAcceptedAndItsManipulatedFormsAreRefused() async throws {
-        let credential = try await GlewlwydTests().client(hasSecret: true).signIn().credential
-        let token = credential.tokens.accessToken.exposed
-        let authorization = try await api().authorize(request("Bearer \(token)"), requiring: ["profile"])
-        #expect(authorization.subject == credential.identity?.subject)
-        #expect(authorization.clientID == "authflow-interop-confidential")
-
-        let parts = token.split(separator: ".").map(String.init)
-        var claims = try JSON(parsing: Base64URL.decode(parts[1]) ?? []).object ?? [:]
-        claims["scope"] = "openid profile email admin"
-        let changed = Base64URL.encode(try JSON.object(claims).serialized())
-        let idToken = try #require(credential.tokens.idToken?.exposed)
-        for (forged, name) in [
-            ("\(parts[0]).\(changed).\(parts[2])", "changed claims"),
-            ("\(parts[0]).\(parts[1]).\(parts[2].dropLast(8))AAAAAAAA", "changed signature"),
-            ("\(Base64URL.encode(#"{"alg":"none","typ":"at+jwt"}"#.utf8)).\(parts[1]).", "no signature"),
-            (idToken, "the ID Token"),
-        ] {
-            let rejection = await #expect(throws: Rejection.self, "\(name)") {
-                _ = try await api().authorize(request("Bearer \(forged)"))
+            await #expect(throws: Rejection.self) {
+                _ = try await api(audience: "openid").authorize(request("Bearer \(token)"))
             }
-            #expect(rejection?.response.status == 401, "\(name)")
+            let rejection = await #expect(throws: Rejection.self) {
+                _ = try await api().authorize(request("Bearer \(token)"), requiring: ["admin"])
+            }
+            #expect(rejection?.response.status == 403)
         }
-        await #expect(throws: Rejection.self) {
-            _ = try await api(audience: "openid").authorize(request("Bearer \(token)"))
-        }
-        let rejection = await #expect(throws: Rejection.self) {
-            _ = try await api().authorize(request("Bearer \(token)"), requiring: ["admin"])
-        }
-        #expect(rejection?.response.status == 403)
-    }
 
-    @Test func aTokenThatItHasRevokedIsRefusedByIntrospection() async throws {
-        let client = try GlewlwydTests().client(hasSecret: true)
-        let credential = try await client.signIn().credential
-        let token = credential.tokens.accessToken
-        let api = try api(introspectsJWTs: true) { $0.introspectionCacheTime = .zero }
-        _ = try await api.authorize(request("Bearer \(token.exposed)"))
-        try await client.client.revoke(credential)
-        let rejection = await #expect(throws: Rejection.self) {
+        @Test func aTokenThatItHasRevokedIsRefusedByIntrospection() async throws {
+            let client = try GlewlwydTests().client(hasSecret: true)
+            let credential = try await client.signIn().credential
+            let token = credential.tokens.accessToken
+            let api = try api(introspectsJWTs: true) { $0.introspectionCacheTime = .zero }
             _ = try await api.authorize(request("Bearer \(token.exposed)"))
+            try await client.client.revoke(credential)
+            let rejection = await #expect(throws: Rejection.self) {
+                _ = try await api.authorize(request("Bearer \(token.exposed)"))
+            }
+            #expect(rejection?.response.status == 401)
+            #expect(rejection?.reason.contains("inactive") == true)
         }
-        #expect(rejection?.response.status == 401)
-        #expect(rejection?.reason.contains("inactive") == true)
-    }
 
-    @Test func itsBoundTokenIsRefusedWithoutAProof() async throws {
-        let token = try await GlewlwydTests().client(dpop: true).signIn().credential.tokens.accessToken.exposed
-        for scheme in ["Bearer", "DPoP"] {
-            await #expect(throws: Rejection.self) { _ = try await api().authorize(request("\(scheme) \(token)")) }
+        @Test func itsBoundTokenIsRefusedWithoutAProof() async throws {
+            let token = try await GlewlwydTests().client(dpop: true).signIn().credential.tokens.accessToken.exposed
+            for scheme in ["Bearer", "DPoP"] {
+                await #expect(throws: Rejection.self) { _ = try await api().authorize(request("\(scheme) \(token)")) }
+            }
         }
     }
 }

@@ -22,8 +22,7 @@ private struct WebApplication: ProviderEmulator {
 }
 
 extension GlewlwydTests {
-    /// The end of a session at a third-party provider. Within the other suite, because the provider answers one of two
-    /// simultaneous sign-ins with status 500: its SQLite database takes one writer.
+    /// The end of a session at a third-party provider.
     @Suite struct Logout {
         private let environment = ProcessInfo.processInfo.environment
 

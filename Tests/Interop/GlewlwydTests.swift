@@ -6,6 +6,9 @@ import Foundation
 import Testing
 
 /// Signing in at a third-party provider. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
+///
+/// Each test that signs in at Glewlwyd is in this suite: on SQLite, its requests take each other's last row and fail with
+/// status 500 when two write at once.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
