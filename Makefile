@@ -56,40 +56,30 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 
 # A package of its own: no other sample needs a web framework.
 # A cached plan would not notice a new file of AuthFlow.
-WEB := --package-path Samples/web-login --scratch-path .build-web --disable-build-manifest-caching
+WEB := --package-path Samples/servers --scratch-path .build-web --disable-build-manifest-caching
 demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, in a file, on PostgreSQL and on Redis
 	swift build --product authflow
-	rm -f .build-web/debug.yaml
 	swift build --build-tests $(WEB)
 	$(SWIFT_TEST) --skip-build $(WEB)
-	@Samples/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
-	@Tests/Databases/databases.sh Samples/web-login/demo_databases.sh \
+	@Samples/servers/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+	@Tests/Databases/databases.sh Samples/servers/web-login/demo_databases.sh \
 	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 
-# Built where the web application is: what both need is compiled once.
-API := --package-path Samples/api --scratch-path .build-web --disable-build-manifest-caching
-MCP_SERVER := --package-path Samples/mcp-server --scratch-path .build-web --disable-build-manifest-caching
+SERVERS := $$(swift build $(WEB) --show-bin-path)
 demo-api: dependencies ## Call an API with good tokens and with every kind of bad one, and the tool of an MCP server
 	swift build --product authflow
-	rm -f .build-web/debug.yaml
-	swift build --product mcp-server $(MCP_SERVER)
-	@Samples/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(MCP_SERVER) --show-bin-path)/mcp-server
-	rm -f .build-web/debug.yaml
-	swift build --product orders-api $(API)
-	@Samples/api/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(API) --show-bin-path)/orders-api
+	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
+	@Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server
+	@Samples/servers/orders-api/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/orders-api
 
-# The API first: demo-api has built it last.
 interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc has made, and the MCP server with the Python SDK
 	swift build --product authflow
-	rm -f .build-web/debug.yaml
-	swift build --product orders-api $(API)
+	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
 	[ -x .build/interop-python/bin/python ] || python3 -m venv .build/interop-python
 	.build/interop-python/bin/python -c 'import joserfc' 2>/dev/null || .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5
-	.build/interop-python/bin/python Tests/Interop/resource_server.py $$(swift build $(API) --show-bin-path)/orders-api
-	rm -f .build-web/debug.yaml
-	swift build --product mcp-server $(MCP_SERVER)
+	.build/interop-python/bin/python Tests/Interop/resource_server.py $(SERVERS)/orders-api
 	Tests/Interop/mcp.sh --install
-	Samples/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(MCP_SERVER) --show-bin-path)/mcp-server \
+	Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server \
 	  $(CURDIR)/.build/interop-mcp/bin/python Tests/Interop/mcp_client.py
 
 samples: dependencies ## Build the samples from outside, and test them against the emulators

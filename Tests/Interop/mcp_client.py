@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls the tool of Samples/mcp-server with the client of the Python SDK (mcp, PyPI), which registers itself and signs in.
+"""Calls the tool of Samples/servers/mcp-server with the client of the Python SDK (mcp, PyPI), which registers itself and signs in.
 
     mcp_client.py ADDRESS
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls the API of Samples/api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, and with
+"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, and with
 certificate-bound ones (RFC 8705) through nginx.
 
     resource_server.py ORDERS_API

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Signs in to the web application with two real Chromiums, at the bundled provider, and signs out everywhere in one of them:
 #
-#   Samples/web-login/demo.sh PATH/TO/authflow PATH/TO/web-login [STORE]
+#   Samples/servers/web-login/demo.sh PATH/TO/authflow PATH/TO/web-login [STORE]
 #
 # STORE is the profile's store in JSON; default: {"name": "memory"}. With another store there are two processes, and every page comes from
 # another one than the page before. Pictures of the pages are saved under .build-browser/.
@@ -35,6 +35,6 @@ if [ ${#ports[@]} -gt 1 ]; then
   python3 "$here/alternate.py" "$port" "${ports[@]}" &
   processes+=($!)
 fi
-python3 "$here/two_browsers.py" "$origin" "$here/../../.build-browser"
+python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 ! grep -iE "error|fatal" "$folder"/web-* || exit 1
 echo "Signed in with two browsers, and out of both: $store"

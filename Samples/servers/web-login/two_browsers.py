@@ -4,7 +4,7 @@ import base64
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "Tests" / "Interop"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "Tests" / "Interop"))
 from browser_login import Browser, sign_in_at_emulator  # noqa: E402
 
 ORIGIN, PICTURES = sys.argv[1], pathlib.Path(sys.argv[2])

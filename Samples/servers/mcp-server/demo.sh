@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Calls the tool of the MCP server through the bridge of authflow, with nothing configured but its address:
 #
-#   Samples/mcp-server/demo.sh PATH/TO/authflow PATH/TO/mcp-server [CLIENT...]
+#   Samples/servers/mcp-server/demo.sh PATH/TO/authflow PATH/TO/mcp-server [CLIENT...]
 #
 # CLIENT is a program that gets the address, in place of the bridge.
 set -euo pipefail
@@ -28,7 +28,7 @@ fi
 echo "== without a token"
 curl -sS -i -d '{}' "$address" | tr -d '\r' | grep -E "^(HTTP|www-authenticate)" -i
 echo "== authflow mcp connect, as a host starts it"
-printf '#!/bin/sh\nexec python3 "%s/../api/calls.py" "$1"\n' "$here" >"$folder/browser"
+printf '#!/bin/sh\nexec python3 "%s/../orders-api/calls.py" "$1"\n' "$here" >"$folder/browser"
 chmod 700 "$folder/browser"
 cd "$folder"
 export XDG_DATA_HOME=$folder/data XDG_CONFIG_HOME=$folder/config BROWSER=$folder/browser DISPLAY=:0

@@ -10,7 +10,7 @@ import base64, hashlib, importlib.machinery, json, pathlib, re, secrets, subproc
 REDIRECT = "http://127.0.0.1/callback"
 # The bundled provider's pages, as alice goes through them.
 sys.dont_write_bytecode = True
-PAGES = pathlib.Path(__file__).parents[1] / "custom-user-agent" / "sign-in.py"
+PAGES = pathlib.Path(__file__).resolve().parents[2] / "custom-user-agent" / "sign-in.py"
 sign_in = importlib.machinery.SourceFileLoader("sign_in", str(PAGES)).load_module().sign_in
 
 

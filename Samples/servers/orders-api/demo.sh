@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Calls the API: with nothing configured but its address, with good tokens, and with every kind of bad one:
 #
-#   Samples/api/demo.sh PATH/TO/authflow PATH/TO/orders-api
+#   Samples/servers/orders-api/demo.sh PATH/TO/authflow PATH/TO/orders-api
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2

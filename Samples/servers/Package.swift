@@ -3,8 +3,24 @@
 import PackageDescription
 
 // A package of its own, so that the other samples need no web framework.
+let settings: [SwiftSetting] = [.enableUpcomingFeature("MemberImportVisibility")]
+
+/// A program that receives access tokens, configured by a file.
+func api(_ name: String) -> Target {
+    .executableTarget(
+        name: name,
+        dependencies: [
+            .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
+            .product(name: "AuthFlowResourceServerConfiguration", package: "AuthFlow"),
+            .product(name: "Hummingbird", package: "hummingbird"),
+        ],
+        path: "\(name)/Sources",
+        swiftSettings: settings
+    )
+}
+
 let package = Package(
-    name: "web-login",
+    name: "servers",
     platforms: [.macOS(.v15)],
     dependencies: [
         .package(name: "AuthFlow", path: "../..", traits: [.defaults, "Hummingbird", "Observability"]),
@@ -25,9 +41,11 @@ let package = Package(
                 .product(name: "AuthFlowSQLite", package: "AuthFlow"),
                 .product(name: "Hummingbird", package: "hummingbird"),
             ],
-            path: "Sources",
-            swiftSettings: [.enableUpcomingFeature("MemberImportVisibility")]
+            path: "web-login/Sources",
+            swiftSettings: settings
         ),
+        api("orders-api"),
+        api("mcp-server"),
         // The products that need a trait are tested here, where it is enabled.
         .testTarget(
             name: "WebLoginTests",
@@ -44,8 +62,8 @@ let package = Package(
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
                 .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
             ],
-            path: "Tests",
-            swiftSettings: [.enableUpcomingFeature("MemberImportVisibility")]
+            path: "web-login/Tests",
+            swiftSettings: settings
         ),
     ],
     swiftLanguageModes: [.v6]
