@@ -32,8 +32,11 @@ package final class CachedTokens: Sendable {
             && !isRefreshed.exchange(true, ordering: .relaxed)
     }
 
-    func has(_ tokens: TokenSet) -> Bool {
-        credential.tokens.accessToken == tokens.accessToken && credential.tokens.expiresAt == tokens.expiresAt
+    /// Whether they are those of another credential, with the same data of the application.
+    func isSame(as other: Credential) -> Bool {
+        credential.tokens.accessToken == other.tokens.accessToken
+            && credential.tokens.expiresAt == other.tokens.expiresAt
+            && credential.applicationData == other.applicationData
     }
 
     func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }

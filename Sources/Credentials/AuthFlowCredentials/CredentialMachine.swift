@@ -71,6 +71,12 @@ struct CredentialMachine {
         /// The one that is read next.
         case unknown
         case entry(StoredAccounts.Entry?)
+
+        /// Whether an entry has the same tokens: a change of the application's data alone makes none newer.
+        func isTokens(of other: StoredAccounts.Entry?) -> Bool {
+            guard case .entry(let entry) = self else { return false }
+            return entry?.withoutApplicationData == other?.withoutApplicationData
+        }
     }
 }
 
@@ -226,12 +232,19 @@ extension CredentialMachine {
         // What another process has stored since is newer than an unsaved credential.
         unsaved.removeAll { unsaved in
             let entry = stored.entry(of: unsaved.account)
-            guard unsaved.replaces != .entry(entry) else { return false }
+            guard !unsaved.replaces.isTokens(of: entry) else { return false }
             // Nothing is stored instead: the session was removed.
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true
         }
-        for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
+        for unsaved in unsaved {
+            var credential = unsaved.credential
+            // The application's data is never unsaved, and another process may have changed it since.
+            if !unsaved.isSignIn {
+                credential.applicationData = stored.entry(of: unsaved.account)?.credential?.applicationData
+            }
+            found.known.set(.signedIn(credential), isCurrent: unsaved.isSignIn)
+        }
         current = found.known.current
         let entry = found.known.entry(account)
         // A read that finds nothing says nothing about tokens that a refresh in progress will bring.
@@ -242,7 +255,7 @@ extension CredentialMachine {
             cached = nil
             return found
         }
-        if cached?.has(credential.tokens) != true {
+        if cached?.isSame(as: credential) != true {
             cached = CachedTokens(credential, margin: margin, random: random)
         }
         checkedAt = reading.askedAt

@@ -65,6 +65,22 @@ extension CredentialManager {
         }
     }
 
+    /// Changes the application's data in a session. It comes to its end when the task is cancelled.
+    package func changeApplicationData(
+        of key: CredentialKey,
+        _ body: @escaping @Sendable (Secret?) throws -> Secret?
+    ) async throws -> Credential {
+        try await unfinished.finish { [self] in
+            try await using(key) { managed in
+                do {
+                    return try await managed.changeApplicationData(body)
+                } catch let error as AuthError where error.isOfLostLease {
+                    return try await managed.changeApplicationData(body)
+                }
+            }
+        }
+    }
+
     /// What is stored under a key, whether or not it can be read here; nil when nothing is. It takes no place in memory.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {

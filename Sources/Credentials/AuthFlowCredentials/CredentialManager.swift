@@ -29,6 +29,7 @@ public final class CredentialManager: Sendable {
     private let renewal: Renewal?
     private let refreshesAhead: Bool
     private let observer: (@Sendable (FlowEvent) -> Void)?
+    private let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     private let cache = Mutex(Cache())
 
     /// Credentials that were used a while ago are forgotten by generations: they are read from the store again when needed.
@@ -53,6 +54,8 @@ public final class CredentialManager: Sendable {
     ///   - refreshesAhead: Whether a use of tokens that will soon expire begins to refresh them, so that busy sessions never wait; each
     ///     at a time of its own in the last half minute. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
+    ///   - onEnd: Called with the last credential when the provider has refused to refresh it and this process has noticed; ``drain(within:)``
+    ///     waits for it.
     public init(
         client: OAuthClient,
         store: any TokenStore,
@@ -60,7 +63,8 @@ public final class CredentialManager: Sendable {
         cacheLimit: Int = 20_000,
         renewal: Renewal? = nil,
         refreshesAhead: Bool = false,
-        observer: (@Sendable (FlowEvent) -> Void)? = nil
+        observer: (@Sendable (FlowEvent) -> Void)? = nil,
+        onEnd: (@Sendable (RecordKey, Credential) async -> Void)? = nil
     ) {
         self.client = client
         self.store = store
@@ -69,6 +73,7 @@ public final class CredentialManager: Sendable {
         self.renewal = renewal
         self.refreshesAhead = refreshesAhead
         self.observer = observer
+        self.onEnd = onEnd
     }
 
     /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
@@ -291,6 +296,7 @@ public final class CredentialManager: Sendable {
             revocations: revocations,
             outage: outage,
             renewal: renewal ?? self.renewal,
+            onEnd: onEnd,
             reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
         )
     }

@@ -118,6 +118,28 @@ extension ManagedCredential {
         }
     }
 
+    /// Changes the application's data in the session, while no other holder can write.
+    /// - Parameter body: May be called again.
+    /// - Throws: ``AuthError`` with `login_required`, or of the store; what `body` throws.
+    func changeApplicationData(_ body: (Secret?) throws -> Secret?) async throws -> Credential {
+        try await store.withLease(on: key) { lease in
+            var (_, accounts, epoch) = try await read(under: lease)
+            var credential = try signedIn(in: accounts)
+            let data = try body(credential.applicationData)
+            guard data != credential.applicationData else { return credential }
+            credential.applicationData = data
+            guard credential.hasStorableSize else {
+                throw AuthError(
+                    .sessionDataUnusable,
+                    "The session cannot be kept with this data: it would be too large."
+                )
+            }
+            accounts.set(.signedIn(credential), isCurrent: false)
+            try await write(accounts, lease, epoch)
+            return adopt(credential, epoch)
+        }
+    }
+
     /// Writes what was known in an epoch, so that nothing of it is left that could not be written.
     /// - Parameter attributes: New ends and tags of the record; nil keeps those that it has.
     func write(

@@ -301,6 +301,8 @@ extension ManagedCredential {
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
+        // Not here: the lease is held.
+        if let onEnd { _ = revocations.begin { [key] in await onEnd(key, credential) } }
         return session.error(providerError: error.providerError)
     }
 }

@@ -26,6 +26,7 @@ package final class ManagedCredential: Sendable {
     let outage: SharedOutage
     /// Obtains a credential without a user; nil where one has to sign in.
     let renewal: CredentialManager.Renewal?
+    let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     let reporter: @Sendable () -> FlowReporter
     let state: Mutex<State>
     let freshnessMargin: Duration
@@ -61,6 +62,7 @@ package final class ManagedCredential: Sendable {
         revocations: UnfinishedWork,
         outage: SharedOutage,
         renewal: CredentialManager.Renewal?,
+        onEnd: (@Sendable (RecordKey, Credential) async -> Void)?,
         reporter: @escaping @Sendable () -> FlowReporter
     ) {
         self.client = client
@@ -74,6 +76,7 @@ package final class ManagedCredential: Sendable {
         self.revocations = revocations
         self.outage = outage
         self.renewal = renewal
+        self.onEnd = onEnd
         self.reporter = reporter
         self.state = Mutex(State(machine: CredentialMachine(account: account)))
     }

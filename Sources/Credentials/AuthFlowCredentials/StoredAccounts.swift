@@ -41,6 +41,12 @@ package struct StoredAccounts: Sendable, Hashable {
         package var credential: Credential? {
             if case .signedIn(let credential) = self { credential } else { nil }
         }
+
+        var withoutApplicationData: Self {
+            guard case .signedIn(var credential) = self else { return self }
+            credential.applicationData = nil
+            return .signedIn(credential)
+        }
     }
 
     package private(set) var entries: [Entry] = []

@@ -12,6 +12,7 @@ public struct ResourceProxy: Sendable {
         let target: Endpoint
         let methods: Set<HTTPRequest.Method>
         let resource: String?
+        let provider: String?
         let forwardedFields: Set<String>
         let returnedFields: Set<String>
 
@@ -28,6 +29,8 @@ public struct ResourceProxy: Sendable {
         ///   - target: What takes its place: the API's address, which ends with a slash.
         ///   - methods: The methods that are handed on; default: GET and HEAD.
         ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
+        ///   - provider: The name of the provider whose access tokens the API is for. A session of another gets 403. Where there are several
+        ///     providers, a route has to name one; default: the only one.
         ///   - forwardedFields: The header fields that are forwarded besides those that every API may need, such as `X-Request-ID`;
         ///     default: none.
         ///   - returnedFields: The header fields that are returned besides those that every page may need; default: none.
@@ -37,6 +40,7 @@ public struct ResourceProxy: Sendable {
             to target: Endpoint,
             methods: Set<HTTPRequest.Method> = [.get, .head],
             resource: String? = nil,
+            provider: String? = nil,
             forwardedFields: Set<HTTPField.Name> = [],
             returnedFields: Set<HTTPField.Name> = []
         ) throws(AuthError) {
@@ -60,6 +64,7 @@ public struct ResourceProxy: Sendable {
                 )
             }
             self.resource = resource
+            self.provider = provider
             self.forwardedFields = Set(forwardedFields.map(\.canonicalName))
             self.returnedFields = Set(returnedFields.map(\.canonicalName))
         }
@@ -133,11 +138,17 @@ public struct ResourceProxy: Sendable {
         }
         let session: Session
         let tokens: TokenSet
+        let provider: ProviderSessions
         do {
             guard let found = try await server.session(of: request) else {
                 return ServerResponse.plain(.unauthorized)
             }
             session = found
+            provider = try server.sessions(of: found)
+            // The tokens of one provider are not for the APIs of another.
+            guard provider.name == route.provider ?? (server.providers.count == 1 ? provider.name : nil) else {
+                return ServerResponse.plain(.forbidden)
+            }
             tokens = try await server.freshTokens(for: session, resource: route.resource)
         } catch {
             return (error as? AuthError).flatMap(SessionServer.response) ?? ServerResponse.plain(.badGateway)
@@ -153,9 +164,9 @@ public struct ResourceProxy: Sendable {
             forwarded.pool = .resources
             // One account can have many sessions.
             let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
-            let response = try await limit.run(for: user, clock: server.client.server.host.clock) { [forwarded] in
+            let response = try await limit.run(for: user, clock: server.host.clock) { [forwarded] in
                 // A redirect would take the request, and the browser, somewhere that is not in the list: it is an error here.
-                try await server.client.send(forwarded, with: tokens)
+                try await provider.client.send(forwarded, with: tokens)
             }
             return returned(response, to: request.method, route)
         } catch is RequestLimit.Exceeded {

@@ -4,45 +4,6 @@ import HTTPTypes
 
 /// The responses of the application's own routes.
 enum ServerResponse {
-    /// A page that leads on to another of the same site by itself.
-    ///
-    /// A redirect would not do after a sign-in: RFC 6265bis keeps a `SameSite=Strict` cookie from every request of a chain that began at
-    /// another site, so the next page would not see the session.
-    static func leadingOn(to path: String) -> TransportResponse {
-        let address = DisplayText.escapedForHTML(path)
-        return page(
-            .ok,
-            "Signed in",
-            "<p><a href=\"\(address)\">Continue</a></p>",
-            head: "<meta http-equiv=\"refresh\" content=\"0;url=\(address)\">"
-        )
-    }
-
-    /// A page that says why something did not work, and leads to the beginning.
-    static func refusal(_ status: HTTPResponse.Status, _ message: String, start: String) -> TransportResponse {
-        page(
-            status,
-            "Not signed in",
-            "<p>\(DisplayText.escapedForHTML(DisplayText.sanitized(message)))</p><p><a href=\"\(DisplayText.escapedForHTML(start))\">Back</a></p>"
-        )
-    }
-
-    private static func page(
-        _ status: HTTPResponse.Status,
-        _ title: String,
-        _ body: String,
-        head: String = ""
-    ) -> TransportResponse {
-        let html = """
-            <!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>\(title)</title>\(head)</head>\
-            <body><h1>\(title)</h1>\(body)</body></html>
-            """
-        var response = plain(status, Array(html.utf8), "text/html; charset=utf-8")
-        response.head.headerFields[.contentSecurityPolicy] =
-            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
-        return response
-    }
-
     /// A redirect that the browser follows with GET.
     static func redirect(to url: String) -> TransportResponse {
         var response = plain(.seeOther)

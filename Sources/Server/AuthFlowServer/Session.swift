@@ -6,14 +6,38 @@ public struct Session: Sendable {
     /// The identifier that the browser's cookie has.
     let identifier: Secret
 
+    /// The name of the provider where the user signed in; empty for the only one.
+    public let provider: String
+
     /// The user; nil when the provider does not say.
     public let identity: Identity?
+
+    /// The user's authentication at the provider; nil when it does not say.
+    public let authentication: UserAuthentication?
 
     /// When the user signed in.
     public let signedInAt: Date
 
     /// A name of the session that is no secret: for lists, and to tell sessions apart.
     public let name: String
+
+    let storedData: Secret?
+
+    init(_ identifier: Secret, _ credential: Credential, of sessions: ProviderSessions) {
+        self.identifier = identifier
+        self.provider = sessions.name
+        self.identity = credential.identity
+        self.authentication = credential.authentication
+        self.signedInAt = credential.signedInAt
+        self.name = sessions.recordKey(identifier).name
+        self.storedData = credential.applicationData
+    }
+
+    /// The application's data in the session, as it was when the session was read; nil for none. ``SessionServer/updateData(of:_:)`` changes it.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
+    public func data<Value: SessionData>(_ type: Value.Type) throws -> Value? {
+        try StoredSessionData.decode(type, storedData)
+    }
 }
 
 /// One of the sessions of a user, for a list to show.

@@ -7,31 +7,32 @@ import HTTPTypes
 
 extension SessionServer {
     /// POST /backchannel-logout: the provider has ended sessions (OpenID Connect Back-Channel Logout 1.0 section 2.5).
-    func endSessions(_ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
+    /// - Parameter body: The form.
+    func endSessions(_ body: String, at provider: ProviderSessions) async -> TransportResponse {
         // Section 2.8: "If the logout request is not valid or the logout failed, the RP MUST respond with HTTP 400 Bad Request."
         func refused(_ reason: String) -> TransportResponse {
             ServerResponse.json(.badRequest, ["error": "invalid_request", "error_description": .string(reason)])
         }
-        let form = FormURLEncoding.decode(String(decoding: body, as: UTF8.self))
+        let form = FormURLEncoding.decode(body)
         guard let texts = form?.values(for: "logout_token"), texts.count == 1 else {
             return refused("The request has no logout_token.")
         }
         let token: LogoutToken
         do {
-            token = try await client.verify(logoutToken: Secret(texts[0]), options.logoutTokens)
+            token = try await provider.client.verify(logoutToken: Secret(texts[0]), options.logoutTokens)
         } catch let error as AuthError where error.code == .invalidLogoutToken {
             return refused(DisplayText.sanitized(error.message))
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
         do {
-            try await mark(token)
-            let found = try await sessions(of: token)
-            let rest = max(1, token.acceptedUntil.timeIntervalSince(client.server.host.now()))
+            try await mark(token, at: provider)
+            let found = try await sessions(of: token, at: provider)
+            let rest = max(1, token.acceptedUntil.timeIntervalSince(host.now()))
             let claim = RecordKey(
                 name: token.identifier,
                 issuer: token.issuer,
-                clientID: client.registration.clientID,
+                clientID: provider.client.registration.clientID,
                 kind: .claim
             )
             let isFirst = try await store.claim(claim, for: .seconds(rest))
@@ -51,6 +52,8 @@ extension SessionServer {
                 // SHOULD NOT".
                 try await end(
                     Dictionary(meant.map { ($0.key, $0.credential) }) { first, _ in first },
+                    at: provider,
+                    .providerLogout,
                     revoking: Self.endsWithItsSession
                 )
             } catch {
@@ -66,19 +69,24 @@ extension SessionServer {
 
     /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. One that cannot
     /// be read here is meant too: another process may be able to.
-    private func sessions(of token: LogoutToken) async throws -> [TaggedCredential] {
+    private func sessions(
+        of token: LogoutToken,
+        at provider: ProviderSessions
+    ) async throws -> [TaggedCredential] {
         func isOfUser(_ found: TaggedCredential) -> Bool {
             guard let subject = token.subject, let credential = found.credential else { return true }
             return credential.identity?.subject == subject
         }
         let ofUser =
             if let subject = token.subject {
-                try await credentials.credentials(tagged: userTag(token.issuer, subject))
+                try await provider.credentials.credentials(tagged: userTag(token.issuer, subject, at: provider))
             } else {
                 [TaggedCredential]()
             }
         guard let sessionID = token.sessionID else { return ofUser }
-        let ofSession = try await credentials.credentials(tagged: providerSessionTag(token.issuer, sessionID)).filter(
+        let ofSession = try await provider.credentials.credentials(
+            tagged: providerSessionTag(token.issuer, sessionID, at: provider)
+        ).filter(
             isOfUser
         )
         // A sign-in whose ID Token had no session identifier may be of this session.
@@ -130,14 +138,14 @@ extension SessionServer {
         }
     }
 
-    private func key(of mark: Mark, _ issuer: String) -> RecordKey {
-        let clientID = client.registration.clientID
+    private func key(of mark: Mark, _ issuer: String, at provider: ProviderSessions) -> RecordKey {
+        let clientID = provider.client.registration.clientID
         let tag = RecordTag(["logout", clientID, issuer] + mark.parts, key: options.tagKey)
         return RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
     }
 
     /// Leaves the marks of a logout token, for as long as a sign-in that is under way now may take.
-    private func mark(_ token: LogoutToken) async throws {
+    private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
         let marks: [Mark] =
             switch (token.subject, token.sessionID) {
             case (let subject?, nil): [.user(subject)]
@@ -145,16 +153,24 @@ extension SessionServer {
             case (let subject?, let session?): [.userInSession(subject, session), .userInSomeSession(subject)]
             case (nil, nil): []
             }
-        for key in marks.map({ key(of: $0, token.issuer) }) {
-            try await store.withLease(on: key) { lease in
-                // One that comes late takes no later one's place.
-                let time = max(try await timeOfMark(key) ?? 0, token.issuedAt.timeIntervalSince1970)
-                try await store.write(
-                    Array("\(time)".utf8),
-                    RecordAttributes(lifetime: Self.signInPatience),
-                    under: lease
-                )
-            }
+        for mark in marks { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
+    }
+
+    /// Leaves the mark of a session that the provider has ended now.
+    func leaveMark(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws {
+        try await leave(.session(name), issuer, host.now(), at: provider)
+    }
+
+    private func leave(_ mark: Mark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions) async throws {
+        let key = key(of: mark, issuer, at: provider)
+        try await store.withLease(on: key) { lease in
+            // One that comes late takes no later one's place.
+            let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
+            try await store.write(
+                Array("\(time)".utf8),
+                RecordAttributes(lifetime: Self.signInPatience),
+                under: lease
+            )
         }
     }
 
@@ -163,10 +179,10 @@ extension SessionServer {
     }
 
     /// Whether the provider has ended the session of a sign-in before its session was written here.
-    func wasEndedMeanwhile(_ credential: Credential) async throws -> Bool {
+    func wasEndedMeanwhile(_ credential: Credential, at provider: ProviderSessions) async throws -> Bool {
         guard let identity = credential.identity else { return false }
         // A process that was stopped for longer than marks are kept cannot tell.
-        let age = client.server.host.now().timeIntervalSince(credential.signedInAt)
+        let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInPatience.seconds else { return true }
         let issued = (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970
         let subject = identity.subject
@@ -177,7 +193,9 @@ extension SessionServer {
                 [.user(subject), .userInSomeSession(subject)]
             }
         for mark in marks {
-            if let time = try await timeOfMark(key(of: mark, identity.issuer)), time >= issued { return true }
+            if let time = try await timeOfMark(key(of: mark, identity.issuer, at: provider)), time >= issued {
+                return true
+            }
         }
         return false
     }

@@ -19,8 +19,9 @@ extension SessionServer {
                 )
             ]
         }
-        return try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).compactMap {
-            found in
+        let provider = try self.sessions(of: session)
+        let tag = userTag(identity.issuer, identity.subject, at: provider)
+        return try await provider.credentials.credentials(tagged: tag).compactMap { found in
             found.credential.map {
                 SessionSummary(
                     name: found.key.name,
@@ -38,16 +39,18 @@ extension SessionServer {
     ///   - names: The sessions; nil for all, this one included: "sign out everywhere".
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
-        let own = credentials.recordKey(for: key(session.identifier))
+        let provider = try self.sessions(of: session)
+        let own = provider.recordKey(session.identifier)
         var meant: [RecordKey: Credential?] = [:]
-        if let stored = try await credentials.stored(own) { meant[own] = .some(stored.credential) }
+        if let stored = try await provider.credentials.stored(own) { meant[own] = .some(stored.credential) }
         if let identity = session.identity {
-            for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {
+            let tag = userTag(identity.issuer, identity.subject, at: provider)
+            for found in try await provider.credentials.credentials(tagged: tag) {
                 meant[found.key] = .some(found.credential)
             }
         }
         if let names { meant = meant.filter { names.contains($0.key.name) } }
-        try await end(meant, last: own)
+        try await end(meant, at: provider, .signedOut, last: own)
     }
 
     /// Ends sessions in every process, and revokes their tokens.
@@ -57,50 +60,63 @@ extension SessionServer {
     ///   - isRevoked: Whether the tokens of a credential end with its session.
     func end(
         _ meant: [RecordKey: Credential?],
+        at provider: ProviderSessions,
+        _ reason: SessionEnd.Reason,
         last: RecordKey? = nil,
         revoking isRevoked: (Credential) -> Bool = { _ in true }
     ) async throws {
         let keys = meant.keys.filter { $0 != last } + (last.map { meant.keys.contains($0) ? [$0] : [] } ?? [])
         // What can't be read here may have a refresh in progress elsewhere.
-        try await credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
+        try await provider.credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
         var ended = meant
         // Also where the answer of the database was lost, or it ended some of them only: the user has asked for all of it.
-        defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked)) }
+        defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
         // A refresh may have changed what was read before.
-        for removed in try await credentials.remove(keys) where removed.credential != nil {
-            ended[removed.key] = .some(removed.credential)
+        let removed = try await provider.credentials.remove(keys)
+        for removed in removed where removed.credential != nil { ended[removed.key] = .some(removed.credential) }
+        reportEnds(removed, at: provider, reason)
+    }
+
+    /// Tells the application that sessions have ended, while the response is on its way.
+    func reportEnds(_ removed: [TaggedCredential], at provider: ProviderSessions, _ reason: SessionEnd.Reason) {
+        guard !removed.isEmpty else { return }
+        provider.credentials.beginCleanup { [hooks = options.hooks] in
+            for removed in removed {
+                let session = KnownSession(name: removed.key.name, provider: provider.name, removed.credential)
+                await hooks.onEnd(SessionEnd(session: session, reason: reason))
+            }
         }
     }
 
     /// The tags by which the sessions of a user and of a session at the provider are found.
-    func tags(of credential: Credential) -> [RecordTag] {
+    func tags(of credential: Credential, at provider: ProviderSessions) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
         let sessionID = Self.sessionID(of: credential)
-        return [userTag(identity.issuer, identity.subject)]
-            + (sessionID.map { [providerSessionTag(identity.issuer, $0)] } ?? [])
+        return [userTag(identity.issuer, identity.subject, at: provider)]
+            + (sessionID.map { [providerSessionTag(identity.issuer, $0, at: provider)] } ?? [])
     }
 
-    func userTag(_ issuer: String, _ subject: String) -> RecordTag {
-        RecordTag(["sub", client.registration.clientID, issuer, subject], key: options.tagKey)
+    func userTag(_ issuer: String, _ subject: String, at provider: ProviderSessions) -> RecordTag {
+        RecordTag(["sub", provider.client.registration.clientID, issuer, subject], key: options.tagKey)
     }
 
     /// OpenID Connect Back-Channel Logout section 2.4: a `sid` is unique within its issuer.
-    func providerSessionTag(_ issuer: String, _ sessionID: String) -> RecordTag {
-        RecordTag(["sid", client.registration.clientID, issuer, sessionID], key: options.tagKey)
+    func providerSessionTag(_ issuer: String, _ sessionID: String, at provider: ProviderSessions) -> RecordTag {
+        RecordTag(["sid", provider.client.registration.clientID, issuer, sessionID], key: options.tagKey)
     }
 
     /// The maximum number of sessions whose tokens are revoked at the same time.
     private static let concurrentRevocations = 16
 
     /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
-    func revoke(_ removed: [Credential]) {
+    func revoke(_ removed: [Credential], at provider: ProviderSessions) {
         guard !removed.isEmpty else { return }
-        credentials.beginCleanup { [self] in
+        provider.credentials.beginCleanup { [self] in
             await withTaskGroup(of: Bool.self) { group in
                 for (number, credential) in removed.enumerated() {
                     // A provider that does not respond would keep each waiting for as long.
                     if number >= Self.concurrentRevocations, await group.next() == false { return }
-                    group.addTask { [self] in await isAnswered(credential) }
+                    group.addTask { [self] in await isAnswered(credential, at: provider) }
                 }
             }
         }
@@ -108,10 +124,10 @@ extension SessionServer {
 
     /// Revokes the tokens of one session.
     /// - Returns: Whether the provider responds.
-    private func isAnswered(_ credential: Credential) async -> Bool {
+    private func isAnswered(_ credential: Credential, at provider: ProviderSessions) async -> Bool {
         do {
-            try await FlowReporter(host: client.server.host, observer: observer).step(.revocation) {
-                try await client.revoke(credential)
+            try await FlowReporter(host: host, observer: observer).step(.revocation) {
+                try await provider.client.revoke(credential)
             }
             return true
         } catch let error as AuthError {
@@ -130,44 +146,50 @@ extension SessionServer {
     func signOut(_ query: String, _ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnForm(request) || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         let cookie = sessionCookie("").removal
-        guard let identifier = sessionIdentifier(of: request) else {
+        guard let (identifier, provider) = sessionIdentifier(of: request) else {
             return ServerResponse.redirect(to: options.startPath).setting(cookie)
         }
         do {
-            let key = credentials.recordKey(for: self.key(identifier))
+            let key = provider.recordKey(identifier)
             let parameters = [query, String(decoding: body, as: UTF8.self)].map {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
             let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
             // Read before anything is written: an invented cookie writes nothing.
-            let stored = try await credentials.stored(key)
+            let stored = try await provider.credentials.stored(key)
             guard let own = stored, own.credential != nil || !isEverywhere else {
                 guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
                 // A session that cannot be read here may be usable elsewhere.
-                if stored != nil { try await end([key: nil], last: key) }
-                return ServerResponse.refusal(
+                if stored != nil { try await end([key: nil], at: provider, .signedOut, last: key) }
+                return options.pages.page(
+                    .signOutNeedsSession,
                     .unauthorized,
-                    "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere.",
-                    start: options.startPath
+                    to: request,
+                    links: { [($0.retryLink, options.loginPath), ($0.startLink, options.startPath)] }
                 ).setting(cookie)
             }
             var meant: [RecordKey: Credential?] = [:]
             // Found before anything is removed: after a failure there is still the session that can ask again.
             if isEverywhere, let identity = own.credential?.identity {
-                for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {
+                let tag = userTag(identity.issuer, identity.subject, at: provider)
+                for found in try await provider.credentials.credentials(tagged: tag) {
                     meant[found.key] = .some(found.credential)
                 }
             }
             meant[key] = .some(own.credential)
-            try await self.end(meant, last: key)
+            if let credential = own.credential {
+                await options.hooks.onSignOut(Session(identifier, credential, of: provider))
+            }
+            try await self.end(meant, at: provider, .signedOut, last: key)
             var end: EndSessionRequest?
-            if let credential = own.credential { end = try? await client.endSessionRequest(for: credential) }
+            if let credential = own.credential { end = try? await provider.client.endSessionRequest(for: credential) }
             return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
         } catch {
-            return ServerResponse.refusal(
+            return options.pages.page(
+                .signOutFailed,
                 .serviceUnavailable,
-                "The session could not be ended. Try again.",
-                start: options.startPath
+                to: request,
+                links: { [($0.startLink, options.startPath)] }
             )
         }
     }
@@ -185,6 +207,10 @@ extension SessionServer {
             ]
             json["sub"] = session.identity.map { .string($0.subject) }
             json["name"] = session.identity.map { .string($0.displayName) }
+            json["provider"] = session.provider.isEmpty ? nil : .string(session.provider)
+            var claims: [String: JSON] = [:]
+            for name in options.sessionClaims { claims[name] = session.identity?.claims[name] }
+            if !claims.isEmpty { json["claims"] = .object(claims) }
             return ServerResponse.json(.ok, .object(json))
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])

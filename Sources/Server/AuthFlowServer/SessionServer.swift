@@ -20,22 +20,19 @@ import Synchronization
 /// Processes that share the store share the sessions: a sign-in that begins in one ends in any other, a session that ends in one ends
 /// in all.
 public final class SessionServer: Sendable {
-    /// Keeps the tokens.
-    public let credentials: CredentialManager
-
-    let client: OAuthClient
     let options: SessionServerOptions
     let store: any SessionTokenStore
-    let pending: PendingAuthorizations
-    let redirectURI: String
-    /// The path of the redirect URI.
-    let callbackPath: String
+    let providers: [ProviderSessions]
     let headerName: HTTPField.Name
     /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
     let signIns = SignInPlaces()
+    let isSecure: Bool
+    let observer: (@Sendable (FlowEvent) -> Void)?
+    let host: HostServices
+    let isDraining = Atomic(false)
     private let touched: Mutex<TouchTimes>
 
-    /// Creates the sessions of an application.
+    /// Creates the sessions of an application whose users sign in at one provider.
     /// - Parameters:
     ///   - client: The client. It authenticates (RFC 10017 section 6.1.3.1: "the BFF acts as a confidential client"), and its first
     ///     redirect URI is a path of the application.
@@ -43,36 +40,99 @@ public final class SessionServer: Sendable {
     ///   - options: The options.
     ///   - observer: Receives every event of every flow. It must not block.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
-    public init(
+    public convenience init(
         client: OAuthClient,
         store: any SessionTokenStore,
         options: SessionServerOptions,
         observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
-        func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
-        guard client.registration.authentication.method != .none else {
-            throw refused(
-                "A web application keeps a secret or a key, and authenticates with it: configure the client's authentication."
+        try self.init(
+            checked: [SessionProvider("", client: client)],
+            store: store,
+            options: options,
+            observer: observer
+        )
+    }
+
+    /// Creates the sessions of an application whose users choose between several providers.
+    /// - Parameters:
+    ///   - providers: The providers, in the order of the page where users choose. Each has a name and a redirect URI of its own.
+    ///   - store: As for one provider.
+    ///   - options: As for one provider.
+    ///   - observer: As for one provider.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
+    public convenience init(
+        providers: [SessionProvider],
+        store: any SessionTokenStore,
+        options: SessionServerOptions,
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) throws {
+        guard !providers.isEmpty, providers.allSatisfy({ SessionProvider.isName($0.name) }),
+            Set(providers.map(\.name)).count == providers.count
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Each provider has a name of its own, of 1 to 32 small letters, digits and hyphens."
             )
         }
+        try self.init(checked: providers, store: store, options: options, observer: observer)
+    }
+
+    private init(
+        checked providers: [SessionProvider],
+        store: any SessionTokenStore,
+        options: SessionServerOptions,
+        observer: (@Sendable (FlowEvent) -> Void)?
+    ) throws {
+        let (options, headerName, isSecure) = try Self.checked(options)
+        let hooks = options.hooks
+        let sessions = try providers.map { provider in
+            try ProviderSessions(
+                provider,
+                isOnly: providers.count == 1,
+                store: store,
+                options: options,
+                observer: observer
+            ) { key, credential in
+                let session = KnownSession(name: key.name, provider: provider.name, credential)
+                await hooks.onEnd(SessionEnd(session: session, reason: .refreshRefused))
+            }
+        }
+        let paths =
+            [options.loginPath, options.logoutPath, options.sessionPath]
+            + [options.frontChannelLogoutPath].compactMap(\.self)
+            + sessions.flatMap { [$0.callbackPath, $0.backChannelLogoutPath] }
+        guard paths.allSatisfy({ $0.hasPrefix("/") }), Set(paths).count == paths.count else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Each route has a path of its own, which begins with a slash; so has the redirect URI of each provider."
+            )
+        }
+        let host = providers[0].client.host
+        self.options = options
+        self.headerName = headerName
+        self.isSecure = isSecure
+        self.store = store
+        self.providers = sessions
+        self.observer = observer
+        self.host = host
+        self.touched = Mutex(TouchTimes(clock: host.clock))
+    }
+
+    private static func checked(
+        _ options: SessionServerOptions
+    ) throws -> (options: SessionServerOptions, headerName: HTTPField.Name, isSecure: Bool) {
+        func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
         guard options.sessionsPerUser >= 1 else { throw refused("A user has at least one session (sessionsPerUser).") }
         let origin = try Endpoint(options.origin, name: "origin of the application")
         let isSecure = origin.scheme == "https"
         guard isSecure || options.allowsPlainHTTPOnLoopback else {
             throw refused(
-                "The application \(options.origin) is served without TLS, and cookies would not be safe. For trials on this machine that can be allowed."
+                "The application \(options.origin) is served without TLS, and cookies would not be safe. For trials on this machine, set allowsPlainHTTPOnLoopback."
             )
         }
         guard origin.origin == options.origin else {
             throw refused("The origin of the application has no path, and no slash at its end: \(origin.origin).")
-        }
-        guard let redirectURI = client.registration.redirectURIs.first?.uri,
-            let callback = try? Endpoint(redirectURI, name: "redirect URI"), callback.origin == origin.origin
-        else {
-            throw refused("The client's first redirect URI is not a page of \(options.origin).")
-        }
-        guard client.registration.responseMode.delivery != .fragment else {
-            throw refused("A browser does not send a fragment to a server: choose another response mode.")
         }
         guard let headerName = HTTPField.Name(options.headerName) else {
             throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is no name of a header field.")
@@ -92,36 +152,12 @@ public final class SessionServer: Sendable {
         guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
             throw refused("The name of the cookie begins with __Host-, so that no other host can set it.")
         }
-        let paths = [
-            options.loginPath, options.logoutPath, options.sessionPath, options.backChannelLogoutPath, callback.path,
-        ]
-        guard paths.allSatisfy({ $0.hasPrefix("/") }), Set(paths).count == paths.count else {
-            throw refused("Each route has a path of its own, which begins with a slash.")
-        }
-        self.client = client
-        // A grant for one resource is kept under a key with that resource.
-        let resources = client.registration.resources
-        self.resource = resources.count == 1 ? resources.first : nil
-        self.options = options
-        self.store = store
-        self.touched = Mutex(TouchTimes(clock: client.server.host.clock))
-        self.pending = PendingAuthorizations(store: store, host: client.server.host)
-        self.redirectURI = redirectURI
-        self.callbackPath = callback.path
-        self.headerName = headerName
-        self.credentials = CredentialManager(client: client, store: store, refreshesAhead: true, observer: observer)
-        self.isSecure = isSecure
-        self.observer = observer
-        credentials.followRemovals()
+        return (options, headerName, isSecure)
     }
-
-    private let resource: String?
-    let isSecure: Bool
-    let observer: (@Sendable (FlowEvent) -> Void)?
 
     /// Whether a request is for one of the routes here. Its body has to be read then; every other body is the application's.
     public func handles(_ request: HTTPRequest) -> Bool {
-        Self.path(of: request).flatMap { routes[$0] } != nil
+        Self.path(of: request).flatMap(route) != nil
     }
 
     /// The path of a request; nil when it is not ASCII, as paths are (RFC 3986 section 2): other text can take long to compare.
@@ -135,7 +171,7 @@ public final class SessionServer: Sendable {
     ///   - request: The request. Its path is taken as it is: a proxy in front must not have changed it.
     ///   - body: The body, bounded by the caller: nothing here needs more than 64 KiB.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
-        guard let path = Self.path(of: request), let route = routes[path] else { return nil }
+        guard let path = Self.path(of: request), let route = route(path) else { return nil }
         let query = Substring((request.path ?? "/").utf8.dropFirst(path.utf8.count + 1))
         guard route.methods.contains(request.method) else {
             var response = ServerResponse.plain(.methodNotAllowed)
@@ -143,28 +179,35 @@ public final class SessionServer: Sendable {
             return response
         }
         guard body.count <= 64 * 1024 else { return ServerResponse.plain(.contentTooLarge) }
+        let form = { String(decoding: body, as: UTF8.self) }
         switch route.kind {
         case .login: return await beginSignIn(String(query), request)
-        case .callback:
-            return await finishSignIn(
-                request.method == .post ? String(decoding: body, as: UTF8.self) : String(query),
-                request
-            )
+        case .callback(let provider):
+            return await finishSignIn(request.method == .post ? form() : String(query), at: provider, request)
         case .logout: return await signOut(String(query), body, request)
         case .session: return await describeSession(request)
-        case .backChannelLogout: return await endSessions(body, request)
+        case .backChannelLogout(let provider): return await endSessions(form(), at: provider)
+        case .frontChannelLogout: return await endSessions(named: String(query), request)
         }
     }
 
-    private enum Route { case login, callback, logout, session, backChannelLogout }
+    private enum Route {
+        case login, callback(ProviderSessions), logout, session, backChannelLogout(ProviderSessions), frontChannelLogout
+    }
 
-    private var routes: [String: (kind: Route, methods: [HTTPRequest.Method])] {
-        let posts = client.registration.responseMode.delivery == .formPost
-        return [
-            options.loginPath: (.login, [.get]), callbackPath: (.callback, [posts ? .post : .get]),
-            options.logoutPath: (.logout, [.post]), options.sessionPath: (.session, [.get]),
-            options.backChannelLogoutPath: (.backChannelLogout, [.post]),
-        ]
+    private func route(_ path: String) -> (kind: Route, methods: [HTTPRequest.Method])? {
+        switch path {
+        case options.loginPath: return (.login, [.get])
+        case options.logoutPath: return (.logout, [.post])
+        case options.sessionPath: return (.session, [.get])
+        case options.frontChannelLogoutPath: return (.frontChannelLogout, [.get])
+        default: break
+        }
+        for provider in providers {
+            if path == provider.callbackPath { return (.callback(provider), [provider.postsResponses ? .post : .get]) }
+            if path == provider.backChannelLogoutPath { return (.backChannelLogout(provider), [.post]) }
+        }
+        return nil
     }
 
     // MARK: Sessions
@@ -179,46 +222,58 @@ public final class SessionServer: Sendable {
 
     /// - Parameter isUse: Whether it moves the idle end on.
     func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
-        guard let identifier = sessionIdentifier(of: request) else { return nil }
-        let key = key(identifier)
+        guard let (identifier, provider) = sessionIdentifier(of: request) else { return nil }
+        let key = provider.key(identifier)
         let credential: Credential
         do {
-            credential = try await credentials.lastCredential(for: key)
+            credential = try await provider.credentials.lastCredential(for: key)
         } catch let error as AuthError where error.code == .loginRequired {
             return nil
         }
-        let record = credentials.recordKey(for: key)
+        let session = Session(identifier, credential, of: provider)
         // A store moves the end on at most as often.
         let pause = min(options.idleTime / 10, .seconds(60))
-        if isUse, touched.withLock({ $0.isDue(record.name, after: pause) }) {
-            guard try await credentials.touch(key) else { return nil }
-            touched.withLock { $0.note(record.name) }
+        if isUse, touched.withLock({ $0.isDue(session.name, after: pause) }) {
+            guard try await provider.credentials.touch(key) else { return nil }
+            touched.withLock { $0.note(session.name) }
         }
-        return Session(
-            identifier: identifier,
-            identity: credential.identity,
-            signedInAt: credential.signedInAt,
-            name: record.name
-        )
+        return session
     }
 
-    /// The key of a session's credential.
-    func key(_ identifier: Secret) -> CredentialKey { CredentialKey(identifier.exposed, resource: resource) }
-
-    /// The identifier in the cookie, when it can be one of ours.
-    func sessionIdentifier(of request: HTTPRequest) -> Secret? {
-        guard let value = RequestCookies(request)[options.cookieName], value.utf8.count == 43,
-            Base64URL.decode(value)?.count == 32
+    /// The identifier in the cookie, when it can be one of ours, and the provider of its session.
+    func sessionIdentifier(of request: HTTPRequest) -> (identifier: Secret, provider: ProviderSessions)? {
+        guard let value = RequestCookies(request)[options.cookieName] else { return nil }
+        let parts = value.utf8.split(separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false)
+        guard let identifier = parts.first.flatMap({ String($0) }), identifier.utf8.count == 43,
+            Base64URL.decode(identifier)?.count == 32,
+            let provider = self.provider(parts.count == 2 ? String(parts[1]) ?? "" : "")
         else { return nil }
-        return Secret(value)
+        return (Secret(identifier), provider)
+    }
+
+    /// A provider by its name.
+    func provider(_ name: String) -> ProviderSessions? { providers.first { $0.name.utf8.elementsEqual(name.utf8) } }
+
+    /// The sessions that one belongs to.
+    func sessions(of session: Session) throws -> ProviderSessions {
+        guard let provider = provider(session.provider) else {
+            throw AuthError(
+                .loginRequired,
+                "The session is of a provider that this application does not have. Sign in again."
+            )
+        }
+        return provider
     }
 
     /// Returns tokens of a session whose access token is fresh.
     /// - Throws: As ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
     public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
-        let key = key(session.identifier)
-        guard let resource, resource != key.resource else { return try await credentials.freshTokens(for: key) }
-        return try await credentials.freshTokens(of: key, for: resource)
+        let provider = try sessions(of: session)
+        let key = provider.key(session.identifier)
+        guard let resource, resource != key.resource else {
+            return try await provider.credentials.freshTokens(for: key)
+        }
+        return try await provider.credentials.freshTokens(of: key, for: resource)
     }
 
     /// Whether a request comes from a page of the application, and so may change something or be told something: pages of other sites
@@ -254,6 +309,9 @@ public final class SessionServer: Sendable {
         return destination.map { $0 == "document" } ?? true
     }
 
+    /// Whether a page of another site has sent the browser here, by a link or a redirect.
+    func isFromAnotherSite(_ request: HTTPRequest) -> Bool { site(of: request) == "cross-site" }
+
     private func site(of request: HTTPRequest) -> String? {
         HTTPField.Name("Sec-Fetch-Site").flatMap { field($0, of: request) }
     }
@@ -267,16 +325,26 @@ public final class SessionServer: Sendable {
     public func removeEndedSessions() async {
         while !Task.isCancelled {
             // Processes that were started together do not come together.
-            let seconds = 45 + Int(client.server.host.randomBytes(1).first ?? 0) % 30
-            try? await client.server.host.clock.sleep(for: .seconds(seconds))
+            let seconds = 45 + Int(host.randomBytes(1).first ?? 0) % 30
+            try? await host.clock.sleep(for: .seconds(seconds))
             while !Task.isCancelled, ((try? await store.removeEnded()) ?? 0) > 0 {}
         }
     }
 
-    /// Waits until nothing is under way that must not be lost. Call it before the process ends.
+    /// The credentials of the first provider, for tests.
+    package var credentials: CredentialManager { providers[0].credentials }
+
+    /// Whether a refresh or a write is under way.
+    package var isBusy: Bool { providers.contains { $0.credentials.unfinished.isBusy } }
+
+    /// Waits until nothing is under way that must not be lost. Call it before the process ends. ``readiness()`` fails from then on.
     /// - Returns: Whether everything is finished.
     public func drain(within patience: Duration = .seconds(10)) async -> Bool {
-        await credentials.drain(within: patience)
+        isDraining.store(true, ordering: .relaxed)
+        return await withTaskGroup(of: Bool.self) { group in
+            for provider in providers { group.addTask { await provider.credentials.drain(within: patience) } }
+            return await group.reduce(true) { $0 && $1 }
+        }
     }
 }
 

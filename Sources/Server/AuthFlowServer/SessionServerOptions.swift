@@ -14,14 +14,29 @@ public struct SessionServerOptions: Sendable {
     /// The path that tells scripts of the page who is signed in; default: `/session`.
     public var sessionPath = "/session"
 
-    /// The path that the provider posts logout tokens to; default: `/backchannel-logout`. Register it as `backchannel_logout_uri`.
+    /// The path that the provider posts logout tokens to; default: `/backchannel-logout`. Register it as `backchannel_logout_uri`. Where there
+    /// are several providers, each has its own: `/backchannel-logout/NAME`.
     public var backChannelLogoutPath = "/backchannel-logout"
+
+    /// The path of a page that the provider loads in a frame when a user signs out there (OpenID Connect Front-Channel Logout 1.0); default,
+    /// nil: none. Register it as `frontchannel_logout_uri` with `frontchannel_logout_session_required`.
+    ///
+    /// Browsers send no cookie with it, so the session is found by the `iss` and `sid` of the request, which nothing proves: a client
+    /// that knows a `sid` can end that session. Use back-channel logout where the provider has it.
+    public var frontChannelLogoutPath: String?
 
     /// The page of the application that users come to when nothing else is asked for; default: `/`.
     public var startPath = "/"
 
     /// What the page to return to has to begin with; default, nil: any path of the application.
     public var returnPrefixes: [String]?
+
+    /// The parameters of the sign-in route that go on to the provider; default: none, because a page of another site can send the browser to
+    /// that route with any of them.
+    public var signInParameters: Set<SignInParameter> = []
+
+    /// The claims of the user that `/session` tells scripts of the page, besides `sub` and `name`; default: none.
+    public var sessionClaims: [String] = []
 
     /// How long a session lasts that is not used; default: an hour.
     public var idleTime = Duration.seconds(3600)
@@ -39,6 +54,18 @@ public struct SessionServerOptions: Sendable {
     /// other host can set, so with TLS every name begins with it.
     public var cookieName = "__Host-Http-authflow"
 
+    /// The requests of other sites that browsers send the session's cookie with.
+    public enum SameSite: Sendable {
+        /// None (RFC 10017 section 6.1.3.2: "SHOULD"). A link from another site opens the application without its session; ``SessionServer``
+        /// finds it again when such a visit comes to the sign-in route.
+        case strict
+        /// Links that the user follows. Pages that change something with GET are then open to other sites.
+        case lax
+    }
+
+    /// The requests of other sites that browsers send the session's cookie with; default: none (`strict`).
+    public var sameSite = SameSite.strict
+
     /// The header field that scripts of the page send with every request (RFC 10017 section 6.1.3.3), with any value; default: `X-AuthFlow`.
     /// Pages of other sites cannot, without this one's permission.
     public var headerName = "X-AuthFlow"
@@ -49,6 +76,12 @@ public struct SessionServerOptions: Sendable {
 
     /// What the provider's logout tokens may lack; default: nothing that the standard requires.
     public var logoutTokens = LogoutTokenOptions()
+
+    /// The application's part in the life of a session; default: none.
+    public var hooks = SessionHooks()
+
+    /// The pages that users see during a sign-in.
+    public var pages = SessionPages()
 
     /// Whether the application may be served by plain HTTP on this machine, for trials: its cookies are then neither `Secure` nor safe
     /// from other programs of this machine; default: no.

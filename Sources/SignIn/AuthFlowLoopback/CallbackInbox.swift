@@ -102,7 +102,7 @@ final class CallbackInbox: Sendable {
         let requestPath = target.prefix { $0 != "?" }
         // A page that made its own host name point here (DNS rebinding) sends that name.
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
-            return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
+            return StatusPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
                 .response
         }
         // A prefetching browser has not been redirected here yet.
@@ -118,7 +118,7 @@ final class CallbackInbox: Sendable {
             return response
         }
         guard requestPath == path else {
-            return ResultPage(
+            return StatusPage(
                 status: .notFound,
                 title: "Nothing here",
                 message: "A sign-in is waiting at another address."
@@ -143,7 +143,7 @@ final class CallbackInbox: Sendable {
         }
         // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
-            return ResultPage(
+            return StatusPage(
                 status: .badRequest,
                 title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
                 message: expected.purpose == .signIn
@@ -168,7 +168,7 @@ final class CallbackInbox: Sendable {
     /// would finish the sign-in in an account of theirs.
     private var refusalOfAnotherUser: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
-        return ResultPage(
+        return StatusPage(
             status: .forbidden,
             title: "Not your sign-in",
             message: "This sign-in belongs to another user of this machine."
@@ -176,7 +176,7 @@ final class CallbackInbox: Sendable {
     }
 
     private var notLikeThis: TransportResponse {
-        ResultPage(
+        StatusPage(
             status: .methodNotAllowed,
             title: "Not like this",
             message: "This is not the expected response mode."
@@ -186,7 +186,7 @@ final class CallbackInbox: Sendable {
 
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
     /// tokens were checked would be a guess.
-    private func resultPage() async -> ResultPage {
+    private func resultPage() async -> StatusPage {
         try? await withDeadline(Self.patience, clock: expected.clock) {
             AuthError(.timedOut, "The outcome took too long.")
         } _: {
@@ -195,21 +195,21 @@ final class CallbackInbox: Sendable {
         let outcome = state.withLock { $0.outcome }
         switch outcome {
         case .succeeded?:
-            return ResultPage(
+            return StatusPage(
                 status: .ok,
                 mark: .done,
                 title: expected.purpose == .signIn ? "You are signed in" : "You are signed out",
                 message: "You can close this page and go back."
             )
         case .failed(let message)?:
-            return ResultPage(
+            return StatusPage(
                 status: .ok,
                 mark: .failed,
                 title: expected.purpose == .signIn ? "The sign-in did not succeed" : "You may not be signed out",
                 message: message
             )
         default:
-            return ResultPage(
+            return StatusPage(
                 status: .ok,
                 title: "The response was received",
                 message: "Go back to the program that sent you here; it will say how it ended."

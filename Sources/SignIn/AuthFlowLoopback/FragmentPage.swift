@@ -15,7 +15,7 @@ enum FragmentPage {
                     .contentSecurityPolicy:
                         "default-src 'none'; script-src 'nonce-\(nonce)'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
                     .xContentTypeOptions: "nosniff",
-                    ResultPage.referrerPolicy: "no-referrer",
+                    StatusPage.referrerPolicy: "no-referrer",
                 ]
             ),
             body: Array(html(nonce: nonce).utf8)

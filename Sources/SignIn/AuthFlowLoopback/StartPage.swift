@@ -47,7 +47,7 @@ final class StartPage: Sendable {
             return state.target
         }
         guard let target else {
-            return ResultPage(
+            return StatusPage(
                 status: .gone,
                 title: "Already opened",
                 message:
@@ -57,7 +57,7 @@ final class StartPage: Sendable {
         var fields: HTTPFields = [
             .location: target,
             .cacheControl: "no-store",
-            ResultPage.referrerPolicy: "no-referrer",
+            StatusPage.referrerPolicy: "no-referrer",
         ]
         if brought == nil { fields[.setCookie] = "\(cookie)=\(token); Path=\(path); HttpOnly; SameSite=Lax" }
         return TransportResponse(head: HTTPResponse(status: .found, headerFields: fields))

@@ -273,7 +273,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
             let process = "P\(server.process.index)"
             world.require(server.requests == 0, "\(server.requests) requests of \(process) wait for ever")
-            world.require(!server.sessions.credentials.unfinished.isBusy, "\(process) has unfinished work")
+            world.require(!server.sessions.isBusy, "\(process) has unfinished work")
             world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
         }
         world.require(!records.hasLease, "a lease is held")

@@ -134,6 +134,8 @@ extension AuthError {
         /// What is stored can be read but is not a usable credential: it is damaged, too large, of another version, or
         /// its key is missing. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
+        /// The data of an application in a session is too large, or of a version that this program cannot read.
+        public static let sessionDataUnusable = Self(rawValue: "session_data_unusable")
     }
 }
 

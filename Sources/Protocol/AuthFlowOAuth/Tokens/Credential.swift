@@ -29,6 +29,9 @@ public struct Credential: Sendable, Hashable {
     /// The access tokens for single resources of the grant.
     package var resourceTokens: [ResourceToken] = []
 
+    /// The data that the application keeps in the session; nil for none. Not the tokens': it changes by itself, and no refresh changes it.
+    package var applicationData: Secret?
+
     /// How often the provider has refused to refresh the tokens since the last time it did, without saying why.
     package var refusedRefreshes: Int64 = 0
 
@@ -94,6 +97,7 @@ extension Credential {
         json["binding"] = binding?.json
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         if !resourceTokens.isEmpty { json["resource_tokens"] = .array(resourceTokens.map(\.json)) }
+        json["application_data"] = applicationData.map { .string($0.exposed) }
         if refusedRefreshes > 0 { json["refused_refreshes"] = .integer(refusedRefreshes) }
         return .object(json)
     }
@@ -131,6 +135,7 @@ extension Credential {
         self.binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         self.resources = json["resources"]?.strings ?? []
         self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)
+        self.applicationData = json["application_data"]?.string.map(Secret.init)
         self.refusedRefreshes = json["refused_refreshes"]?.integer ?? 0
     }
 }

@@ -1,0 +1,98 @@
+package import HTTPTypes
+
+/// A page that a user sees between the application and the provider: a title, a sentence or two, and where to go from here.
+///
+/// It has no script, loads nothing, cannot be framed, is kept by no cache, and follows the colors and fonts of the system.
+package struct StatusPage: Sendable {
+    /// The symbol above the title.
+    package enum Mark: String, Sendable {
+        case done = "\u{2713}"
+        case failed = "\u{2717}"
+        case none = ""
+    }
+
+    /// A link to another page.
+    package struct Link: Sendable {
+        package let text: String
+        package let url: String
+
+        package init(_ text: String, to url: String) {
+            self.text = text
+            self.url = url
+        }
+    }
+
+    package var status: HTTPResponse.Status
+    package var mark = Mark.none
+    package var title: String
+    package var message: String
+    package var links: [Link] = []
+    /// The page that the browser goes on to by itself.
+    package var nextURL: String?
+    /// The name of the application, above the title; empty for none.
+    package var application = ""
+    /// The language of the texts (BCP 47).
+    package var language = "en"
+
+    package init(status: HTTPResponse.Status, mark: Mark = .none, title: String, message: String) {
+        self.status = status
+        self.mark = mark
+        self.title = title
+        self.message = message
+    }
+
+    package static let referrerPolicy = HTTPField.Name(known: "Referrer-Policy")
+
+    /// The page as a response.
+    package var response: TransportResponse {
+        let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
+        let policy =
+            "default-src 'none'; style-src 'nonce-\(nonce)'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        var head = HTTPResponse(
+            status: status,
+            headerFields: [
+                .contentType: "text/html; charset=utf-8", .cacheControl: "no-store", .contentSecurityPolicy: policy,
+                .xContentTypeOptions: "nosniff",
+            ]
+        )
+        head.headerFields[Self.referrerPolicy] = "no-referrer"
+        return TransportResponse(head: head, body: Array(html(nonce: nonce).utf8))
+    }
+
+    private func html(nonce: String) -> String {
+        func text(_ text: String, limit: Int = 1000) -> String {
+            DisplayText.escapedForHTML(DisplayText.sanitized(text, limit: limit))
+        }
+        let mark = mark == .none ? "" : "\n<b class=\"\(mark)\" aria-hidden=\"true\">\(mark.rawValue)</b>"
+        let refresh = nextURL.map {
+            "\n<meta http-equiv=\"refresh\" content=\"0;url=\(DisplayText.escapedForHTML($0))\">"
+        }
+        let links = links.map { "\n<p><a href=\"\(DisplayText.escapedForHTML($0.url))\">\(text($0.text))</a></p>" }
+        return """
+            <!doctype html>
+            <html lang="\(text(language, limit: 35))">
+            <meta charset="utf-8">
+            <meta name="viewport" content="width=device-width, initial-scale=1">
+            <meta name="color-scheme" content="light dark">\(refresh ?? "")
+            <title>\(text(title))</title>
+            <style nonce="\(nonce)">
+            :root { color-scheme: light dark; font: 1.125rem/1.5 system-ui, sans-serif; }
+            body { min-height: 90vh; margin: 0; display: grid; place-items: center; background: Canvas; color: CanvasText; }
+            main { max-width: 32rem; padding: 2rem; }
+            h1 { font-size: 1.5rem; margin: 0 0 0.5rem; }
+            p { margin: 0 0 0.5rem; overflow-wrap: anywhere; }
+            small { color: GrayText; }
+            a { display: inline-block; padding: 0.25rem 0; }
+            b { font-size: 2.5rem; line-height: 1; }
+            .done { color: light-dark(#0a6b2d, #6fd08c); }
+            .failed { color: light-dark(#b3261e, #ff9a90); }
+            </style>
+            <main>\(mark)\(application.isEmpty ? "" : "\n<small>\(text(application, limit: 80))</small>")
+            <h1>\(text(title))</h1>
+            <p>\(text(message))</p>\(links.joined())
+            </main>
+            </html>
+
+            """
+    }
+}

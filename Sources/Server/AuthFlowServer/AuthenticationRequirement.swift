@@ -1,0 +1,34 @@
+import AuthFlow
+import AuthFlowEssentials
+
+/// A requirement of a page on how, and how recently, its user has authenticated (step-up).
+public struct AuthenticationRequirement: Sendable, Hashable {
+    /// The authentication context classes (`acr`) of which one is needed, the preferred first; empty for any.
+    public var acrValues: [String]
+
+    /// The longest time since the user authenticated, in whole seconds; nil for any.
+    public var maximumAge: Duration?
+
+    /// Creates a requirement.
+    public init(acrValues: [String] = [], maximumAge: Duration? = nil) {
+        self.acrValues = acrValues
+        self.maximumAge = maximumAge
+    }
+
+    /// The most that clocks may differ, in seconds.
+    private static let leeway: TimeInterval = 60
+
+    /// Whether an authentication meets it.
+    func isMet(by authentication: UserAuthentication?, at now: Date) -> Bool {
+        if !acrValues.isEmpty {
+            // OIDC Core section 2: "The acr value is a case-sensitive string."
+            guard let given = authentication?.contextClass,
+                acrValues.contains(where: { $0.utf8.elementsEqual(given.utf8) })
+            else { return false }
+        }
+        guard let maximumAge else { return true }
+        guard let time = authentication?.time else { return false }
+        let age = now.timeIntervalSince(time)
+        return age >= -Self.leeway && age <= maximumAge.seconds
+    }
+}

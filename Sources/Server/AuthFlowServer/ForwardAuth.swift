@@ -1,0 +1,84 @@
+public import AuthFlow
+public import HTTPTypes
+
+/// Tells a proxy in front of another application whether a request has a session, and whose: for `auth_request` of nginx and `forwardAuth` of
+/// Traefik.
+///
+/// The proxy asks with the header fields of the request, and never hands on what the browser has sent in the fields that are set here.
+public struct ForwardAuth: Sendable {
+    /// The value of a field of the response.
+    public enum Value: Sendable {
+        /// The user's subject.
+        case subject
+        /// A claim of the user: text, a number, or true or false.
+        case claim(String)
+        /// The name of the session, which is no secret.
+        case sessionName
+        /// `Bearer` and a fresh access token. Only for an application that is trusted with it, over a connection of its own.
+        case accessToken
+    }
+
+    private let server: SessionServer
+    private let path: String
+    private let fields: [(name: HTTPField.Name, value: Value)]
+
+    /// Creates the route.
+    /// - Parameters:
+    ///   - server: The sessions.
+    ///   - path: The path that the proxy asks; default: `/forward-auth`. Keep it from browsers.
+    ///   - fields: The fields of the response, such as `X-User`. A user without the claim has none.
+    public init(server: SessionServer, path: String = "/forward-auth", fields: [HTTPField.Name: Value]) {
+        self.server = server
+        self.path = path
+        self.fields = fields.map { ($0, $1) }
+    }
+
+    /// Returns the response to the proxy; nil for any other request.
+    ///
+    /// 204: there is a session. 401: there is none. 403: another site has made the browser send the request. 503: it is not known.
+    ///
+    /// A request that may change something must not come from another site. Its method stands in `X-Original-Method` or `X-Forwarded-Method`; without
+    /// them every request is taken for such a one.
+    public func response(to request: HTTPRequest) async -> TransportResponse? {
+        guard SessionServer.path(of: request) == path else { return nil }
+        let methods = ["X-Original-Method", "X-Forwarded-Method"].compactMap { HTTPField.Name($0) }
+            .flatMap { request.headerFields[values: $0] }
+        let isSafe = !methods.isEmpty && methods.allSatisfy { ["GET", "HEAD"].contains($0) }
+        guard isSafe || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
+        do {
+            guard let session = try await server.session(of: request) else {
+                return ServerResponse.plain(.unauthorized)
+            }
+            var response = ServerResponse.plain(.noContent)
+            for (name, value) in fields {
+                guard let text = try await text(value, session), Self.isFieldValue(text) else { continue }
+                response.head.headerFields[name] = text
+            }
+            return response
+        } catch let error as AuthError {
+            return SessionServer.response(for: error) ?? ServerResponse.plain(.serviceUnavailable)
+        } catch {
+            return ServerResponse.plain(.serviceUnavailable)
+        }
+    }
+
+    private func text(_ value: Value, _ session: Session) async throws -> String? {
+        switch value {
+        case .subject: session.identity?.subject
+        case .sessionName: session.name
+        case .accessToken: "Bearer \(try await server.freshTokens(for: session).accessToken.exposed)"
+        case .claim(let name):
+            switch session.identity?.claims[name] {
+            case .string(let text): text
+            case .integer(let number): "\(number)"
+            case .bool(let isTrue): isTrue ? "true" : "false"
+            default: nil
+            }
+        }
+    }
+
+    /// RFC 9110 section 5.5: no control characters, so that no claim ends its line. Other than ASCII passes as UTF-8.
+    private static func isFieldValue(_ text: String) -> Bool {
+        text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
+    }
+}

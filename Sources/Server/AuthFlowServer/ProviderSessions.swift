@@ -1,0 +1,71 @@
+import AuthFlow
+import AuthFlowEssentials
+
+/// The sessions of the users of one provider.
+final class ProviderSessions: Sendable {
+    let provider: SessionProvider
+    let credentials: CredentialManager
+    let pending: PendingAuthorizations
+    let redirectURI: String
+    /// The path of the redirect URI.
+    let callbackPath: String
+    let backChannelLogoutPath: String
+    /// A grant for one resource is kept under a key with that resource.
+    private let resource: String?
+
+    var name: String { provider.name }
+    var client: OAuthClient { provider.client }
+
+    /// - Parameter isOnly: Whether the application has no other provider.
+    init(
+        _ provider: SessionProvider,
+        isOnly: Bool,
+        store: any SessionTokenStore,
+        options: SessionServerOptions,
+        observer: (@Sendable (FlowEvent) -> Void)?,
+        onEnd: @escaping @Sendable (RecordKey, Credential) async -> Void
+    ) throws {
+        func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
+        let client = provider.client
+        guard client.registration.authentication.method != .none else {
+            throw refused(
+                "A web application keeps a secret or a key, and authenticates with it: configure the client's authentication."
+            )
+        }
+        guard let redirectURI = client.registration.redirectURIs.first?.uri,
+            let callback = try? Endpoint(redirectURI, name: "redirect URI"), callback.origin == options.origin
+        else {
+            throw refused("The client's first redirect URI is not a page of \(options.origin).")
+        }
+        guard client.registration.responseMode.delivery != .fragment else {
+            throw refused("A browser does not send a fragment to a server: choose another response mode.")
+        }
+        let resources = client.registration.resources
+        self.provider = provider
+        self.resource = resources.count == 1 ? resources.first : nil
+        self.redirectURI = redirectURI
+        self.callbackPath = callback.path
+        self.backChannelLogoutPath = options.backChannelLogoutPath + (isOnly ? "" : "/\(provider.name)")
+        self.pending = PendingAuthorizations(store: store, host: client.host)
+        self.credentials = CredentialManager(
+            client: client,
+            store: store,
+            refreshesAhead: true,
+            observer: observer,
+            onEnd: onEnd
+        )
+        credentials.followRemovals()
+    }
+
+    /// The key of a session's credential.
+    func key(_ identifier: Secret) -> CredentialKey { CredentialKey(identifier.exposed, resource: resource) }
+
+    /// The key of a session's record.
+    func recordKey(_ identifier: Secret) -> RecordKey { credentials.recordKey(for: key(identifier)) }
+
+    /// The key of a session's record, by its name.
+    func recordKey(named name: String) -> RecordKey { credentials.recordKey(named: name, resource: resource) }
+
+    /// Whether the provider's authorization responses are forms that it has the browser post.
+    var postsResponses: Bool { client.registration.responseMode.delivery == .formPost }
+}

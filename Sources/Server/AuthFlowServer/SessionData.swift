@@ -1,0 +1,122 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// Data that an application keeps in sessions. It is stored, encrypted and removed with the tokens of the session, and moves on to the next
+/// session of the same user in the same browser, such as after a step-up.
+///
+/// ```swift
+/// struct Cart: SessionData { var items: [String] = [] }
+/// try await server.updateData(of: session) { (cart: inout Cart?) in cart = Cart(items: (cart?.items ?? []) + ["tea"]) }
+/// ```
+public protocol SessionData: Codable, Sendable {
+    /// The version that is written; default: 1. Raise it when programs of before cannot read the new values.
+    static var version: Int { get }
+
+    /// Reads a value that an earlier version has written; default: it is not readable.
+    /// - Parameters:
+    ///   - version: The version.
+    ///   - json: The value as JSON.
+    static func upgraded(from version: Int, _ json: [UInt8]) throws -> Self
+}
+
+extension SessionData {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public static var version: Int { 1 }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public static func upgraded(from version: Int, _ json: [UInt8]) throws -> Self {
+        throw AuthError(
+            .sessionDataUnusable,
+            "The session's data has the version \(version), and this program reads version \(Self.version)."
+        )
+    }
+}
+
+/// The stored form of an application's data: `{"version": 1, "value": ...}`.
+enum StoredSessionData {
+    /// The largest value, in bytes of its JSON.
+    static let maximumSize = 16 * 1024
+
+    static func encode(_ data: some SessionData) throws(AuthError) -> Secret {
+        let bytes: [UInt8]
+        let value: JSON
+        do {
+            bytes = Array(try JSONEncoder().encode(data))
+            value = try JSON(parsing: bytes)
+        } catch {
+            throw AuthError(
+                .sessionDataUnusable,
+                "The session's data cannot be written as JSON.",
+                underlyingError: error
+            )
+        }
+        guard bytes.count <= maximumSize else {
+            throw AuthError(
+                .sessionDataUnusable,
+                "The session's data has \(bytes.count) bytes, and at most \(maximumSize) are kept."
+            )
+        }
+        let stored: JSON = ["version": .integer(Int64(type(of: data).version)), "value": value]
+        do {
+            return Secret(String(decoding: try stored.serialized(), as: UTF8.self))
+        } catch {
+            throw AuthError(
+                .sessionDataUnusable,
+                "The session's data cannot be written as JSON.",
+                underlyingError: error
+            )
+        }
+    }
+
+    static func decode<Value: SessionData>(_ type: Value.Type, _ stored: Secret?) throws(AuthError) -> Value? {
+        guard let stored else { return nil }
+        do {
+            let json = try JSON(parsing: Array(stored.exposed.utf8))
+            guard let version = json["version"]?.integer, let value = json["value"] else {
+                throw AuthError(.sessionDataUnusable, "The session's data is damaged.")
+            }
+            let bytes = try value.serialized()
+            guard version != Int64(Value.version) else {
+                return try JSONDecoder().decode(Value.self, from: Data(bytes))
+            }
+            // A newer version is not upgraded, and so never replaced by what this program makes of it.
+            guard version < Int64(Value.version) else {
+                throw AuthError(
+                    .sessionDataUnusable,
+                    "The session's data has the version \(version), which is newer than this program's (\(Value.version))."
+                )
+            }
+            return try Value.upgraded(from: Int(version), bytes)
+        } catch let error as AuthError {
+            throw error
+        } catch {
+            throw AuthError(.sessionDataUnusable, "The session's data cannot be read.", underlyingError: error)
+        }
+    }
+}
+
+extension SessionServer {
+    /// Changes the application's data in a session: in the store, in the place of what every process has of it, while no other process can
+    /// change it.
+    /// - Parameters:
+    ///   - session: The session.
+    ///   - change: Changes the data, nil for none; nil removes it. It may be called again, when another process was faster.
+    /// - Returns: The session with the new data.
+    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` when the session has ended, `session_data_unusable`, `storage_failed`,
+    ///   `outcome_unknown`; what `change` throws.
+    @discardableResult
+    public func updateData<Value: SessionData>(
+        of session: Session,
+        _ change: @escaping @Sendable (inout Value?) throws -> Void
+    ) async throws -> Session {
+        let sessions = try sessions(of: session)
+        let credential = try await sessions.credentials.changeApplicationData(of: sessions.key(session.identifier)) {
+            stored in
+            var value = try StoredSessionData.decode(Value.self, stored)
+            try change(&value)
+            return try value.map { value throws(AuthError) in try StoredSessionData.encode(value) }
+        }
+        return Session(session.identifier, credential, of: sessions)
+    }
+}

@@ -1,0 +1,141 @@
+public import AuthFlow
+import AuthFlowEssentials
+
+/// The application's part in the life of a session. Each function is awaited.
+public struct SessionHooks: Sendable {
+    /// Decides about a sign-in, before there is a session: here the application creates its user, looks up roles, or refuses.
+    ///
+    /// When it throws, or refuses, there is no session, the tokens are revoked, and the session that the browser had before goes on.
+    /// Default: every user is accepted.
+    public var onSignIn: @Sendable (NewSignIn) async throws -> SignInDecision = { _ in .accept }
+
+    /// A user signs out of a session, which ends when this returns; a user cannot be kept from signing out, so it does not throw.
+    /// Default: nothing.
+    public var onSignOut: @Sendable (Session) async -> Void = { _ in }
+
+    /// A session has ended, for any reason but its own end of time. It is called once, by the process that has ended it or noticed
+    /// it; not when that process is killed at that moment. Default: nothing.
+    public var onEnd: @Sendable (SessionEnd) async -> Void = { _ in }
+
+    /// Creates hooks that do nothing.
+    public init() {}
+}
+
+/// A user who has signed in at the provider, and has no session yet.
+public struct NewSignIn: Sendable {
+    /// The name of the provider; empty for the only one.
+    public let provider: String
+
+    /// The tokens and the user.
+    public let credential: Credential
+
+    /// Path and query of the page that the user returns to.
+    public let returnPath: String
+
+    /// The session that the browser had when the sign-in began, of this or another provider; nil when there was none or it has ended. It ends
+    /// when the sign-in is accepted: link the accounts here, if the application does that.
+    public let previous: KnownSession?
+
+    /// The user; nil when the provider does not say.
+    public var identity: Identity? { credential.identity }
+}
+
+/// The application's answer to a sign-in.
+public struct SignInDecision: Sendable {
+    enum Outcome: Sendable {
+        case accepted(data: Secret?, returnPath: String?)
+        case refused(String)
+        case redirected(String)
+    }
+
+    let outcome: Outcome
+
+    /// The user gets a session, and comes to the page that was asked for.
+    public static let accept = Self(outcome: .accepted(data: nil, returnPath: nil))
+
+    /// The user gets a session, and comes to another page first, such as that for new users.
+    /// - Parameter path: Path and query of a page of the application.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
+    public static func accept(returningTo path: String) throws -> Self {
+        Self(outcome: .accepted(data: nil, returnPath: try checked(path)))
+    }
+
+    /// The user gets a session with data of the application.
+    /// - Parameters:
+    ///   - data: The data.
+    ///   - path: Path and query of a page of the application; default: the page that was asked for.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `invalid_configuration`.
+    public static func accept(_ data: some SessionData, returningTo path: String? = nil) throws -> Self {
+        Self(outcome: .accepted(data: try StoredSessionData.encode(data), returnPath: try path.map(checked)))
+    }
+
+    /// The user gets no session.
+    /// - Parameter message: A sentence for the user.
+    public static func refuse(_ message: String) -> Self { Self(outcome: .refused(message)) }
+
+    /// The user gets no session, and is sent elsewhere.
+    /// - Parameter url: Any URL. It must not come from the request: RFC 9700 section 4.11, "open redirector".
+    public static func redirect(to url: String) -> Self { Self(outcome: .redirected(url)) }
+
+    private static func checked(_ path: String) throws -> String {
+        guard let address = ReturnAddress(path, prefixes: nil) else {
+            throw AuthError(.invalidConfiguration, "The page to return to is not a path of the application.")
+        }
+        return address.path
+    }
+}
+
+/// The end of a session.
+public struct SessionEnd: Sendable {
+    /// Why a session has ended, as an open set.
+    public struct Reason: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// The user signed out, here or everywhere, or ended it from another session.
+        public static let signedOut = Self(rawValue: "signed_out")
+        /// The browser has a new session.
+        public static let replaced = Self(rawValue: "replaced")
+        /// The user has more sessions than ``SessionServerOptions/sessionsPerUser``.
+        public static let limit = Self(rawValue: "limit")
+        /// The provider said so (OpenID Connect Back-Channel Logout 1.0, Front-Channel Logout 1.0).
+        public static let providerLogout = Self(rawValue: "provider_logout")
+        /// The provider has refused to refresh the tokens.
+        public static let refreshRefused = Self(rawValue: "refresh_refused")
+    }
+
+    /// The session.
+    public let session: KnownSession
+
+    /// Why.
+    public let reason: Reason
+}
+
+/// A session without its browser: no tokens can be had with it.
+public struct KnownSession: Sendable {
+    /// The name of the session that is no secret: ``Session/name``.
+    public let name: String
+
+    /// The name of the provider; empty for the only one.
+    public let provider: String
+
+    /// The user; nil when unknown.
+    public let identity: Identity?
+
+    let storedData: Secret?
+
+    init(name: String, provider: String, _ credential: Credential?) {
+        self.name = name
+        self.provider = provider
+        self.identity = credential?.identity
+        self.storedData = credential?.applicationData
+    }
+
+    /// The application's data in the session, as it was last; nil for none.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
+    public func data<Value: SessionData>(_ type: Value.Type) throws -> Value? {
+        try StoredSessionData.decode(type, storedData)
+    }
+}

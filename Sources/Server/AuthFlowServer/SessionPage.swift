@@ -1,0 +1,116 @@
+public import AuthFlow
+public import HTTPTypes
+
+/// A page that a user sees when a sign-in has ended, or cannot go on.
+public struct SessionPage: Sendable {
+    /// What the page is about, as an open set.
+    public struct Reason: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// The user has signed in; the browser goes on by itself to the page that was asked for.
+        public static let signedIn = Self(rawValue: "signed_in")
+        /// The browser comes from another site; it goes on by itself, with its cookies.
+        public static let continuing = Self(rawValue: "continuing")
+        /// The user has to choose one of several providers.
+        public static let chooseProvider = Self(rawValue: "choose_provider")
+        /// The user, or the provider, did not allow the sign-in.
+        public static let denied = Self(rawValue: "denied")
+        /// The application has refused the user: the message is that of the hook.
+        public static let refused = Self(rawValue: "refused")
+        /// No sign-in of this browser is under way: it took too long, was finished already, or was begun in another browser.
+        public static let stale = Self(rawValue: "stale")
+        /// The provider has ended the session during the sign-in.
+        public static let ended = Self(rawValue: "ended")
+        /// The provider did not authenticate the user as the application requires.
+        public static let insufficientAuthentication = Self(rawValue: "insufficient_authentication")
+        /// The provider or the store cannot be reached.
+        public static let unavailable = Self(rawValue: "unavailable")
+        /// Something else went wrong; the events have the details.
+        public static let failed = Self(rawValue: "failed")
+        /// The user wanted to sign out, and the session could not be ended.
+        public static let signOutFailed = Self(rawValue: "sign_out_failed")
+        /// The user wanted to sign out everywhere, and this session had already ended.
+        public static let signOutNeedsSession = Self(rawValue: "sign_out_needs_session")
+    }
+
+    /// What it is about.
+    public let reason: Reason
+
+    /// The status of the response.
+    public let status: HTTPResponse.Status
+
+    /// The language that the page is in: one of ``SessionPages/texts`` (BCP 47).
+    public let language: String
+
+    /// The title in that language.
+    public let title: String
+
+    /// The sentence in that language.
+    public let message: String
+
+    /// Where the user can go from here, by the text of the link.
+    public let links: [(text: String, url: String)]
+
+    /// Path and query of the page that the browser goes on to by itself; nil for none.
+    public let nextPath: String?
+}
+
+/// The pages that users see during a sign-in.
+public struct SessionPages: Sendable {
+    /// The name of the application, above each title; default: none.
+    public var applicationName = ""
+
+    /// The texts, by language; the first are used for browsers that ask for no language here. Default: English and German.
+    public var texts: [PageTexts] = [.english, .german]
+
+    /// Renders a page of the application's own; nil, or the default, is the built-in page. Escape the texts, set a Content-Security-Policy, and
+    /// keep the status: the response is sent as it is, with `Cache-Control: no-store` and the server's cookies.
+    public var render: (@Sendable (SessionPage) -> TransportResponse?)?
+
+    /// Creates the built-in pages.
+    public init() {}
+
+    func page(
+        _ reason: SessionPage.Reason,
+        _ status: HTTPResponse.Status,
+        to request: HTTPRequest,
+        message: String? = nil,
+        links: (PageTexts) -> [(text: String, url: String)],
+        next: String? = nil
+    ) -> TransportResponse {
+        let texts = PageTexts.preferred(by: request.headerFields[.acceptLanguage], of: texts)
+        let text = texts.texts[reason] ?? texts.texts[.failed] ?? PageTexts.Text("", "")
+        let page = SessionPage(
+            reason: reason,
+            status: status,
+            language: texts.language,
+            title: text.title,
+            message: message ?? text.message,
+            links: links(texts),
+            nextPath: next
+        )
+        var response = render?(page) ?? builtIn(page)
+        response.head.headerFields[.cacheControl] = "no-store"
+        return response
+    }
+
+    private func builtIn(_ page: SessionPage) -> TransportResponse {
+        let marks: [SessionPage.Reason: StatusPage.Mark] = [
+            .signedIn: .done, .continuing: .none, .chooseProvider: .none,
+        ]
+        var built = StatusPage(
+            status: page.status,
+            mark: marks[page.reason] ?? .failed,
+            title: page.title,
+            message: page.message
+        )
+        built.links = page.links.map { .init($0.text, to: $0.url) }
+        built.nextURL = page.nextPath
+        built.application = applicationName
+        built.language = page.language
+        return built.response
+    }
+}

@@ -1,0 +1,36 @@
+public import AuthFlow
+import AuthFlowEssentials
+
+/// A provider that the users of an application sign in at.
+public struct SessionProvider: Sendable {
+    /// Its name in sessions and in the parameter `provider` of the sign-in route: 1 to 32 of `a` to `z`, `0` to `9` and `-`.
+    public let name: String
+
+    /// The name that users see when they choose; default: the host of the issuer.
+    public let displayName: String
+
+    /// The application's client at the provider. Its first redirect URI is a path of the application that no other provider has
+    /// (RFC 9700 section 4.4.2.2: "distinct redirect URIs ... for each issuer").
+    public let client: OAuthClient
+
+    /// Creates a provider.
+    /// - Parameters:
+    ///   - name: The name.
+    ///   - client: The client.
+    ///   - displayName: The name that users see.
+    public init(_ name: String, client: OAuthClient, displayName: String? = nil) {
+        self.name = name
+        self.client = client
+        let host = (try? Endpoint(client.server.issuer))?.host
+        self.displayName = displayName ?? host ?? name
+    }
+
+    static func isName(_ name: String) -> Bool {
+        (1...32).contains(name.utf8.count)
+            && name.utf8.allSatisfy {
+                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+                    || $0 == UInt8(ascii: "-")
+            }
+    }
+}

@@ -1,0 +1,40 @@
+public import AuthFlow
+import AuthFlowJSON
+public import HTTPTypes
+
+extension SessionServer {
+    /// Whether the user of a session has authenticated as a page requires.
+    public func isMet(_ requirement: AuthenticationRequirement, by session: Session) -> Bool {
+        requirement.isMet(by: session.authentication, at: host.now())
+    }
+
+    /// Returns the response to a request whose user has not authenticated as required (step-up, RFC 9470 in spirit): a navigation
+    /// is sent to the provider and comes back to the page, a script gets 401 and `insufficient_user_authentication`; nil when the
+    /// session meets the requirement.
+    ///
+    /// A POST is not repeated: name the page in `returnPath` where the user goes on, and keep what was posted in the session's data if it is to survive.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - session: Its session.
+    ///   - requirement: The requirement.
+    ///   - returnPath: The page to return to; default: that of the request, and for other methods than GET the start page.
+    public func stepUp(
+        _ request: HTTPRequest,
+        _ session: Session,
+        to requirement: AuthenticationRequirement,
+        returnPath: String? = nil
+    ) async -> TransportResponse? {
+        guard !isMet(requirement, by: session) else { return nil }
+        guard isNavigation(request), request.headerFields[headerName] == nil else {
+            var json: [String: JSON] = ["error": "insufficient_user_authentication"]
+            if !requirement.acrValues.isEmpty { json["acr_values"] = .array(requirement.acrValues.map(JSON.string)) }
+            json["max_age"] = requirement.maximumAge.map { .integer($0.components.seconds) }
+            return ServerResponse.json(.unauthorized, .object(json))
+        }
+        let own = request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
+        return await signIn(
+            request,
+            SessionSignInOptions(provider: session.provider, returnPath: returnPath ?? own, requirement: requirement)
+        )
+    }
+}

@@ -1,0 +1,58 @@
+public import AuthFlow
+import AuthFlowEssentials
+
+/// The options of one sign-in that the application begins.
+public struct SessionSignInOptions: Sendable {
+    /// The name of the provider; default, nil: the one of the browser's session, or the only one; where there are several, the user chooses.
+    public var provider: String?
+
+    /// Path and query of the page to return to; default: ``SessionServerOptions/startPath``.
+    public var returnPath: String?
+
+    /// Parameters of the authorization request, such as `prompt`, `login_hint` and scopes. The redirect URI and the lifetime are the server's.
+    ///
+    /// With `prompt` `none` the provider shows no page (a silent sign-in). When it would have to, the browser returns to the page with the
+    /// parameter `silent_sign_in=failed`, and the session that it has goes on: begin no other silent sign-in then.
+    public var authorization = AuthorizationOptions()
+
+    /// A requirement that the new authentication has to meet. Without that there is no new session, and the old one goes on.
+    public var requirement: AuthenticationRequirement?
+
+    /// Creates options.
+    public init(provider: String? = nil, returnPath: String? = nil, requirement: AuthenticationRequirement? = nil) {
+        self.provider = provider
+        self.returnPath = returnPath
+        self.requirement = requirement
+    }
+}
+
+/// A parameter of the sign-in route that goes on to the provider.
+public enum SignInParameter: String, Sendable, CaseIterable {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    case prompt
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    case loginHint = "login_hint"
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    case maximumAge = "max_age"
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    case acrValues = "acr_values"
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    case uiLocales = "ui_locales"
+
+    /// The longest value, in bytes.
+    private static let maximumSize = 256
+
+    /// Sets the parameter in the options of a sign-in, if the value can be one.
+    func set(_ text: String, in options: inout SessionSignInOptions) {
+        let isText = text.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x7F }
+        guard !text.isEmpty, text.utf8.count <= Self.maximumSize, isText else { return }
+        let words = text.split(separator: " ").map { String($0) }
+        switch self {
+        case .prompt: options.authorization.prompt = .init(rawValue: text)
+        case .loginHint: options.authorization.loginHint = text
+        case .maximumAge: options.authorization.maxAge = UInt32(text).map { .seconds(Int64($0)) }
+        case .acrValues: options.authorization.acrValues = words
+        case .uiLocales: options.authorization.uiLocales = words
+        }
+    }
+}
