@@ -11,6 +11,7 @@ import AuthFlowStorage
 /// |---|---|---|---|---|
 /// | asked | one read for all callers | hand out | one read for all callers | as cached |
 /// | read: has the same tokens | adopt | checked | checked | replaced entry: written again |
+/// | read: has the same tokens, and other data of the application | adopt | adopt | adopt | written again, with that data |
 /// | read: has others | adopt | adopt | adopt | newer: dropped, and adopt |
 /// | read: has none | signed out | forget, publish | forget, publish | dropped, and revoked after a sign-out |
 /// | read while something was written | read again | read again | read again | read again |

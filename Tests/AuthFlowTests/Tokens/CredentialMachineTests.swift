@@ -73,6 +73,26 @@ import Testing
         machine.finishReading(reading, Self.stored(credential), margin: .seconds(60), random: 0)
     }
 
+    /// Another process has changed nothing but the application's data: its refresh token is still the one that was used.
+    @Test func unsavedTokensOutliveAChangeOfTheApplicationsData() throws {
+        var machine = machine(.unsaved)
+        var changed = Self.credential("old")
+        changed.applicationData = Secret("new data")
+        let found = try #require(read(&machine, changed, at: 1))
+        let known = found.known.entry(nil)?.credential
+        #expect(known?.tokens.accessToken == Secret("new"))
+        #expect(known?.applicationData == Secret("new data"))
+        #expect(found.dropped.isEmpty && machine.hasUnsaved)
+    }
+
+    @Test func changedDataOfTheApplicationReplacesThatInMemory() {
+        var machine = machine(.checked)
+        var changed = Self.credential("old")
+        changed.applicationData = Secret("new data")
+        read(&machine, changed, at: 2)
+        #expect(machine.cached?.credential.applicationData == Secret("new data"))
+    }
+
     /// The token that a caller gets now, with a mark when the store has to be read before.
     private func answer(_ machine: CredentialMachine, at time: Double = 1) -> String {
         switch machine.asked(at: Self.begin + time, isFresh: { _ in true }) {

@@ -123,6 +123,12 @@ package final class WebBrowser: Sendable {
         guard let response = await server.response(to: request(method, target, fields), body: body) else {
             throw ConformanceRow.Failure(description: "\(target) is no route of the server")
         }
+        keep(response)
+        return response
+    }
+
+    /// Keeps the cookies of a response.
+    package func keep(_ response: TransportResponse) {
         for field in response.head.headerFields[fields: .setCookie].map(\.value) {
             let parts = field.split(separator: ";")[0].split(
                 separator: "=",
@@ -131,7 +137,6 @@ package final class WebBrowser: Sendable {
             )
             jar.withLock { $0[String(parts[0])] = field.contains("Max-Age=0") ? nil : String(parts[1]) }
         }
-        return response
     }
 
     /// Begins a sign-in, and does what the user does at the provider.

@@ -1,4 +1,4 @@
-import AuthFlow
+package import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 import HTTPTypes
@@ -102,7 +102,7 @@ extension OIDCEmulator {
     }
 
     /// The parameters of an authorization request, wherever they are: in its URL, pushed, or signed. Nothing is used up.
-    func parameters(ofRequestAt url: String) -> FormParameters {
+    package func parameters(ofRequestAt url: String) -> FormParameters {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
         if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }),
             let client = clients.first(where: { $0.id == query["client_id"] }),

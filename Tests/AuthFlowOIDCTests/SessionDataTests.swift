@@ -1,0 +1,125 @@
+import AuthFlow
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Testing
+
+private struct Basket: SessionData, Equatable {
+    var items: [String] = []
+}
+
+@Suite struct SessionDataTests {
+    private struct Settings: SessionData, Equatable {
+        static let version = 2
+        var color = ""
+        static func upgraded(from version: Int, _ json: [UInt8]) throws -> Settings {
+            Settings(color: "upgraded from \(version)")
+        }
+    }
+
+    private struct NewSettings: SessionData {
+        static let version = 3
+        var colors: [String] = []
+    }
+
+    private struct OldSettings: SessionData { var colour = "blue" }
+
+    private func withSession(
+        _ body: @Sendable (WebScene, SessionServer, WebBrowser, Session) async throws -> Void
+    ) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
+            let web = WebScene(scene)
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            try await body(web, server, browser, try #require(try await browser.session(at: server)))
+        }
+    }
+
+    @Test func whatOneProcessWritesTheOthersRead() async throws {
+        try await withSession { web, server, browser, session in
+            let changed = try await server.updateData(of: session) { (basket: inout Basket?) in
+                basket = Basket(items: ["é"])
+            }
+            #expect(try changed.data(Basket.self) == Basket(items: ["é"]))
+            #expect(try await browser.session(at: server)?.data(Basket.self)?.items == ["é"])
+            #expect(try await browser.session(at: try web.process())?.data(Basket.self)?.items == ["é"])
+            try await server.updateData(of: session) { (basket: inout Basket?) in basket = nil }
+            #expect(try await browser.session(at: server)?.data(Basket.self) == nil)
+        }
+    }
+
+    @Test func simultaneousChangesAreAllKept() async throws {
+        try await withSession { web, server, browser, session in
+            let processes = [server, try web.process(), try web.process()]
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<30 {
+                    group.addTask {
+                        try await processes[number % 3].updateData(of: session) { (basket: inout Basket?) in
+                            basket = Basket(items: (basket?.items ?? []) + ["\(number)"])
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let items = try await browser.session(at: try web.process())?.data(Basket.self)?.items
+            #expect(Set(items ?? []).count == 30)
+        }
+    }
+
+    @Test func aRefreshKeepsTheDataAndADataChangeKeepsTheTokens() async throws {
+        try await withSession { web, server, browser, session in
+            try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
+            web.scene.emulator.endAccessTokens()
+            let key = CredentialKey(browser.session ?? "")
+            let refreshed = try await server.credentials.refresh(key)
+            #expect(try await browser.session(at: server)?.data(Basket.self)?.items == ["a"])
+            let elsewhere = try web.process()
+            try await elsewhere.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["b"]) }
+            #expect(try await elsewhere.freshTokens(for: session).accessToken == refreshed.tokens.accessToken)
+            // The used refresh token was not written back.
+            #expect(try await elsewhere.credentials.refresh(key).tokens.accessToken != refreshed.tokens.accessToken)
+            #expect(try await browser.session(at: elsewhere)?.data(Basket.self)?.items == ["b"])
+        }
+    }
+
+    @Test func dataThatIsTooLargeIsRefusedAndTheOldStays() async throws {
+        try await withSession { _, server, browser, session in
+            try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
+            let error = await #expect(throws: AuthError.self) {
+                try await server.updateData(of: session) { (basket: inout Basket?) in
+                    basket = Basket(items: [String(repeating: "x", count: 16 * 1024)])
+                }
+            }
+            #expect(error?.code == .sessionDataUnusable)
+            #expect(try await browser.session(at: server)?.data(Basket.self)?.items == ["a"])
+        }
+    }
+
+    @Test func olderDataIsUpgradedAndNewerDataIsLeftAlone() async throws {
+        try await withSession { _, server, browser, session in
+            try await server.updateData(of: session) { (old: inout OldSettings?) in old = OldSettings() }
+            let old = try #require(try await browser.session(at: server))
+            #expect(try old.data(Settings.self) == Settings(color: "upgraded from 1"))
+            #expect(throws: AuthError.self) { try old.data(NewSettings.self) }
+            try await server.updateData(of: session) { (data: inout Settings?) in data = Settings(color: "green") }
+            // A process of before the upgrade does not replace what it cannot read.
+            let error = await #expect(throws: AuthError.self) {
+                try await server.updateData(of: session) { (data: inout OldSettings?) in data = OldSettings() }
+            }
+            #expect(error?.code == .sessionDataUnusable)
+            #expect(try await browser.session(at: server)?.data(Settings.self) == Settings(color: "green"))
+        }
+    }
+
+    @Test func dataOfASessionThatHasEndedCannotBeChanged() async throws {
+        try await withSession { web, server, browser, session in
+            _ = try await browser.send(.post, "/logout", to: try web.process(), WebBrowser.ownPage)
+            let error = await #expect(throws: AuthError.self) {
+                try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket() }
+            }
+            #expect(error?.code == .loginRequired)
+            #expect(try await browser.session(at: server) == nil)
+        }
+    }
+}

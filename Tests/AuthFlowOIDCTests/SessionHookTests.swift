@@ -1,0 +1,160 @@
+import AuthFlow
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Synchronization
+import Testing
+
+private struct Basket: SessionData, Equatable {
+    var items: [String] = []
+}
+
+private struct HookError: Error {}
+
+/// What the hooks of a test were told.
+private final class Notes: Sendable {
+    private let state = Mutex<[String]>([])
+    var all: [String] { state.withLock { $0 } }
+    func add(_ note: String) { state.withLock { $0.append(note) } }
+}
+
+@Suite struct SessionHookTests {
+    private func withWeb(_ body: @Sendable (WebScene) async throws -> Void) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { try await body(WebScene($0)) }
+    }
+
+    private func server(_ web: WebScene, _ hooks: (inout SessionHooks) -> Void) throws -> SessionServer {
+        try web.process(options: { hooks(&$0.hooks) })
+    }
+
+    @Test func theHookIsAskedBeforeThereIsASession() async throws {
+        try await withWeb { web in
+            let notes = Notes()
+            let server = try server(web) {
+                $0.onSignIn = { signIn in
+                    notes.add("\(signIn.identity?.subject ?? "") \(signIn.returnPath) \(signIn.previous == nil)")
+                    return try .accept(Basket(items: ["welcome"]), returningTo: "/welcome")
+                }
+            }
+            let browser = WebBrowser()
+            let response = try await browser.signIn(web, at: server, returnTo: "/orders?page=2")
+            #expect(String(decoding: response.body, as: UTF8.self).contains("url=/welcome\""))
+            let session = try #require(try await browser.session(at: server))
+            #expect(notes.all == ["\(session.identity?.subject ?? "") /orders?page=2 true"])
+            #expect(try session.data(Basket.self) == Basket(items: ["welcome"]))
+        }
+    }
+
+    enum Refusal: CaseIterable { case refused, redirected, thrown, cancelled }
+
+    @Test(arguments: Refusal.allCases) func aRefusedUserHasNoSessionAndTheTokensAreRevoked(_ refusal: Refusal)
+        async throws
+    {
+        try await withWeb { web in
+            let server = try server(web) {
+                $0.onSignIn = { _ in
+                    switch refusal {
+                    case .refused: return .refuse("Ask <your> administrator.")
+                    case .redirected: return .redirect(to: "https://help.example.com/")
+                    case .thrown: throw HookError()
+                    case .cancelled: throw CancellationError()
+                    }
+                }
+            }
+            let browser = WebBrowser()
+            let response = try await browser.signIn(web, at: server)
+            #expect(browser.session == nil)
+            let page = String(decoding: response.body, as: UTF8.self)
+            switch refusal {
+            case .refused:
+                #expect(response.status == 403)
+                #expect(page.contains("Ask &lt;your&gt; administrator."))
+            case .redirected:
+                #expect(response.head.headerFields[.location] == "https://help.example.com/")
+            case .thrown, .cancelled:
+                #expect(response.status == 500)
+                #expect(!page.contains("HookError"))
+            }
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+            #expect(browser.cookies.isEmpty)
+        }
+    }
+
+    @Test func theSessionOfBeforeGoesOnWhenAnotherUserIsRefused() async throws {
+        try await withWeb { web in
+            let notes = Notes()
+            let server = try server(web) {
+                $0.onSignIn = { signIn in
+                    guard let previous = signIn.previous else { return try .accept(Basket(items: ["tea"])) }
+                    notes.add("\(try previous.data(Basket.self)?.items ?? [])")
+                    return .refuse("One user at a time.")
+                }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let first = browser.session
+            try await browser.signIn(web, at: server, user: .bob)
+            #expect(browser.session == first)
+            #expect(try await browser.session(at: server)?.data(Basket.self) == Basket(items: ["tea"]))
+            #expect(notes.all == [#"["tea"]"#])
+        }
+    }
+
+    /// The user chose another account: neither data nor session is shared.
+    @Test func dataOfOneUserDoesNotMoveToAnother() async throws {
+        try await withWeb { web in
+            let notes = Notes()
+            let server = try server(web) {
+                $0.onEnd = { notes.add("\($0.reason.rawValue) \($0.session.identity?.subject ?? "")") }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let alice = try #require(try await browser.session(at: server))
+            try await server.updateData(of: alice) { (basket: inout Basket?) in basket = Basket(items: ["secret"]) }
+            try await browser.signIn(web, at: server)
+            let again = try #require(try await browser.session(at: server))
+            #expect(try again.data(Basket.self) == Basket(items: ["secret"]))
+            #expect(again.name != alice.name)
+            try await browser.signIn(web, at: server, user: .bob)
+            #expect(try await browser.session(at: server)?.data(Basket.self) == nil)
+            #expect(await server.drain(within: .seconds(20)))
+            let subject = alice.identity?.subject ?? ""
+            #expect(notes.all == ["replaced \(subject)", "replaced \(subject)"])
+        }
+    }
+
+    @Test func eachEndIsToldOnceWithItsReason() async throws {
+        try await withWeb { web in
+            let notes = Notes()
+            let server = try server(web) {
+                $0.onSignOut = { notes.add("signing out of \($0.name.count)") }
+                $0.onEnd = {
+                    notes.add("\($0.reason.rawValue) \((try? $0.session.data(Basket.self))??.items.joined() ?? "")")
+                }
+            }
+            func browser() async throws -> (WebBrowser, Session) {
+                let browser = WebBrowser()
+                try await browser.signIn(web, at: server)
+                let session = try #require(try await browser.session(at: server))
+                try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["x"]) }
+                return (browser, session)
+            }
+            let (laptop, _) = try await browser()
+            _ = try await laptop.send(.post, "/logout", to: server, WebBrowser.ownPage)
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(notes.all == ["signing out of 43", "signed_out x"])
+
+            let (phone, _) = try await browser()
+            web.scene.emulator.endSessions()
+            web.scene.emulator.endAccessTokens()
+            await #expect(throws: AuthError.self) {
+                _ = try await server.credentials.refresh(CredentialKey(phone.session ?? ""))
+            }
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(notes.all.last == "refresh_refused x")
+            #expect(notes.all.count == 3)
+        }
+    }
+}

@@ -1,0 +1,195 @@
+import AuthFlow
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Testing
+
+/// The pages of the server, and its routes for others than browsers: frames of the provider, proxies, load balancers.
+@Suite struct SessionPageTests {
+    private func withWeb(_ body: @Sendable (WebScene) async throws -> Void) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { try await body(WebScene($0)) }
+    }
+
+    private func stale(
+        _ server: SessionServer,
+        _ languages: String?
+    ) async throws -> (response: TransportResponse, page: String) {
+        var fields = HTTPFields()
+        fields[.acceptLanguage] = languages
+        let response = try await WebBrowser().send(.get, "/callback?state=x&code=y", to: server, fields)
+        return (response, String(decoding: response.body, as: UTF8.self))
+    }
+
+    @Test(arguments: [
+        (nil, "en"), ("de-AT,en;q=0.5", "de"), ("fr, de;q=0.2, en;q=0.1", "de"), ("en;q=0.3, de;q=0.9", "de"),
+        ("fr", "en"),
+        ("de;q=0", "en"), ("DE", "de"), (";;;,q=", "en"), ("de\u{301}", "en"),
+        (String(repeating: "x,", count: 5000) + "de", "en"),
+    ]) func aPageIsInTheLanguageOfTheBrowser(_ languages: String?, _ expected: String) async throws {
+        try await withWeb { web in
+            let (response, page) = try await stale(try web.process(), languages)
+            #expect(response.status == 400)
+            #expect(page.contains("<html lang=\"\(expected)\">"))
+            #expect(page.contains(expected == "de" ? "Bitte neu anmelden" : "Sign in again"))
+        }
+    }
+
+    @Test func aPageHasTheApplicationsNameAndAWayOn() async throws {
+        try await withWeb { web in
+            let server = try web.process(options: { $0.pages.applicationName = "Orders <&>" })
+            let (response, page) = try await stale(server, nil)
+            #expect(page.contains("Orders &lt;&amp;&gt;"))
+            #expect(page.contains("href=\"/login\"") && page.contains("href=\"/\""))
+            #expect(page.contains("width=device-width") && page.contains("color-scheme"))
+            #expect(response.head.headerFields[.cacheControl] == "no-store")
+            let policy = response.head.headerFields[.contentSecurityPolicy] ?? ""
+            #expect(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"))
+        }
+    }
+
+    @Test func theApplicationRendersPagesOfItsOwn() async throws {
+        try await withWeb { web in
+            let server = try web.process { options in
+                options.pages.render = { page in
+                    guard page.reason == .stale else { return nil }
+                    return TransportResponse(
+                        head: HTTPResponse(status: page.status),
+                        body: Array("\(page.title)|\(page.links.map(\.url).joined(separator: "|"))".utf8)
+                    )
+                }
+            }
+            let (response, page) = try await stale(server, nil)
+            #expect(page == "Sign in again|/login|/")
+            #expect(response.head.headerFields[.cacheControl] == "no-store")
+            let browser = WebBrowser()
+            let signedIn = try await browser.signIn(web, at: server)
+            #expect(String(decoding: signedIn.body, as: UTF8.self).contains("<title>Signed in</title>"))
+            #expect(browser.session != nil)
+        }
+    }
+
+    // MARK: Front-channel logout
+
+    private static let frontChannel = "/frontchannel-logout"
+
+    private func query(_ issuer: String?, _ session: String?) -> String {
+        var query = FormParameters()
+        if let issuer { query.append("iss", issuer) }
+        if let session { query.append("sid", session) }
+        return FormURLEncoding.encodeQuery(query)
+    }
+
+    @Test func aFrameOfTheProviderEndsTheSessionThatItNames() async throws {
+        try await withWeb { web in
+            let server = try web.process(options: { $0.frontChannelLogoutPath = Self.frontChannel })
+            let (alice, bob) = (WebBrowser(), WebBrowser())
+            try await alice.signIn(web, at: server)
+            try await bob.signIn(web, at: server, user: .bob)
+            let name = try #require(try await alice.session(at: server)?.authentication?.sessionID)
+            let issuer = web.scene.emulator.issuer
+            let wrong = [
+                query(issuer, nil), query(nil, name), query("https://evil.example", name),
+                "\(query(issuer, name))&sid=x",
+                query(issuer, String(repeating: "a", count: 257)),
+            ]
+            for wrong in wrong {
+                let response = try await WebBrowser().send(.get, "\(Self.frontChannel)?\(wrong)", to: server)
+                #expect(response.status == 400, "\(wrong)")
+            }
+            #expect(try await alice.session(at: server) != nil)
+            let target = "\(Self.frontChannel)?\(query(issuer, name))"
+            let response = try await WebBrowser().send(.get, target, to: server)
+            #expect(response.status == 200)
+            #expect(response.head.headerFields[.contentSecurityPolicy]?.contains("frame-ancestors \(issuer)") == true)
+            #expect(try await alice.session(at: try web.process()) == nil)
+            #expect(try await bob.session(at: server) != nil)
+        }
+    }
+
+    @Test func withoutTheOptionThereIsNoFrontChannelRoute() async throws {
+        try await withWeb { web in
+            let request = WebBrowser().request(.get, "\(Self.frontChannel)?iss=a&sid=b")
+            let server = try web.process()
+            #expect(await server.response(to: request) == nil)
+        }
+    }
+
+    // MARK: Forward-auth
+
+    private static func fields(_ values: KeyValuePairs<String, String>) -> HTTPFields {
+        var fields = HTTPFields()
+        for (name, value) in values { HTTPField.Name(name).map { fields[$0] = value } }
+        return fields
+    }
+
+    @Test func aProxyIsToldWhoseRequestItIs() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let name = { HTTPField.Name($0)! }
+            let auth = ForwardAuth(
+                server: server,
+                fields: [
+                    name("X-User"): .subject, name("X-Name"): .claim("name"), name("X-None"): .claim("none"),
+                    .authorization: .accessToken,
+                ]
+            )
+            let session = try #require(try await browser.session(at: server))
+            let response = await auth.response(to: browser.request(.get, "/forward-auth?x=1"))
+            #expect(response?.status == 204)
+            #expect(response?.head.headerFields[name("X-User")] == session.identity?.subject)
+            #expect(response?.head.headerFields[name("X-Name")] == session.identity?.name)
+            #expect(response?.head.headerFields[name("X-None")] == nil)
+            #expect(response?.head.headerFields[.authorization]?.hasPrefix("Bearer ") == true)
+            let unknown = await auth.response(
+                to: WebBrowser().request(.get, "/forward-auth", Self.fields(["X-User": "admin"]))
+            )
+            #expect(unknown?.status == 401)
+            #expect(unknown?.head.headerFields[name("X-User")] == nil)
+            #expect(await auth.response(to: browser.request(.get, "/forward-auth/x")) == nil)
+        }
+    }
+
+    /// A page of another site can make a browser post with its cookies, where those are Lax.
+    @Test(arguments: [
+        ("POST", "cross-site", 403), ("GET", "cross-site", 204), ("HEAD", "cross-site", 204),
+        ("get", "cross-site", 403),
+        ("", "cross-site", 403), ("POST", "same-origin", 204), ("POST", "", 204), ("GET, POST", "cross-site", 403),
+    ]) func aProxyLetsNoOtherSiteChangeAnything(_ method: String, _ site: String, _ status: Int) async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
+            try await browser.signIn(web, at: server)
+            var fields = HTTPFields()
+            if !method.isEmpty { HTTPField.Name("X-Original-Method").map { fields[$0] = method } }
+            if !site.isEmpty { HTTPField.Name("Sec-Fetch-Site").map { fields[$0] = site } }
+            let auth = ForwardAuth(server: server, fields: [:])
+            #expect(await auth.response(to: browser.request(.get, "/forward-auth", fields))?.status == status)
+        }
+    }
+
+    // MARK: Readiness
+
+    @Test func aProcessIsReadyUntilItIsAboutToEnd() async throws {
+        try await withWeb { web in
+            let server = try web.process()
+            #expect(await server.readiness().isReady)
+            _ = await server.drain(within: .seconds(1))
+            #expect(await server.readiness().problems == ["The process is about to end."])
+        }
+    }
+
+    @Test func aProcessThatDoesNotKnowItsProviderIsNotReady() async throws {
+        try await withWeb { web in
+            let server = try web.process(transport: DeadTransport())
+            let readiness = await server.readiness()
+            #expect(readiness.problems.count == 1 && readiness.problems[0].contains("metadata"))
+        }
+    }
+}
+
+private struct DeadTransport: HTTPTransport {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        throw AuthError(.networkFailed, "No route.")
+    }
+}

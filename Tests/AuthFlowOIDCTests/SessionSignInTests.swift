@@ -1,0 +1,223 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Testing
+
+/// Sign-ins with parameters of their own: from the application, from the address, for a step-up, without a page.
+@Suite struct SessionSignInTests {
+    private func withWeb(_ body: @Sendable (WebScene) async throws -> Void) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { try await body(WebScene($0)) }
+    }
+
+    private static let navigation: HTTPFields = fields(["Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"])
+    private static let fromElsewhere: HTTPFields = fields([
+        "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate",
+    ])
+
+    private static func fields(_ values: KeyValuePairs<String, String>) -> HTTPFields {
+        var fields = HTTPFields()
+        for (name, value) in values { HTTPField.Name(name).map { fields[$0] = value } }
+        return fields
+    }
+
+    /// The parameters of the authorization request that a response sends the browser with.
+    private func parameters(_ response: TransportResponse, _ web: WebScene) throws -> FormParameters {
+        #expect(response.status == 303)
+        return web.scene.emulator.parameters(ofRequestAt: try #require(response.head.headerFields[.location]))
+    }
+
+    private static let query =
+        "prompt=login&max_age=60&acr_values=mfa%20pwd&login_hint=alice%40example.com&ui_locales=de%20en"
+
+    @Test func parametersOfTheAddressGoOnOnlyWhenTheyAreAllowed() async throws {
+        try await withWeb { web in
+            let names = ["prompt", "max_age", "acr_values", "login_hint", "ui_locales"]
+            let strict = try await WebBrowser().send(.get, "/login?\(Self.query)", to: try web.process())
+            for name in names { #expect(try parameters(strict, web)[name] == nil, "\(name)") }
+            let open = try web.process(options: { $0.signInParameters = Set(SignInParameter.allCases) })
+            let sent = try parameters(try await WebBrowser().send(.get, "/login?\(Self.query)", to: open), web)
+            #expect(names.map { sent[$0] ?? "" } == ["login", "60", "mfa pwd", "alice@example.com", "de en"])
+        }
+    }
+
+    @Test(arguments: [
+        "max_age=-1", "max_age=1e9", "max_age=99999999999", "login_hint=%0a", "login_hint=", "prompt=login&prompt=none",
+        "login_hint=\(String(repeating: "a", count: 257))", "redirect_uri=https%3A%2F%2Fevil.example", "scope=admin",
+    ]) func aParameterThatCannotBeOneIsLeftOut(_ query: String) async throws {
+        try await withWeb { web in
+            let server = try web.process(options: { $0.signInParameters = Set(SignInParameter.allCases) })
+            let sent = try parameters(try await WebBrowser().send(.get, "/login?\(query)", to: server), web)
+            for name in ["max_age", "login_hint", "prompt"] { #expect(sent[name] == nil) }
+            #expect(sent["redirect_uri"] == "\(WebScene.origin)/callback")
+            #expect(sent["scope"] == "openid profile offline_access")
+        }
+    }
+
+    @Test func theApplicationBeginsASignInWithOptionsOfItsOwn() async throws {
+        try await withWeb { web in
+            let server = try web.process()
+            var options = SessionSignInOptions(returnPath: "/orders")
+            options.authorization.scopes = ["openid", "orders"]
+            options.authorization.parameters["audience"] = "https://api.example.com"
+            let response = await server.signIn(WebBrowser().request(.get, "/orders"), options)
+            let sent = try parameters(response, web)
+            #expect(sent["scope"] == "openid orders")
+            #expect(sent["audience"] == "https://api.example.com")
+        }
+    }
+
+    /// Does what the browser and the user do after a response that leads to the provider.
+    private func finish(
+        _ response: TransportResponse,
+        _ browser: WebBrowser,
+        _ web: WebScene,
+        at server: SessionServer
+    ) async throws -> TransportResponse {
+        browser.keep(response)
+        let url = try #require(response.head.headerFields[.location])
+        let callback = String(try await web.scene.visit(url).dropFirst(WebScene.origin.count))
+        return try await browser.send(.get, callback, to: server)
+    }
+
+    @Test func aPageThatRequiresAStrongerSignInGetsItAndKeepsTheSessionsData() async throws {
+        struct Draft: SessionData { var text = "" }
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let weak = try #require(try await browser.session(at: server))
+            try await server.updateData(of: weak) { (draft: inout Draft?) in draft = Draft(text: "to be continued") }
+            let requirement = AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(300))
+            let request = browser.request(.get, "/payments?of=may", Self.navigation)
+            let response = try #require(await server.stepUp(request, weak, to: requirement))
+            let sent = try parameters(response, web)
+            #expect(sent["acr_values"] == "mfa" && sent["max_age"] == "300")
+            let page = try await finish(response, browser, web, at: server)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("url=/payments?of=may\""))
+            let strong = try #require(try await browser.session(at: server))
+            #expect(strong.authentication?.contextClass == "mfa")
+            #expect(await server.stepUp(request, strong, to: requirement) == nil)
+            #expect(try strong.data(Draft.self)?.text == "to be continued")
+            // RFC 10017 section 6.1.3.2, [NIST SP 800-63B]: the identifier of before the step-up is of no use any more.
+            #expect(strong.name != weak.name)
+            #expect(try await server.sessions(ofUserOf: strong).count == 1)
+        }
+    }
+
+    @Test func aSignInThatIsWeakerThanRequiredChangesNothing() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let session = try #require(try await browser.session(at: server))
+            web.scene.emulator.fault = .idToken(.weakAuthentication)
+            let request = browser.request(.get, "/payments", Self.navigation)
+            let response = try #require(
+                await server.stepUp(request, session, to: AuthenticationRequirement(acrValues: ["mfa"]))
+            )
+            let page = try await finish(response, browser, web, at: server)
+            #expect(page.status == 403)
+            #expect(try await browser.session(at: server)?.name == session.name)
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(!web.scene.emulator.requests.contains("POST /revoke"))
+        }
+    }
+
+    @Test func aScriptIsToldWhatIsMissing() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let session = try #require(try await browser.session(at: server))
+            let request = browser.request(.post, "/api/pay", WebBrowser.ownPage)
+            let requirement = AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(60))
+            let response = try #require(await server.stepUp(request, session, to: requirement))
+            #expect(response.status == 401)
+            let json = try JSON(parsing: response.body)
+            #expect(json["error"] == "insufficient_user_authentication")
+            #expect(json["acr_values"] == ["mfa"] && json["max_age"] == 60)
+        }
+    }
+
+    @Test func aSilentSignInThatNeedsAPageReturnsAndKeepsTheSession() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let before = browser.session
+            var options = SessionSignInOptions(returnPath: "/inbox?folder=1")
+            options.authorization.prompt = AuthorizationOptions.Prompt.none
+            let response = await server.signIn(browser.request(.get, "/"), options)
+            #expect(try parameters(response, web)["prompt"] == "none")
+            browser.keep(response)
+            let url = try #require(response.head.headerFields[.location])
+            let callback = String(try await web.scene.visit(url).dropFirst(WebScene.origin.count))
+            let page = String(decoding: try await browser.send(.get, callback, to: server).body, as: UTF8.self)
+            #expect(page.contains("url=/inbox?folder=1&amp;silent_sign_in=failed\""))
+            #expect(browser.session == before)
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
+    // MARK: Visits from other sites
+
+    @Test func aVisitByALinkOfAnotherSiteFindsItsSessionAgain() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            // The Strict cookie stays in the browser, and the application sends the visit to the sign-in route.
+            let page = try await WebBrowser().send(
+                .get,
+                "/login?return_to=/orders%3Fid%3D7",
+                to: server,
+                Self.fromElsewhere
+            )
+            let body = String(decoding: page.body, as: UTF8.self)
+            #expect(page.status == 200)
+            #expect(body.contains("url=/login?return_to=/orders%3Fid%3D7&amp;resume=1\""))
+            let again = try await browser.send(
+                .get,
+                "/login?return_to=/orders%3Fid%3D7&resume=1",
+                to: server,
+                Self.fields(["Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "same-origin"])
+            )
+            #expect(again.status == 303)
+            #expect(again.head.headerFields[.location] == "/orders?id=7")
+            let session = try #require(try await browser.session(at: server))
+            #expect(try await server.sessions(ofUserOf: session).count == 1)
+        }
+    }
+
+    @Test func aVisitByALinkWithoutASessionGoesToTheProviderAtTheSecondStep() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            let response = try await browser.send(.get, "/login?resume=1", to: server, Self.fromElsewhere)
+            #expect(response.status == 303)
+            let lax = try web.process(options: { $0.sameSite = .lax })
+            #expect(try await WebBrowser().send(.get, "/login", to: lax, Self.fromElsewhere).status == 303)
+        }
+    }
+
+    @Test func withLaxTheCallbackIsARedirectAndTheCookieSaysSo() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
+            let response = try await browser.signIn(web, at: server, returnTo: "/orders")
+            #expect(response.status == 303)
+            #expect(response.head.headerFields[.location] == "/orders")
+            let cookies = response.head.headerFields[fields: .setCookie].map(\.value)
+            #expect(cookies.contains { $0.hasPrefix("__Host-Http-authflow=") && $0.contains("SameSite=Lax") })
+        }
+    }
+
+    @Test func scriptsAreToldTheClaimsThatTheApplicationChose() async throws {
+        try await withWeb { web in
+            let server = try web.process(options: { $0.sessionClaims = ["email", "preferred_username", "absent"] })
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let response = try await browser.send(.get, "/session", to: server, WebBrowser.ownPage)
+            let claims = try JSON(parsing: response.body)["claims"]?.object ?? [:]
+            let session = try #require(try await browser.session(at: server))
+            #expect(claims["absent"] == nil && claims["sub"] == nil)
+            #expect(claims["preferred_username"] == session.identity?.claims["preferred_username"])
+        }
+    }
+}

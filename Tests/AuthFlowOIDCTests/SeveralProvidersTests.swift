@@ -1,0 +1,201 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// One application whose users sign in at one of two providers.
+@Suite struct SeveralProvidersTests {
+    private struct Scene: Sendable {
+        let staff: EmulatorScene
+        let guests: EmulatorScene
+        let store = MemoryTokenStore()
+
+        func process(options change: (inout SessionServerOptions) -> Void = { _ in }) throws -> SessionServer {
+            func provider(_ name: String, _ scene: EmulatorScene, _ path: String) throws -> SessionProvider {
+                var values = ClientRegistration.Values(clientID: WebScene.client.id)
+                values.authentication = .clientSecretBasic(Secret(WebScene.client.secret ?? ""))
+                values.redirectURIs = [try RedirectURI("\(WebScene.origin)/callback/\(path)")]
+                values.scopes = ["openid", "offline_access"]
+                return SessionProvider(
+                    name,
+                    client: OAuthClient(server: scene.server(), registration: try ClientRegistration(values)),
+                    displayName: name.uppercased()
+                )
+            }
+            var options = SessionServerOptions(origin: WebScene.origin)
+            change(&options)
+            return try SessionServer(
+                providers: [try provider("staff", staff, "staff"), try provider("guests", guests, "guests")],
+                store: store,
+                options: options
+            )
+        }
+    }
+
+    private func withScene(_ body: @Sendable (Scene) async throws -> Void) async throws {
+        var client = WebScene.client
+        client.redirectURIs = ["staff", "guests"].map { "\(WebScene.origin)/callback/\($0)" }
+        func scene(_ issuer: String) throws -> EmulatorScene {
+            let scene = EmulatorScene(try OIDCEmulator(issuer: issuer, clients: [client]))
+            scene.emulator.hasSessionIDs = true
+            return scene
+        }
+        try await body(Scene(staff: scene("https://staff.example.com"), guests: scene("https://guests.example.com")))
+    }
+
+    /// Signs a user in, and returns the response to the callback.
+    @discardableResult
+    private func signIn(
+        _ browser: WebBrowser,
+        _ name: String,
+        _ scene: Scene,
+        at server: SessionServer
+    ) async throws -> TransportResponse {
+        let response = try await browser.send(.get, "/login?provider=\(name)", to: server)
+        let url = try #require(response.head.headerFields[.location])
+        let emulator = name == "staff" ? scene.staff : scene.guests
+        #expect(url.hasPrefix(emulator.emulator.issuer))
+        let callback = String(try await emulator.visit(url).dropFirst(WebScene.origin.count))
+        #expect(callback.hasPrefix("/callback/\(name)?"))
+        return try await browser.send(.get, callback, to: server)
+    }
+
+    @Test(arguments: ["staff", "guests"]) func aSessionNamesItsProvider(_ name: String) async throws {
+        try await withScene { scene in
+            let (server, browser) = (try scene.process(), WebBrowser())
+            try await signIn(browser, name, scene, at: server)
+            #expect(browser.session?.hasSuffix(".\(name)") == true)
+            let session = try #require(try await browser.session(at: try scene.process()))
+            #expect(session.provider == name)
+            #expect(session.identity?.issuer == "https://\(name).example.com")
+            #expect(try await !server.freshTokens(for: session).accessToken.exposed.isEmpty)
+            let told = try await browser.send(.get, "/session", to: server, WebBrowser.ownPage)
+            #expect(try JSON(parsing: told.body)["provider"] == .string(name))
+        }
+    }
+
+    @Test func theUserChoosesOnAPage() async throws {
+        try await withScene { scene in
+            let server = try scene.process()
+            for query in ["", "?provider=other&return_to=/a", "?provider=staff&provider=guests"] {
+                let response = try await WebBrowser().send(.get, "/login\(query)", to: server)
+                #expect(response.status == 200)
+                let page = String(decoding: response.body, as: UTF8.self)
+                #expect(page.contains("STAFF") && page.contains("provider=guests"))
+            }
+            let page = try await WebBrowser().send(.get, "/login?return_to=/a%3Fb%3D1", to: server)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("provider=staff&amp;return_to=%2Fa%3Fb%3D1\""))
+        }
+    }
+
+    @Test func aCookieWithAnotherProvidersNameIsNoSession() async throws {
+        try await withScene { scene in
+            let (server, browser) = (try scene.process(), WebBrowser())
+            try await signIn(browser, "staff", scene, at: server)
+            let value = try #require(browser.session)
+            for name in ["guests", "", "STAFF", "staff.", "staff.guests", "admin"] {
+                browser.cookies["__Host-Http-authflow"] = value.prefix(43) + (name.isEmpty ? "" : ".\(name)")
+                #expect(try await browser.session(at: server) == nil, "\(name)")
+            }
+        }
+    }
+
+    /// RFC 9700 section 4.4: the response of one provider is not taken for that of the other (mix-up).
+    @Test func aResponseToTheOtherProvidersPathIsRefused() async throws {
+        try await withScene { scene in
+            let (server, browser) = (try scene.process(), WebBrowser())
+            let response = try await browser.send(.get, "/login?provider=staff", to: server)
+            let url = try #require(response.head.headerFields[.location])
+            let callback = String(try await scene.staff.visit(url).dropFirst(WebScene.origin.count))
+            let mixed = callback.replacing("/callback/staff", with: "/callback/guests")
+            #expect(try await browser.send(.get, mixed, to: server).status == 400)
+            #expect(browser.session == nil)
+            #expect(!scene.guests.emulator.requests.contains("POST /token"))
+        }
+    }
+
+    @Test func changingTheProviderEndsTheOtherSession() async throws {
+        try await withScene { scene in
+            let ends = Mutex<[String]>([])
+            let linked = Mutex<[String]>([])
+            let server = try scene.process { options in
+                options.hooks.onEnd = { end in
+                    ends.withLock { $0.append("\(end.session.provider) \(end.reason.rawValue)") }
+                }
+                options.hooks.onSignIn = { signIn in
+                    linked.withLock { $0.append("\(signIn.previous?.provider ?? "none") to \(signIn.provider)") }
+                    return .accept
+                }
+            }
+            let browser = WebBrowser()
+            try await signIn(browser, "staff", scene, at: server)
+            let staff = browser.cookies
+            try await signIn(browser, "guests", scene, at: server)
+            #expect(linked.withLock { $0 } == ["none to staff", "staff to guests"])
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(ends.withLock { $0 } == ["staff replaced"])
+            let old = WebBrowser()
+            old.cookies = staff
+            #expect(try await old.session(at: server) == nil)
+            // The tokens of the one provider are revoked there.
+            #expect(scene.staff.emulator.requests.count { $0 == "POST /revoke" } == 2)
+            #expect(!scene.guests.emulator.requests.contains("POST /revoke"))
+        }
+    }
+
+    @Test func aLogoutTokenOfOneProviderEndsNoSessionOfTheOther() async throws {
+        try await withScene { scene in
+            let (server, staff, guest) = (try scene.process(), WebBrowser(), WebBrowser())
+            try await signIn(staff, "staff", scene, at: server)
+            try await signIn(guest, "guests", scene, at: server)
+            let session = try #require(try await staff.session(at: server))
+            let token = try scene.staff.emulator.logoutToken(
+                for: WebScene.client.id,
+                subject: session.identity?.subject,
+                sessionID: session.authentication?.sessionID
+            )
+            func post(_ path: String) async throws -> Int {
+                try await WebBrowser().send(.post, path, to: server, body: Array("logout_token=\(token)".utf8)).status
+            }
+            #expect(try await post("/backchannel-logout/guests") == 400)
+            #expect(try await staff.session(at: server) != nil)
+            #expect(try await post("/backchannel-logout/staff") == 200)
+            #expect(try await staff.session(at: server) == nil)
+            #expect(try await guest.session(at: server) != nil)
+        }
+    }
+
+    /// An API gets the tokens of its own provider alone.
+    @Test func theProxySendsNoTokenOfAnotherProvider() async throws {
+        try await withScene { scene in
+            let (server, browser) = (try scene.process(), WebBrowser())
+            try await signIn(browser, "guests", scene, at: server)
+            let target = try Endpoint("https://api.example.com/")
+            for provider in [nil, "staff"] {
+                let route = try ResourceProxy.Route("/api/", to: target, provider: provider)
+                let proxy = ResourceProxy(server: server, routes: [route])
+                let response = await proxy.response(to: browser.request(.get, "/api/x", WebBrowser.ownPage))
+                #expect(response?.status == 403)
+            }
+        }
+    }
+
+    @Test(arguments: [["a", "a"], ["A"], [""], ["a.b"], [String(repeating: "a", count: 33)]])
+    func namesThatCannotBeToldApartAreRefused(_ names: [String]) async throws {
+        try await withScene { scene in
+            let client = try scene.process().credentials.client
+            let error = #expect(throws: AuthError.self) {
+                try SessionServer(
+                    providers: names.map { SessionProvider($0, client: client) },
+                    store: MemoryTokenStore(),
+                    options: SessionServerOptions(origin: WebScene.origin)
+                )
+            }
+            #expect(error?.code == .invalidConfiguration)
+        }
+    }
+}
