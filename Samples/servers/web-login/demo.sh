@@ -37,4 +37,26 @@ if [ ${#ports[@]} -gt 1 ]; then
 fi
 python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 ! grep -iE "error|fatal" "$folder"/web-* || exit 1
+if [ ${#ports[@]} -eq 1 ]; then
+  grep -q "has ended: replaced" "$folder"/web-* && grep -q "has ended: signed_out" "$folder"/web-*
+  # The same application with two providers, of which the user chooses one.
+  port=$(free_port) && origin=http://127.0.0.1:$port
+  for name in staff guests; do
+    "$authflow" dev-idp --web-client "$origin/$name" >"$folder/$name" 2>"$folder/$name-provider" &
+    processes+=($!)
+    await http "$folder/$name" $!
+    cat <<JSON
+"$name": {
+  "provider": "oidc", "issuer": "$(head -1 "$folder/$name")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
+  "redirect_uri": "$origin/$name/callback", "scopes": ["openid", "profile", "email", "offline_access"], "store": $store
+},
+JSON
+  done >"$folder/providers"
+  echo "{\"profiles\": {$(sed '$ s/},/}/' "$folder/providers")}}" >"$folder/several.json"
+  "$sample" "$folder/several.json" --profile staff --profile guests --port "$port" >"$folder/several" 2>&1 &
+  processes+=($!)
+  await listening "$folder/several" $!
+  python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser" Guests
+  ! grep -iE "error|fatal" "$folder/several" || exit 1
+fi
 echo "Signed in with two browsers, and out of both: $store"

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Plays a user with two browsers, real Chromiums: two_browsers.py ORIGIN PICTURES"""
+"""Plays a user with two browsers, real Chromiums: two_browsers.py ORIGIN PICTURES [PROVIDER]
+
+With PROVIDER the user chooses it on the application's page first. Pictures are 1280 and 390 pixels wide, light and dark.
+"""
 import base64
 import pathlib
 import sys
@@ -7,7 +10,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "Tests" / "Interop"))
 from browser_login import Browser, sign_in_at_emulator  # noqa: E402
 
-ORIGIN, PICTURES = sys.argv[1], pathlib.Path(sys.argv[2])
+ORIGIN, PICTURES, PROVIDER = sys.argv[1], pathlib.Path(sys.argv[2]), (sys.argv[3:] or [None])[0]
+CALLBACK = f"/{PROVIDER.lower()}/callback" if PROVIDER else "/callback"
 PICTURES.mkdir(exist_ok=True)
 
 
@@ -33,19 +37,38 @@ class User:
 
     def press(self, label):
         found = self.script(
-            "const wanted = [...document.querySelectorAll('button, a.button, input[type=submit]')]"
+            "const wanted = [...document.querySelectorAll('button, a, input[type=submit]')]"
             f".find(e => (e.innerText || e.value).trim() == '{label}'); if (wanted) wanted.click(); return !!wanted")
         expect(found, f"there is no button {label}: {self.text()}")
 
     def wait(self, words):
         self.browser.wait(lambda: words in self.text())
 
+    def cdp(self, command, **parameters):
+        return self.browser.command("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
     def picture(self, name):
-        data = self.browser.command("GET", "/screenshot")
-        (PICTURES / f"web-login-{name}.png").write_bytes(base64.b64decode(data))
+        for width in (1280, 390):
+            self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 800)
+            expect(self.script("return document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width} pixels")
+            for scheme in ("light", "dark"):
+                self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+                data = self.browser.command("GET", "/screenshot")
+                (PICTURES / f"web-login-{name}-{width}-{scheme}.png").write_bytes(base64.b64decode(data))
+        self.cdp("Emulation.setEmulatedMedia", features=[])
+        self.cdp("Emulation.clearDeviceMetricsOverride")
+
+    def note(self, text):
+        self.script(f"document.querySelector('input[name=note]').value = {text!r}")
+        self.press("Add")
+        self.wait(text)
 
     def sign_in(self, is_known=False):
         self.press("Sign in")
+        if PROVIDER:
+            self.wait("Choose where you want to sign in")
+            self.picture("providers")
+            self.press(PROVIDER)
         # The provider asks again for consent, and not for a password that it was told a moment ago.
         self.browser.click("button[name=decision][value=allow]") if is_known else sign_in_at_emulator(self.browser)
         self.wait("Signed in as Alice Example")
@@ -62,7 +85,22 @@ with Browser() as one, Browser() as two:
     phone.sign_in()
     laptop.open()
     laptop.wait("another browser")
+    laptop.note("<b>tea</b> & \u00fcmlauts")
     laptop.picture("signed-in")
+    # Step-up: the provider asks again, the note stays, and there is one session for this browser as before.
+    laptop.press("Payments")
+    laptop.browser.click("button[name=decision][value=allow]")
+    laptop.wait("Payments, signed in with mfa")
+    laptop.open("/payments")
+    laptop.wait("Payments, signed in with mfa")
+    laptop.open()
+    laptop.wait("<b>tea</b> & \u00fcmlauts")
+    expect(laptop.text().count("this browser") == 1 and laptop.text().count("another browser") == 1, laptop.text())
+    # A visit by a link from elsewhere has no Strict cookie: the sign-in route finds the session again.
+    laptop.browser.command("POST", "/url", {"url": f"data:text/html,<a href='{ORIGIN}/login?return_to=/'>link</a>"})
+    laptop.press("link")
+    laptop.wait("Signed in as Alice Example")
+    expect(laptop.text().count("this browser") == 1 and laptop.text().count("another browser") == 1, laptop.text())
     expect("The access token is good until" in laptop.text(), laptop.text())
     laptop.press("End")
     laptop.browser.wait(lambda: "another browser" not in laptop.text())
@@ -74,3 +112,6 @@ with Browser() as one, Browser() as two:
     laptop.picture("signed-out-everywhere")
     phone.open()
     phone.wait("No user is signed in")
+    phone.open(f"{CALLBACK}?state=x&code=y")
+    phone.wait("This sign-in took too long")
+    phone.picture("stale")

@@ -81,9 +81,10 @@ package struct StatusPage: Sendable {
             main { max-width: 32rem; padding: 2rem; }
             h1 { font-size: 1.5rem; margin: 0 0 0.5rem; }
             p { margin: 0 0 0.5rem; overflow-wrap: anywhere; }
-            small { color: GrayText; }
-            a { display: inline-block; padding: 0.25rem 0; }
-            b { font-size: 2.5rem; line-height: 1; }
+            small { display: block; color: light-dark(#595959, #a6a6a6); }
+            a { display: inline-block; padding: 0.4rem 1rem; border: 1px solid; border-radius: 0.4rem; text-decoration: none;
+              color: light-dark(#1a4fb4, #9ec1ff); }
+            b { display: block; font-size: 2.5rem; line-height: 1.2; }
             .done { color: light-dark(#0a6b2d, #6fd08c); }
             .failed { color: light-dark(#b3261e, #ff9a90); }
             </style>

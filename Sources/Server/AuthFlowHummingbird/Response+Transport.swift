@@ -1,9 +1,10 @@
 #if Hummingbird
-import AuthFlowHTTP
-import Hummingbird
+public import AuthFlowHTTP
+public import Hummingbird
 
 extension Response {
-    init(_ response: TransportResponse) {
+    /// The response that a ``/AuthFlowServer/SessionServer`` or a ``/AuthFlowServer/ForwardAuth`` gives, for a handler of the application.
+    public init(_ response: TransportResponse) {
         self.init(
             status: response.head.status,
             headers: response.head.headerFields,

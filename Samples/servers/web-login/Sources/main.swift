@@ -1,9 +1,9 @@
 // A web application whose users sign in at a provider. Tokens stay on the server; the browser has a random identifier.
 //
-//     web-login CONFIGURATION [--profile NAME] [--port PORT]
+//     web-login CONFIGURATION [--profile NAME ...] [--port PORT]
 //
-// The profile names the provider, the client with its secret, and the store: "memory" here, "sqlite" for the processes of one machine,
-// "postgresql" or "redis" for any number of them.
+// A profile names the provider, the client with its secret, and the store: "memory" here, "sqlite" for the processes of one machine,
+// "postgresql" or "redis" for any number of them. With several profiles users choose where they sign in.
 
 import AuthFlow
 import AuthFlowHummingbird
@@ -13,6 +13,7 @@ import AuthFlowRedis
 import AuthFlowSQLite
 import AuthFlowServer
 import Foundation
+import HTTPTypes
 import Hummingbird
 
 struct WebContext: SessionRequestContext {
@@ -21,50 +22,100 @@ struct WebContext: SessionRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-let arguments = CommandLine.arguments.dropFirst()
-func option(_ name: String) -> String? {
-    arguments.firstIndex(of: name).flatMap { arguments.indices.contains($0 + 1) ? arguments[$0 + 1] : nil }
+/// What the application keeps in a session.
+struct Notebook: SessionData {
+    var notes: [String] = []
 }
+
+let arguments = Array(CommandLine.arguments.dropFirst())
+func options(_ name: String) -> [String] { zip(arguments, arguments.dropFirst()).filter { $0.0 == name }.map(\.1) }
 guard let path = arguments.first else {
-    print("web-login CONFIGURATION [--profile NAME] [--port PORT]")
+    print("web-login CONFIGURATION [--profile NAME ...] [--port PORT]")
     throw AuthError(.invalidConfiguration, "There is no configuration.")
 }
 
-let profile = try ConfigurationFile(path: path).profile(option("--profile"))
+// The providers, and the store of the first.
+let names = options("--profile")
+let file = try ConfigurationFile(path: path)
+let profiles = try names.isEmpty ? [file.profile()] : names.map { try file.profile($0) }
 let stores: [TokenStoreFactory] = [.memory, .sqlite, .postgreSQL, .redis]
-let client = try AuthClient(profile: profile, providers: [.oidc], userAgents: [], stores: stores).client
-guard let store = try profile.makeStore(providers: [.oidc], userAgents: [], stores: stores) as? any SessionTokenStore
+let clients = try profiles.map {
+    try AuthClient(profile: $0, providers: [.oidc], userAgents: [], stores: stores).client
+}
+guard
+    let store = try profiles[0].makeStore(providers: [.oidc], userAgents: [], stores: stores) as? any SessionTokenStore
 else {
     throw AuthError(.invalidConfiguration, "The store keeps no sessions.")
 }
-let origin = try Endpoint(client.registration.redirectURIs[0].uri).origin
-var options = SessionServerOptions(origin: origin)
-options.allowsPlainHTTPOnLoopback = true
-let server = try SessionServer(client: client, store: store, options: options)
+
+var settings = SessionServerOptions(origin: try Endpoint(clients[0].registration.redirectURIs[0].uri).origin)
+settings.allowsPlainHTTPOnLoopback = true
+settings.pages.applicationName = "web-login"
+settings.sessionClaims = ["email"]
+settings.hooks.onSignIn = { signIn in
+    // An application looks its user up here, or creates it.
+    signIn.identity?.email == "bob@example.com" ? .refuse("Bob has no account here. Ask the administrator.") : .accept
+}
+settings.hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
+let server =
+    clients.count == 1
+    ? try SessionServer(client: clients[0], store: store, options: settings)
+    : try SessionServer(
+        providers: zip(names, clients).map { SessionProvider($0, client: $1, displayName: $0.capitalized) },
+        store: store,
+        options: settings
+    )
 
 let router = Router(context: WebContext.self)
+router.get("/ready") { _, _ in
+    let readiness = await server.readiness()
+    return EditedResponse(
+        status: readiness.isReady ? .ok : .serviceUnavailable,
+        response: readiness.problems.joined(separator: "\n")
+    )
+}
+let userField = HTTPField.Name("X-User")
+let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .claim("email")] } ?? [:])
+router.get("/forward-auth") { request, _ in
+    Response(await forwardAuth.response(to: request.head) ?? TransportResponse(head: HTTPResponse(status: .notFound)))
+}
 router.add(middleware: SessionMiddleware(server: server))
 router.get("/") { request, context in
-    guard let session = context.session else { return Page(session: nil, sessions: [], token: "") }
-    let token: String
-    do {
-        let tokens = try await server.freshTokens(for: session)
-        token =
-            "The access token is good until \(tokens.expiresAt?.formatted(.iso8601) ?? "its end, which the provider does not say")."
-    } catch {
-        token = "\(error)"
+    guard let session = context.session else { return Page(session: nil, sessions: [], token: "", notes: []) }
+    let expiry = try await server.freshTokens(for: session).expiresAt
+    return Page(
+        session: session,
+        sessions: try await server.sessions(ofUserOf: session),
+        token:
+            "The access token is good until \(expiry?.formatted(.iso8601) ?? "its end, which the provider does not say").",
+        notes: try session.data(Notebook.self)?.notes ?? []
+    )
+}
+router.get("/silent") { request, _ in
+    var signIn = SessionSignInOptions(returnPath: "/")
+    signIn.authorization.prompt = AuthorizationOptions.Prompt.none
+    return Response(await server.signIn(request.head, signIn))
+}
+router.post("/notes") { request, context in
+    guard server.isFromOwnForm(request.head) else { throw HTTPError(.forbidden) }
+    let form = FormURLEncoding.decode(String(buffer: try await request.body.collect(upTo: 4096)))
+    let note = String((form?["note"] ?? "").prefix(200))
+    try await server.updateData(of: try context.requireSession()) { (notebook: inout Notebook?) in
+        notebook = Notebook(notes: ((notebook?.notes ?? []) + [note]).suffix(10))
     }
-    return Page(session: session, sessions: try await server.sessions(ofUserOf: session), token: token)
+    return Response.redirect(to: "/", type: .normal)
 }
 router.post("/sessions/end") { request, context in
     guard server.isFromOwnForm(request.head) else { throw HTTPError(.forbidden) }
-    let session = try context.requireSession()
     let name = request.uri.queryParameters["name"].map { String($0) } ?? ""
-    try await server.endSessions(ofUserOf: session, named: [name])
+    try await server.endSessions(ofUserOf: try context.requireSession(), named: [name])
     return Response.redirect(to: "/", type: .normal)
 }
+router.group("/payments")
+    .requireAuthentication(AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
+    .get { _, context in Page.payments(try context.requireSession()) }
 
-let port = option("--port").flatMap { Int($0) } ?? 8400
+let port = options("--port").first.flatMap { Int($0) } ?? 8400
 var application = Application(
     router: router,
     configuration: .init(address: .hostname("127.0.0.1", port: port))
