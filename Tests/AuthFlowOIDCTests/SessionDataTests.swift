@@ -41,11 +41,11 @@ private struct Basket: SessionData, Equatable {
             let changed = try await server.updateData(of: session) { (basket: inout Basket?) in
                 basket = Basket(items: ["é"])
             }
-            #expect(try changed.data(Basket.self) == Basket(items: ["é"]))
-            #expect(try await browser.session(at: server)?.data(Basket.self)?.items == ["é"])
-            #expect(try await browser.session(at: try web.process())?.data(Basket.self)?.items == ["é"])
+            #expect(changed == Basket(items: ["é"]))
+            #expect(try await browser.data(Basket.self, at: server)?.items == ["é"])
+            #expect(try await browser.data(Basket.self, at: try web.process())?.items == ["é"])
             try await server.updateData(of: session) { (basket: inout Basket?) in basket = nil }
-            #expect(try await browser.session(at: server)?.data(Basket.self) == nil)
+            #expect(try await browser.data(Basket.self, at: server) == nil)
         }
     }
 
@@ -62,7 +62,7 @@ private struct Basket: SessionData, Equatable {
                 }
                 try await group.waitForAll()
             }
-            let items = try await browser.session(at: try web.process())?.data(Basket.self)?.items
+            let items = try await browser.data(Basket.self, at: try web.process())?.items
             #expect(Set(items ?? []).count == 30)
         }
     }
@@ -73,13 +73,13 @@ private struct Basket: SessionData, Equatable {
             web.scene.emulator.endAccessTokens()
             let key = CredentialKey(browser.session ?? "")
             let refreshed = try await server.credentials.refresh(key)
-            #expect(try await browser.session(at: server)?.data(Basket.self)?.items == ["a"])
+            #expect(try await browser.data(Basket.self, at: server)?.items == ["a"])
             let elsewhere = try web.process()
             try await elsewhere.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["b"]) }
             #expect(try await elsewhere.freshTokens(for: session).accessToken == refreshed.tokens.accessToken)
             // The used refresh token was not written back.
             #expect(try await elsewhere.credentials.refresh(key).tokens.accessToken != refreshed.tokens.accessToken)
-            #expect(try await browser.session(at: elsewhere)?.data(Basket.self)?.items == ["b"])
+            #expect(try await browser.data(Basket.self, at: elsewhere)?.items == ["b"])
         }
     }
 
@@ -92,7 +92,7 @@ private struct Basket: SessionData, Equatable {
                 }
             }
             #expect(error?.code == .sessionDataUnusable)
-            #expect(try await browser.session(at: server)?.data(Basket.self)?.items == ["a"])
+            #expect(try await browser.data(Basket.self, at: server)?.items == ["a"])
         }
     }
 
@@ -100,15 +100,15 @@ private struct Basket: SessionData, Equatable {
         try await withSession { _, server, browser, session in
             try await server.updateData(of: session) { (old: inout OldSettings?) in old = OldSettings() }
             let old = try #require(try await browser.session(at: server))
-            #expect(try old.data(Settings.self) == Settings(color: "upgraded from 1"))
-            #expect(throws: AuthError.self) { try old.data(NewSettings.self) }
+            #expect(try await server.data(Settings.self, of: old) == Settings(color: "upgraded from 1"))
+            await #expect(throws: AuthError.self) { try await server.data(NewSettings.self, of: old) }
             try await server.updateData(of: session) { (data: inout Settings?) in data = Settings(color: "green") }
             // A process of before the upgrade does not replace what it cannot read.
             let error = await #expect(throws: AuthError.self) {
                 try await server.updateData(of: session) { (data: inout OldSettings?) in data = OldSettings() }
             }
             #expect(error?.code == .sessionDataUnusable)
-            #expect(try await browser.session(at: server)?.data(Settings.self) == Settings(color: "green"))
+            #expect(try await browser.data(Settings.self, at: server) == Settings(color: "green"))
         }
     }
 

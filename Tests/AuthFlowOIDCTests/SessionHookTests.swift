@@ -42,7 +42,7 @@ private final class Notes: Sendable {
             #expect(String(decoding: response.body, as: UTF8.self).contains("url=/welcome\""))
             let session = try #require(try await browser.session(at: server))
             #expect(notes.all == ["\(session.identity?.subject ?? "") /orders?page=2 true"])
-            #expect(try session.data(Basket.self) == Basket(items: ["welcome"]))
+            #expect(try await server.data(Basket.self, of: session) == Basket(items: ["welcome"]))
         }
     }
 
@@ -82,6 +82,68 @@ private final class Notes: Sendable {
         }
     }
 
+    /// The provider may revoke the whole grant, and with it the session that continues.
+    @Test func tokensOfTheUserWhoseSessionContinuesAreNotRevoked() async throws {
+        try await withWeb { web in
+            let isDown = Mutex(false)
+            let server = try server(web) { hooks in
+                hooks.onSignIn = { _ in
+                    if isDown.withLock({ $0 }) { throw HookError() }
+                    return .accept
+                }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            isDown.withLock { $0 = true }
+            let response = try await browser.signIn(web, at: server)
+            #expect(response.status == 500)
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(!web.scene.emulator.requests.contains("POST /revoke"))
+            let session = try #require(try await browser.session(at: server))
+            _ = try await server.freshTokens(for: session)
+        }
+    }
+
+    /// A user who signs in by the link of another site must not find the accounts linked.
+    @Test func theHookIsToldNoSessionUnlessTheApplicationLinksAccounts() async throws {
+        try await withWeb { web in
+            let notes = Notes()
+            let server = try server(web) {
+                $0.onSignIn = { signIn in
+                    notes.add("\(signIn.previous == nil)")
+                    return .accept
+                }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            try await browser.signIn(web, at: server, user: .bob)
+            #expect(notes.all == ["true", "true"])
+        }
+    }
+
+    @Test func aChangeOfTheDataDuringASignInIsKept() async throws {
+        try await withWeb { web in
+            let hook = Mutex<(@Sendable () async throws -> Void)?>(nil)
+            let server = try server(web) { hooks in
+                hooks.onSignIn = { _ in
+                    try await hook.withLock { $0 }?()
+                    return .accept
+                }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let session = try #require(try await browser.session(at: server))
+            try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
+            hook.withLock {
+                $0 = {
+                    try await server.updateData(of: session) { (basket: inout Basket?) in basket?.items.append("b") }
+                }
+            }
+            try await browser.signIn(web, at: server)
+            #expect(try await browser.data(Basket.self, at: server)?.items == ["a", "b"])
+        }
+    }
+
     @Test func theSessionOfBeforeGoesOnWhenAnotherUserIsRefused() async throws {
         try await withWeb { web in
             let notes = Notes()
@@ -95,10 +157,17 @@ private final class Notes: Sendable {
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
             let first = browser.session
-            try await browser.signIn(web, at: server, user: .bob)
+            var options = SessionSignInOptions()
+            options.linksAccounts = true
+            let response = await server.signIn(browser.request(.get, "/"), options)
+            browser.keep(response)
+            let callback = try await web.scene.visit(try #require(response.head.headerFields[.location]), user: .bob)
+            _ = try await browser.send(.get, String(callback.dropFirst(WebScene.origin.count)), to: server)
             #expect(browser.session == first)
-            #expect(try await browser.session(at: server)?.data(Basket.self) == Basket(items: ["tea"]))
+            #expect(try await browser.data(Basket.self, at: server) == Basket(items: ["tea"]))
             #expect(notes.all == [#"["tea"]"#])
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
         }
     }
 
@@ -115,10 +184,10 @@ private final class Notes: Sendable {
             try await server.updateData(of: alice) { (basket: inout Basket?) in basket = Basket(items: ["secret"]) }
             try await browser.signIn(web, at: server)
             let again = try #require(try await browser.session(at: server))
-            #expect(try again.data(Basket.self) == Basket(items: ["secret"]))
+            #expect(try await server.data(Basket.self, of: again) == Basket(items: ["secret"]))
             #expect(again.name != alice.name)
             try await browser.signIn(web, at: server, user: .bob)
-            #expect(try await browser.session(at: server)?.data(Basket.self) == nil)
+            #expect(try await browser.data(Basket.self, at: server) == nil)
             #expect(await server.drain(within: .seconds(20)))
             let subject = alice.identity?.subject ?? ""
             #expect(notes.all == ["replaced \(subject)", "replaced \(subject)"])
@@ -154,6 +223,10 @@ private final class Notes: Sendable {
             }
             #expect(await server.drain(within: .seconds(20)))
             #expect(notes.all.last == "refresh_refused x")
+            #expect(notes.all.count == 3)
+            // What is left of it in the store ends no second time.
+            try await phone.signIn(web, at: server)
+            #expect(await server.drain(within: .seconds(20)))
             #expect(notes.all.count == 3)
         }
     }

@@ -99,6 +99,8 @@ import Testing
             }
             #expect(try await alice.session(at: server) != nil)
             let target = "\(Self.frontChannel)?\(query(issuer, name))"
+            let image = try await WebBrowser().send(.get, target, to: server, Self.fields(["Sec-Fetch-Dest": "image"]))
+            #expect(image.status == 403)
             let response = try await WebBrowser().send(.get, target, to: server)
             #expect(response.status == 200)
             #expect(response.head.headerFields[.contentSecurityPolicy]?.contains("frame-ancestors \(issuer)") == true)
@@ -165,6 +167,19 @@ import Testing
             if !site.isEmpty { HTTPField.Name("Sec-Fetch-Site").map { fields[$0] = site } }
             let auth = ForwardAuth(server: server, fields: [:])
             #expect(await auth.response(to: browser.request(.get, "/forward-auth", fields))?.status == status)
+        }
+    }
+
+    /// A page of a sibling host can open a WebSocket with the Strict cookie: its handshake is a GET, and names its origin.
+    @Test func aWebSocketOfAnotherOriginIsRefused() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let auth = ForwardAuth(server: server, fields: [:])
+            for (origin, status) in [("https://other.example.com", 403), (WebScene.origin, 204)] {
+                let fields = Self.fields(["X-Original-Method": "GET", "Origin": origin])
+                #expect(await auth.response(to: browser.request(.get, "/forward-auth", fields))?.status == status)
+            }
         }
     }
 

@@ -135,7 +135,7 @@ import Testing
             try await signIn(browser, "staff", scene, at: server)
             let staff = browser.cookies
             try await signIn(browser, "guests", scene, at: server)
-            #expect(linked.withLock { $0 } == ["none to staff", "staff to guests"])
+            #expect(linked.withLock { $0 } == ["none to staff", "none to guests"])
             #expect(await server.drain(within: .seconds(20)))
             #expect(ends.withLock { $0 } == ["staff replaced"])
             let old = WebBrowser()
@@ -166,6 +166,71 @@ import Testing
             #expect(try await post("/backchannel-logout/staff") == 200)
             #expect(try await staff.session(at: server) == nil)
             #expect(try await guest.session(at: server) != nil)
+        }
+    }
+
+    @Test func theApplicationLinksAccountsWhereTheUserAsksForIt() async throws {
+        try await withScene { scene in
+            let linked = Mutex<[String]>([])
+            let server = try scene.process { options in
+                options.hooks.onSignIn = { signIn in
+                    linked.withLock { $0.append("\(signIn.previous?.provider ?? "none") to \(signIn.provider)") }
+                    return .accept
+                }
+            }
+            let browser = WebBrowser()
+            try await signIn(browser, "staff", scene, at: server)
+            var options = SessionSignInOptions(provider: "guests")
+            options.linksAccounts = true
+            let response = await server.signIn(browser.request(.post, "/link"), options)
+            browser.keep(response)
+            let callback = try await scene.guests.visit(try #require(response.head.headerFields[.location]))
+            _ = try await browser.send(.get, String(callback.dropFirst(WebScene.origin.count)), to: server)
+            #expect(linked.withLock { $0 } == ["none to staff", "staff to guests"])
+        }
+    }
+
+    /// A page of another site does not move the user to a provider of its choice.
+    @Test func aLinkOfAnotherSiteDoesNotChangeTheProvider() async throws {
+        try await withScene { scene in
+            let (server, browser) = (try scene.process(), WebBrowser())
+            try await signIn(browser, "staff", scene, at: server)
+            var fields = HTTPFields()
+            HTTPField.Name("Sec-Fetch-Site").map { fields[$0] = "same-origin" }
+            let own = try await browser.send(.get, "/login?provider=staff&resume=1&return_to=/a", to: server, fields)
+            #expect(own.status == 303 && own.head.headerFields[.location] == "/a")
+            let other = try await browser.send(.get, "/login?provider=guests&resume=1", to: server, fields)
+            #expect(other.status == 200)
+            #expect(String(decoding: other.body, as: UTF8.self).contains("href=\"/login?provider=guests\""))
+        }
+    }
+
+    /// Two users of different providers can have the same subject.
+    @Test func aProxyLearnsTheUsersOfOneProviderAlone() async throws {
+        try await withScene { scene in
+            let (server, browser) = (try scene.process(), WebBrowser())
+            try await signIn(browser, "guests", scene, at: server)
+            for (provider, status) in [(nil, 403), ("staff", 403), ("other", 403), ("guests", 204)] {
+                let auth = ForwardAuth(server: server, provider: provider, fields: [:])
+                #expect(await auth.response(to: browser.request(.get, "/forward-auth"))?.status == status)
+            }
+        }
+    }
+
+    @Test func twoNamesForOneClientAreRefused() async throws {
+        try await withScene { scene in
+            let client = try scene.process().credentials.client
+            var values = ClientRegistration.Values(clientID: WebScene.client.id)
+            values.authentication = .clientSecretBasic(Secret("x"))
+            values.redirectURIs = [try RedirectURI("\(WebScene.origin)/callback/other")]
+            let other = OAuthClient(server: scene.staff.server(), registration: try ClientRegistration(values))
+            #expect(throws: AuthError.self) {
+                try SessionServer(
+                    providers: [SessionProvider("a", client: client), SessionProvider("b", client: other)],
+                    store: MemoryTokenStore(),
+                    options: SessionServerOptions(origin: WebScene.origin)
+                )
+            }
         }
     }
 

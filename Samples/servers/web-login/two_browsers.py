@@ -42,7 +42,10 @@ class User:
         expect(found, f"there is no button {label}: {self.text()}")
 
     def wait(self, words):
-        self.browser.wait(lambda: words in self.text())
+        try:
+            self.browser.wait(lambda: words in self.text())
+        except SystemExit:
+            sys.exit(f"web-login: the page has not: {words}, but: {self.text()}")
 
     def cdp(self, command, **parameters):
         return self.browser.command("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
@@ -80,6 +83,17 @@ with Browser() as one, Browser() as two:
     laptop.wait("No user is signed in")
     laptop.picture("signed-out")
     laptop.sign_in()
+    if not PROVIDER:
+        laptop.open("/wiki/")
+        laptop.wait("The wiki of alice@example.com, with 0 cookies.")
+        # Without a session the proxy sends the browser to sign in, and back.
+        phone.open("/wiki/")
+        sign_in_at_emulator(phone.browser)
+        phone.wait("The wiki of alice@example.com, with 0 cookies.")
+        phone.open()
+        phone.press("Sign out")
+        phone.wait("No user is signed in")
+        laptop.open()
     expect(laptop.script("return document.cookie") == "", "a script of the page can read the cookie")
     phone.open()
     phone.sign_in()

@@ -13,6 +13,9 @@ public struct TaggedCredential: Sendable, Hashable {
 
     /// When the session was begun or used last, give or take a minute.
     public let lastUse: Date
+
+    /// Whether the store has said that this call has removed it; false where its answer was lost.
+    package var isKnownToBeRemoved = true
 }
 
 /// The sessions of many users, in a ``SessionTokenStore``. With another store these methods throw `invalid_configuration`.
@@ -60,7 +63,9 @@ extension CredentialManager {
             let missing = before.filter { key, _ in !removed.contains { $0.key == key } }
             return removed
                 + keys.compactMap { key in
-                    missing[key].map { TaggedCredential(key: key, credential: $0, lastUse: $0.obtainedAt) }
+                    missing[key].map {
+                        TaggedCredential(key: key, credential: $0, lastUse: $0.obtainedAt, isKnownToBeRemoved: false)
+                    }
                 }
         }
     }

@@ -6,7 +6,8 @@ public struct AuthenticationRequirement: Sendable, Hashable {
     /// The authentication context classes (`acr`) of which one is needed, the preferred first; empty for any.
     public var acrValues: [String]
 
-    /// The longest time since the user authenticated, in whole seconds; nil for any.
+    /// The longest time since the user authenticated, in whole seconds; nil for any. The provider is asked for exactly this; an
+    /// authentication of the last minute always counts, so that zero means "authenticate now".
     public var maximumAge: Duration?
 
     /// Creates a requirement.
@@ -15,7 +16,7 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         self.maximumAge = maximumAge
     }
 
-    /// The most that clocks may differ, in seconds.
+    /// The most that clocks may differ, and the least age that counts as too old, in seconds.
     private static let leeway: TimeInterval = 60
 
     /// Whether an authentication meets it.
@@ -29,6 +30,6 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         guard let maximumAge else { return true }
         guard let time = authentication?.time else { return false }
         let age = now.timeIntervalSince(time)
-        return age >= -Self.leeway && age <= maximumAge.seconds
+        return age >= -Self.leeway && age <= max(maximumAge.seconds, Self.leeway)
     }
 }

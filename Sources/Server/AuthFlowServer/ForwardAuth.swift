@@ -4,31 +4,43 @@ public import HTTPTypes
 /// Tells a proxy in front of another application whether a request has a session, and whose: for `auth_request` of nginx and `forwardAuth` of
 /// Traefik.
 ///
-/// The proxy asks with the header fields of the request, and never hands on what the browser has sent in the fields that are set here.
+/// The proxy asks with the header fields of the client's request, and must remove the session's cookie and the fields that are set here from that
+/// request before it forwards it.
 public struct ForwardAuth: Sendable {
     /// The value of a field of the response.
     public enum Value: Sendable {
-        /// The user's subject.
+        /// The user's subject, which is unique at the issuer.
         case subject
+        /// The issuer of the user.
+        case issuer
         /// A claim of the user: text, a number, or true or false.
         case claim(String)
         /// The name of the session, which is no secret.
         case sessionName
-        /// `Bearer` and a fresh access token. Only for an application that is trusted with it, over a connection of its own.
+        /// `Bearer` and a fresh access token, unless it is bound to a key. Only for an application that is trusted with it, over a connection of its own.
         case accessToken
     }
 
     private let server: SessionServer
     private let path: String
+    private let provider: String?
     private let fields: [(name: HTTPField.Name, value: Value)]
 
     /// Creates the route.
     /// - Parameters:
     ///   - server: The sessions.
-    ///   - path: The path that the proxy asks; default: `/forward-auth`. Keep it from browsers.
+    ///   - path: The path that the proxy asks; default: `/forward-auth`. Browsers must not reach it.
+    ///   - provider: The name of the provider whose users the application behind the proxy knows; a session of another gets 403. Where there are several
+    ///     providers, name one: two users of different providers can have the same subject. Default: the only one.
     ///   - fields: The fields of the response, such as `X-User`. A user without the claim has none.
-    public init(server: SessionServer, path: String = "/forward-auth", fields: [HTTPField.Name: Value]) {
+    public init(
+        server: SessionServer,
+        path: String = "/forward-auth",
+        provider: String? = nil,
+        fields: [HTTPField.Name: Value]
+    ) {
         self.server = server
+        self.provider = provider
         self.path = path
         self.fields = fields.map { ($0, $1) }
     }
@@ -37,18 +49,21 @@ public struct ForwardAuth: Sendable {
     ///
     /// 204: there is a session. 401: there is none. 403: another site has made the browser send the request. 503: it is not known.
     ///
-    /// A request that may change something must not come from another site. Its method stands in `X-Original-Method` or `X-Forwarded-Method`; without
-    /// them every request is taken for such a one.
+    /// A request that may change something must not come from another site. The proxy sends the method of the request in `X-Original-Method` or
+    /// `X-Forwarded-Method`; without them every request is treated as unsafe.
     public func response(to request: HTTPRequest) async -> TransportResponse? {
         guard SessionServer.path(of: request) == path else { return nil }
         let methods = ["X-Original-Method", "X-Forwarded-Method"].compactMap { HTTPField.Name($0) }
             .flatMap { request.headerFields[values: $0] }
         let isSafe = !methods.isEmpty && methods.allSatisfy { ["GET", "HEAD"].contains($0) }
-        guard isSafe || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
+        // Navigations have no Origin, but a WebSocket has, and its handshake is a GET.
+        let isOpen = isSafe && request.headerFields[.origin] == nil
+        guard isOpen || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
         do {
             guard let session = try await server.session(of: request) else {
                 return ServerResponse.plain(.unauthorized)
             }
+            guard try server.isSession(session, of: provider) else { return ServerResponse.plain(.forbidden) }
             var response = ServerResponse.plain(.noContent)
             for (name, value) in fields {
                 guard let text = try await text(value, session), Self.isFieldValue(text) else { continue }
@@ -65,8 +80,14 @@ public struct ForwardAuth: Sendable {
     private func text(_ value: Value, _ session: Session) async throws -> String? {
         switch value {
         case .subject: session.identity?.subject
+        case .issuer: session.identity?.issuer
         case .sessionName: session.name
-        case .accessToken: "Bearer \(try await server.freshTokens(for: session).accessToken.exposed)"
+        case .accessToken:
+            // RFC 9449 section 7.1: a bound token is sent with a proof, which the application cannot make.
+            switch try await server.freshTokens(for: session) {
+            case let tokens where tokens.dpopKey == nil: "Bearer \(tokens.accessToken.exposed)"
+            default: nil
+            }
         case .claim(let name):
             switch session.identity?.claims[name] {
             case .string(let text): text

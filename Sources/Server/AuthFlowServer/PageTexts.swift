@@ -54,6 +54,10 @@ public struct PageTexts: Sendable {
             .signedIn: Text("Signed in", "You are signed in."),
             .continuing: Text("One moment", "The page opens by itself."),
             .chooseProvider: Text("Sign in", "Choose where you want to sign in."),
+            .confirmSignIn: Text(
+                "Sign in again?",
+                "A link from another site asks you to sign in again. You are already signed in."
+            ),
             .denied: Text("Not signed in", "The sign-in was canceled or denied."),
             .refused: Text("Not signed in", "You cannot use this application."),
             .stale: Text(
@@ -88,6 +92,10 @@ public struct PageTexts: Sendable {
             .signedIn: Text("Angemeldet", "Sie sind angemeldet."),
             .continuing: Text("Einen Moment", "Die Seite öffnet sich von selbst."),
             .chooseProvider: Text("Anmelden", "Wählen Sie, wo Sie sich anmelden möchten."),
+            .confirmSignIn: Text(
+                "Neu anmelden?",
+                "Ein Link von einer anderen Seite fordert Sie auf, sich neu anzumelden. Sie sind schon angemeldet."
+            ),
             .denied: Text("Nicht angemeldet", "Die Anmeldung wurde abgebrochen oder abgelehnt."),
             .refused: Text("Nicht angemeldet", "Sie können diese Anwendung nicht benutzen."),
             .stale: Text(

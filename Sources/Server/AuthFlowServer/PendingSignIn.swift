@@ -1,42 +1,45 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
-/// A sign-in under way: what is remembered here until the browser comes back from the provider.
-struct PendingSignIn: Sendable {
-    /// The session that the browser had: the name of its provider and of its record.
-    var previous: (provider: String, name: String)?
-    var returnPath: String
-    var isSilent = false
-    var requirement: AuthenticationRequirement?
+/// A sign-in in progress: the data that is kept until the browser comes back from the provider.
+struct PendingSignIn: Sendable, Codable {
+    struct Previous: Sendable, Codable {
+        let provider: String
+        /// The name of the session's record.
+        let name: String
+    }
 
+    /// The session that the browser had.
+    let previous: Previous?
+    let returnPath: String
+    let isSilent: Bool
+    let linksAccounts: Bool
+    let acrValues: [String]
+    /// In seconds.
+    let maximumAge: Int64?
+
+    var requirement: AuthenticationRequirement? {
+        guard !acrValues.isEmpty || maximumAge != nil else { return nil }
+        return AuthenticationRequirement(acrValues: acrValues, maximumAge: maximumAge.map { .seconds($0) })
+    }
 }
 
 extension PendingSignIn {
-    private var json: JSON {
-        var json: [String: JSON] = ["page": .string(returnPath)]
-        if let previous { json["session"] = [.string(previous.provider), .string(previous.name)] }
-        if isSilent { json["silent"] = true }
-        if let requirement {
-            json["acr_values"] = .array(requirement.acrValues.map(JSON.string))
-            json["max_age"] = requirement.maximumAge.map { .integer($0.components.seconds) }
-        }
-        return .object(json)
+    /// The sign-in as the note of an authorization request.
+    var note: String {
+        get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
     }
 
-    /// The sign-in as the note of an authorization request.
-    var note: String { (try? json.serialized()).map { String(decoding: $0, as: UTF8.self) } ?? "{}" }
-
     /// Reads a note.
-    init(note: String?, startPath: String) {
-        let json = (try? JSON(parsing: Array((note ?? "{}").utf8))) ?? [:]
-        returnPath = json["page"]?.string ?? startPath
-        if let names = json["session"]?.strings, names.count == 2 { previous = (names[0], names[1]) }
-        isSilent = json["silent"]?.bool ?? false
-        if let acrValues = json["acr_values"]?.strings {
-            requirement = AuthenticationRequirement(
-                acrValues: acrValues,
-                maximumAge: json["max_age"]?.integer.map { .seconds($0) }
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback`: what is not known cannot be checked.
+    init(note: String?) throws(AuthError) {
+        do {
+            self = try JSONDecoder().decode(Self.self, from: Data((note ?? "").utf8))
+        } catch {
+            throw AuthError(
+                .invalidCallback,
+                "The sign-in was begun by another version of this program.",
+                underlyingError: error
             )
         }
     }

@@ -10,6 +10,8 @@ final class ProviderSessions: Sendable {
     /// The path of the redirect URI.
     let callbackPath: String
     let backChannelLogoutPath: String
+    /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
+    let signIns = SignInPlaces()
     /// A grant for one resource is kept under a key with that resource.
     private let resource: String?
 

@@ -12,10 +12,10 @@ public struct Readiness: Sendable, Hashable {
 }
 
 extension SessionServer {
-    /// Looks whether the store can be read, whether each provider's metadata is known, and whether the process is not about to end.
+    /// Checks that the store can be read, that a provider's metadata is known, and that the process is not shutting down.
     ///
-    /// Metadata that was fetched before counts while the provider is away: users who are signed in need it less than the process. Give the
-    /// check a route that only the load balancer reaches, or a limit of its own: each call reads the store.
+    /// Metadata that was fetched before counts during an outage of the provider, and of several providers one is enough: users who are signed in
+    /// do not need them now. Each call reads the store, so keep the route from clients.
     public func readiness() async -> Readiness {
         var problems: [String] = []
         if isDraining.load(ordering: .relaxed) { problems.append("The process is about to end.") }
@@ -25,14 +25,16 @@ extension SessionServer {
         } catch {
             problems.append("The store cannot be read: \(DisplayText.sanitized("\(error)"))")
         }
+        var unknown: [String] = []
         for provider in providers {
             do {
-                _ = try await provider.client.metadata()
+                _ = try await provider.client.server.metadataWithoutWaiting()
             } catch {
                 let name = provider.name.isEmpty ? "the provider" : "the provider \(provider.name)"
-                problems.append("The metadata of \(name) is not known: \(DisplayText.sanitized("\(error)"))")
+                unknown.append("The metadata of \(name) is not known: \(DisplayText.sanitized("\(error)"))")
             }
         }
+        if unknown.count == providers.count { problems += unknown }
         return Readiness(problems: problems)
     }
 }

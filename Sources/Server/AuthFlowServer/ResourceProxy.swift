@@ -146,7 +146,7 @@ public struct ResourceProxy: Sendable {
             session = found
             provider = try server.sessions(of: found)
             // The tokens of one provider are not for the APIs of another.
-            guard provider.name == route.provider ?? (server.providers.count == 1 ? provider.name : nil) else {
+            guard try server.isSession(found, of: route.provider) else {
                 return ServerResponse.plain(.forbidden)
             }
             tokens = try await server.freshTokens(for: session, resource: route.resource)

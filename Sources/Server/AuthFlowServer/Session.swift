@@ -21,8 +21,6 @@ public struct Session: Sendable {
     /// A name of the session that is no secret: for lists, and to tell sessions apart.
     public let name: String
 
-    let storedData: Secret?
-
     init(_ identifier: Secret, _ credential: Credential, of sessions: ProviderSessions) {
         self.identifier = identifier
         self.provider = sessions.name
@@ -30,13 +28,6 @@ public struct Session: Sendable {
         self.authentication = credential.authentication
         self.signedInAt = credential.signedInAt
         self.name = sessions.recordKey(identifier).name
-        self.storedData = credential.applicationData
-    }
-
-    /// The application's data in the session, as it was when the session was read; nil for none. ``SessionServer/updateData(of:_:)`` changes it.
-    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
-    public func data<Value: SessionData>(_ type: Value.Type) throws -> Value? {
-        try StoredSessionData.decode(type, storedData)
     }
 }
 

@@ -2,15 +2,15 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Data that an application keeps in sessions. It is stored, encrypted and removed with the tokens of the session, and moves on to the next
-/// session of the same user in the same browser, such as after a step-up.
+/// Data that an application keeps in sessions. It is stored and removed with the tokens of the session, encrypted if they are, and moves on to the
+/// next session of the same user in the same browser, such as after a step-up. Numbers are JSON numbers: keep a `Decimal` as text.
 ///
 /// ```swift
 /// struct Cart: SessionData { var items: [String] = [] }
 /// try await server.updateData(of: session) { (cart: inout Cart?) in cart = Cart(items: (cart?.items ?? []) + ["tea"]) }
 /// ```
 public protocol SessionData: Codable, Sendable {
-    /// The version that is written; default: 1. Raise it when programs of before cannot read the new values.
+    /// The version that is written; default: 1. Raise it when earlier versions of the program cannot read the new values.
     static var version: Int { get }
 
     /// Reads a value that an earlier version has written; default: it is not readable.
@@ -97,26 +97,37 @@ enum StoredSessionData {
 }
 
 extension SessionServer {
-    /// Changes the application's data in a session: in the store, in the place of what every process has of it, while no other process can
-    /// change it.
+    /// Returns the application's data in a session, nil for none. It is read from the store, so that a page shows what another process has written
+    /// a moment ago.
+    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` when the session has ended, `session_data_unusable`, `storage_failed`.
+    public func data<Value: SessionData>(_ type: Value.Type = Value.self, of session: Session) async throws -> Value? {
+        let sessions = try sessions(of: session)
+        guard let credential = try await sessions.credentials.credential(for: sessions.key(session.identifier)) else {
+            throw AuthError(.loginRequired, "The session has ended. Sign in again.")
+        }
+        return try StoredSessionData.decode(type, credential.applicationData)
+    }
+
+    /// Changes the application's data in a session, while no other process can.
     /// - Parameters:
     ///   - session: The session.
-    ///   - change: Changes the data, nil for none; nil removes it. It may be called again, when another process was faster.
-    /// - Returns: The session with the new data.
+    ///   - change: Changes the data, nil for none; setting it to nil removes it. It may be called
+    ///     again, even after its first result was stored and the store's answer was lost: make it idempotent where that matters.
+    /// - Returns: The new data.
     /// - Throws: ``/AuthFlow/AuthError`` with `login_required` when the session has ended, `session_data_unusable`, `storage_failed`,
     ///   `outcome_unknown`; what `change` throws.
     @discardableResult
     public func updateData<Value: SessionData>(
         of session: Session,
         _ change: @escaping @Sendable (inout Value?) throws -> Void
-    ) async throws -> Session {
+    ) async throws -> Value? {
         let sessions = try sessions(of: session)
-        let credential = try await sessions.credentials.changeApplicationData(of: sessions.key(session.identifier)) {
-            stored in
+        let key = sessions.key(session.identifier)
+        let credential = try await sessions.credentials.changeApplicationData(of: key) { stored in
             var value = try StoredSessionData.decode(Value.self, stored)
             try change(&value)
             return try value.map { value throws(AuthError) in try StoredSessionData.encode(value) }
         }
-        return Session(session.identifier, credential, of: sessions)
+        return try StoredSessionData.decode(Value.self, credential.applicationData)
     }
 }

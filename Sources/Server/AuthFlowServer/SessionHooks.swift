@@ -3,18 +3,20 @@ import AuthFlowEssentials
 
 /// The application's part in the life of a session. Each function is awaited.
 public struct SessionHooks: Sendable {
-    /// Decides about a sign-in, before there is a session: here the application creates its user, looks up roles, or refuses.
+    /// Decides about a sign-in before there is a session: create the user here, look up roles, or refuse.
     ///
-    /// When it throws, or refuses, there is no session, the tokens are revoked, and the session that the browser had before goes on.
-    /// Default: every user is accepted.
+    /// If it throws or refuses, there is no session, and a session that the browser had before continues. The tokens are revoked, unless the
+    /// continuing session is the same user's: its tokens may belong to the same grant. Default: every user is accepted.
     public var onSignIn: @Sendable (NewSignIn) async throws -> SignInDecision = { _ in .accept }
 
-    /// A user signs out of a session, which ends when this returns; a user cannot be kept from signing out, so it does not throw.
-    /// Default: nothing.
+    /// Runs when a user signs out with ``SessionServerOptions/logoutPath``, before the session ends. It cannot prevent the sign-out; if the store
+    /// fails afterwards, the user tries again, and it runs again. Default: nothing.
     public var onSignOut: @Sendable (Session) async -> Void = { _ in }
 
-    /// A session has ended, for any reason but its own end of time. It is called once, by the process that has ended it or noticed
-    /// it; not when that process is killed at that moment. Default: nothing.
+    /// Runs after a session has ended, for any reason other than expiry, in the process that has ended it or noticed its end.
+    ///
+    /// Make it idempotent: normally it runs once, but not at all if the process is killed or the store's answer is lost at that moment, and twice if
+    /// the end of a session could not be stored. ``SessionServer/drain(within:)`` waits for it. Default: nothing.
     public var onEnd: @Sendable (SessionEnd) async -> Void = { _ in }
 
     /// Creates hooks that do nothing.
@@ -32,8 +34,8 @@ public struct NewSignIn: Sendable {
     /// Path and query of the page that the user returns to.
     public let returnPath: String
 
-    /// The session that the browser had when the sign-in began, of this or another provider; nil when there was none or it has ended. It ends
-    /// when the sign-in is accepted: link the accounts here, if the application does that.
+    /// The session that the browser had, of this or another provider, if ``SessionSignInOptions/linksAccounts`` was set; nil otherwise, or when there
+    /// was none. It ends when the sign-in is accepted.
     public let previous: KnownSession?
 
     /// The user; nil when the provider does not say.

@@ -14,11 +14,13 @@ public struct SessionPage: Sendable {
         public static let signedIn = Self(rawValue: "signed_in")
         /// The browser comes from another site; it goes on by itself, with its cookies.
         public static let continuing = Self(rawValue: "continuing")
+        /// The user is signed in, and a page of another site asks for another sign-in.
+        public static let confirmSignIn = Self(rawValue: "confirm_sign_in")
         /// The user has to choose one of several providers.
         public static let chooseProvider = Self(rawValue: "choose_provider")
         /// The user, or the provider, did not allow the sign-in.
         public static let denied = Self(rawValue: "denied")
-        /// The application has refused the user: the message is that of the hook.
+        /// The application refused the user; the message is the hook's.
         public static let refused = Self(rawValue: "refused")
         /// No sign-in of this browser is under way: it took too long, was finished already, or was begun in another browser.
         public static let stale = Self(rawValue: "stale")
@@ -99,7 +101,7 @@ public struct SessionPages: Sendable {
 
     private func builtIn(_ page: SessionPage) -> TransportResponse {
         let marks: [SessionPage.Reason: StatusPage.Mark] = [
-            .signedIn: .done, .continuing: .none, .chooseProvider: .none,
+            .signedIn: .done, .continuing: .none, .chooseProvider: .none, .confirmSignIn: .none,
         ]
         var built = StatusPage(
             status: page.status,

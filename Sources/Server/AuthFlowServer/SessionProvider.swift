@@ -10,7 +10,7 @@ public struct SessionProvider: Sendable {
     public let displayName: String
 
     /// The application's client at the provider. Its first redirect URI is a path of the application that no other provider has
-    /// (RFC 9700 section 4.4.2.2: "distinct redirect URIs ... for each issuer").
+    /// (RFC 9700 section 4.4.2.2: "a distinct redirect URI for each issuer").
     public let client: OAuthClient
 
     /// Creates a provider.

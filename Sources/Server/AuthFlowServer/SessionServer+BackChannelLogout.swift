@@ -51,7 +51,7 @@ extension SessionServer {
                 // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
                 // SHOULD NOT".
                 try await end(
-                    Dictionary(meant.map { ($0.key, $0.credential) }) { first, _ in first },
+                    meant,
                     at: provider,
                     .providerLogout,
                     revoking: Self.endsWithItsSession
@@ -117,7 +117,8 @@ extension SessionServer {
 
 // A logout token may come between the exchange of a code and the write of its session, and finds no session then. So the token leaves a
 // mark before it looks for sessions, and a sign-in looks for marks after its session was written: one of the two finds the other. The times
-// of both tokens are the provider's, so that a logout token ends no sign-in that came after it.
+// of both tokens are the provider's, so that a logout token ends no sign-in that came after it. A front-channel logout has no time: its mark
+// has this machine's.
 
 extension SessionServer {
     /// What a mark is for: a user, a session at the provider, or both. The marks of a token with both are for that session, and for sign-ins

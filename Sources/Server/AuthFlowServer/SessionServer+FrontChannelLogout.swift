@@ -3,24 +3,29 @@ import AuthFlowEssentials
 import HTTPTypes
 
 extension SessionServer {
-    /// GET of ``SessionServerOptions/frontChannelLogoutPath``: a page of the provider has it loaded in a frame (OpenID Connect Front-Channel Logout
-    /// 1.0 section 3).
+    /// GET of ``SessionServerOptions/frontChannelLogoutPath``, which the provider's page loads in a frame (OpenID Connect Front-Channel Logout 1.0
+    /// section 2).
     func endSessions(named query: String, _ request: HTTPRequest) async -> TransportResponse {
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
         let (issuers, names) = (parameters.values(for: "iss"), parameters.values(for: "sid"))
         guard issuers.count == 1, names.count == 1, (1...256).contains(names[0].utf8.count) else {
             return ServerResponse.plain(.badRequest)
         }
+        // Browsers say where the answer will be shown.
+        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
+        guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
         do {
-            // Section 3: "the iss and sid ... query parameters MUST be included" where the client has registered that.
             let named = providers.filter { $0.client.server.issuer.utf8.elementsEqual(issuers[0].utf8) }
             guard !named.isEmpty else { return ServerResponse.plain(.badRequest) }
             for provider in named {
+                // It writes to the store, and no one has signed in for it.
+                guard provider.signIns.enter() else { return ServerResponse.tooMany() }
+                defer { provider.signIns.leave() }
                 try await leaveMark(ofProviderSession: names[0], issuers[0], at: provider)
                 let tag = providerSessionTag(issuers[0], names[0], at: provider)
                 let found = try await provider.credentials.credentials(tagged: tag)
                 try await end(
-                    Dictionary(found.map { ($0.key, $0.credential) }) { first, _ in first },
+                    found,
                     at: provider,
                     .providerLogout,
                     revoking: Self.endsWithItsSession

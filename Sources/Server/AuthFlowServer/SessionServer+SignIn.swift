@@ -34,34 +34,52 @@ extension SessionServer {
             let values = parameters.values(for: name)
             return values.count == 1 ? values[0] : nil
         }
-        // A link of another site comes without the cookie of a session: the next request of the same site has it, so that the
-        // session is used, or ends with the new one, instead of being left behind.
-        if options.sameSite == .strict, isFromAnotherSite(request), sessionIdentifier(of: request) == nil,
-            let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path, parameters[Self.resumption] == nil
+        let isVisit = isVisitFromOtherSite(request) || parameters[Self.resumption] != nil
+        // A link of another site comes without a Strict cookie. The next request, of this site, has it.
+        if options.sameSite == .strict, isVisitFromOtherSite(request), sessionIdentifier(of: request) == nil,
+            let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path
         {
-            let next = path + (path.contains("?") ? "&" : "?") + "\(Self.resumption)=1"
-            return options.pages.page(.continuing, .ok, to: request, links: { [($0.continueLink, next)] }, next: next)
+            let isRepeated = parameters[Self.resumption] != nil
+            let next = isRepeated ? path : path + (path.contains("?") ? "&" : "?") + "\(Self.resumption)=1"
+            return options.pages.page(
+                .continuing,
+                .ok,
+                to: request,
+                links: { [($0.continueLink, next)] },
+                next: isRepeated ? nil : next
+            )
         }
         var signIn = SessionSignInOptions(
-            provider: single("provider"),
+            provider: providers.count == 1 ? nil : single("provider"),
             returnPath: single("return_to").flatMap { ReturnAddress($0, prefixes: options.returnPrefixes)?.path }
         )
         for parameter in options.signInParameters { single(parameter.rawValue).map { parameter.set($0, in: &signIn) } }
-        let isPlain = signIn.provider == nil && !options.signInParameters.contains { parameters[$0.rawValue] != nil }
-        if parameters[Self.resumption] != nil, isPlain, let session = try? await session(of: request, isUse: false),
-            (try? sessions(of: session)) != nil
-        {
-            return ServerResponse.redirect(to: signIn.returnPath ?? options.startPath)
+        // A user who is signed in is not signed in anew because a page of another site wants it.
+        if isVisit, let session = try? await session(of: request, isUse: false) {
+            let isPlain = !options.signInParameters.contains { parameters[$0.rawValue] != nil }
+            guard !isPlain || signIn.provider.map({ $0 != session.provider }) ?? false else {
+                return ServerResponse.redirect(to: signIn.returnPath ?? options.startPath)
+            }
+            var own = parameters
+            own[Self.resumption] = nil
+            let path = "\(options.loginPath)?\(FormURLEncoding.encodeQuery(own))"
+            return options.pages.page(
+                .confirmSignIn,
+                .ok,
+                to: request,
+                links: { [($0.retryLink, path), ($0.startLink, options.startPath)] }
+            )
         }
+        if signIn.provider == nil, providers.count > 1 { return choice(request, signIn) }
         return await self.signIn(request, signIn)
     }
 
     /// The parameter of the sign-in route that says that the browser was here a moment ago, without its cookie.
     private static let resumption = "resume"
 
-    /// Returns the response that sends a browser to the provider. When it comes back, it has a new session, and the one that it had has ended.
+    /// Returns the response that sends a browser to the provider. When the user comes back, a new session replaces the one that the browser had.
     ///
-    /// The application calls it for a page of its own; ``SessionServerOptions/loginPath`` is the same without code.
+    /// Call it for pages of your own; ``SessionServerOptions/loginPath`` does the same without code.
     /// - Parameters:
     ///   - request: The request of the browser, a navigation.
     ///   - signIn: The options.
@@ -69,16 +87,22 @@ extension SessionServer {
         -> TransportResponse
     {
         let known = sessionIdentifier(of: request)
-        guard let provider = chosenProvider(signIn, known?.provider) else { return choice(request, signIn) }
-        guard signIns.enter() else { return ServerResponse.tooMany() }
-        defer { signIns.leave() }
+        let returnPath = signIn.returnPath.flatMap { ReturnAddress($0, prefixes: nil)?.path } ?? options.startPath
+        let isSilent = signIn.authorization.prompt == AuthorizationOptions.Prompt.none
+        let named = signIn.provider.flatMap { provider($0) } ?? known?.provider
+        guard let provider = named ?? (providers.count == 1 ? providers[0] : nil) else {
+            return isSilent ? silentFailure(returnPath, request) : choice(request, signIn)
+        }
+        guard provider.signIns.enter() else { return ServerResponse.tooMany() }
+        defer { provider.signIns.leave() }
         let reporter = FlowReporter(host: host, observer: observer)
         do {
             var authorization = signIn.authorization
             authorization.lifetime = Self.signInPatience
             authorization.redirectURI = nil
+            authorization.resources = nil
             if let requirement = signIn.requirement {
-                // RFC 9470 section 5: "the client ... using the acr_values parameter", and max_age, which the client checks.
+                // RFC 9470 section 4.
                 if !requirement.acrValues.isEmpty { authorization.acrValues = requirement.acrValues }
                 authorization.maxAge = requirement.maximumAge ?? authorization.maxAge
             }
@@ -86,11 +110,16 @@ extension SessionServer {
                 try await provider.client.authorizationRequest(authorization)
             }
             // The cookie of the session does not come with the provider's redirect: what will have ended then is remembered now.
-            var pendingSignIn = PendingSignIn(returnPath: signIn.returnPath ?? options.startPath)
-            pendingSignIn.previous = known.map { ($0.provider.name, $0.provider.recordKey($0.identifier).name) }
-            pendingSignIn.isSilent = authorization.prompt == AuthorizationOptions.Prompt.none
-            pendingSignIn.requirement = signIn.requirement
-            pendingRequest.note = pendingSignIn.note
+            pendingRequest.note = try PendingSignIn(
+                previous: known.map {
+                    .init(provider: $0.provider.name, name: $0.provider.recordKey($0.identifier).name)
+                },
+                returnPath: returnPath,
+                isSilent: isSilent,
+                linksAccounts: signIn.linksAccounts,
+                acrValues: signIn.requirement?.acrValues ?? [],
+                maximumAge: signIn.requirement?.maximumAge?.components.seconds
+            ).note
             let slot = newSlot(for: pendingRequest.state)
             try await reporter.step(.storing) { [pendingRequest] in
                 try await provider.pending.keep(pendingRequest, for: Secret(slot.value))
@@ -102,14 +131,6 @@ extension SessionServer {
         } catch {
             return failure(error, request)
         }
-    }
-
-    /// The provider of a sign-in; nil where the user has to choose.
-    private func chosenProvider(_ signIn: SessionSignInOptions, _ known: ProviderSessions?) -> ProviderSessions? {
-        if let name = signIn.provider, let named = provider(name) { return named }
-        guard providers.count > 1 else { return providers[0] }
-        // A step-up is at the provider of the session.
-        return signIn.requirement == nil ? nil : known
     }
 
     /// The page where the user chooses the provider.
@@ -128,7 +149,7 @@ extension SessionServer {
     /// A cookie for another sign-in, with a name of its own, which follows from the state: a browser may begin several at once, and a
     /// response names the one that it belongs to. Its value begins with the time, so that the oldest of too many can be told.
     private func newSlot(for state: Secret) -> (name: String, value: String) {
-        return (
+        (
             slotName(for: state), "\(Int(host.now().timeIntervalSince1970)).\(Base64URL.encode(host.randomBytes(32)))"
         )
     }
@@ -167,18 +188,19 @@ extension SessionServer {
                 try await takeRequest(for: parameters, at: provider, request)
             }
             let removal = slotCookie(taken.slot, "", provider).removal
-            let pending = PendingSignIn(note: taken.request.note, startPath: options.startPath)
             do {
-                let credential = try await provider.client.exchange(
-                    .response(taken.response),
-                    for: taken.request,
-                    reporter: reporter
-                )
-                .credential
-                return try await begin(pending, credential, at: provider, request, reporter).setting(removal)
-            } catch let error as AuthError where pending.isSilent && Self.isAboutInteraction(error) {
-                let separator = pending.returnPath.contains("?") ? "&" : "?"
-                return leading(to: "\(pending.returnPath)\(separator)silent_sign_in=failed", request).setting(removal)
+                let pending = try PendingSignIn(note: taken.request.note)
+                do {
+                    let credential = try await provider.client.exchange(
+                        .response(taken.response),
+                        for: taken.request,
+                        reporter: reporter
+                    )
+                    .credential
+                    return try await begin(pending, credential, at: provider, request, reporter).setting(removal)
+                } catch  where pending.isSilent {
+                    return silentFailure(pending.returnPath, request).setting(removal)
+                }
             } catch {
                 // It was taken out, so that it cannot be tried again.
                 return failure(error, request).setting(removal)
@@ -188,11 +210,12 @@ extension SessionServer {
         }
     }
 
-    /// OIDC Core section 3.1.2.6: the errors of a request with `prompt` `none` that needs a page.
-    private static func isAboutInteraction(_ error: AuthError) -> Bool {
-        [
-            "login_required", "interaction_required", "account_selection_required", "consent_required",
-        ].contains(error.providerError?.error)
+    /// Leads the browser on after a silent sign-in that would have needed a page.
+    private func silentFailure(_ path: String, _ request: HTTPRequest) -> TransportResponse {
+        let fragment = path.firstIndex(of: "#") ?? path.endIndex
+        let page = path[..<fragment]
+        let marked = "\(page)\(page.contains("?") ? "&" : "?")silent_sign_in=failed\(path[fragment...])"
+        return leading(to: marked, .continuing, request)
     }
 
     /// Begins the session of a user who has signed in, if the application accepts that.
@@ -204,55 +227,62 @@ extension SessionServer {
         _ reporter: FlowReporter
     ) async throws -> TransportResponse {
         let old = oldSessions(pending, request)
-        let previous = try await known(old)
-        let isSameUser = previous?.credential.account == credential.account
-        if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: host.now()) {
+        let known = try await known(old)
+        // Two users who are unknown cannot be told apart.
+        let same = known.first { $0.credential.identity != nil && $0.credential.account == credential.account }
+        func refuse() {
             // The grant may be that of the session that goes on.
-            if !isSameUser { revoke([credential], at: provider) }
-            return options.pages.page(
-                .insufficientAuthentication,
-                .forbidden,
-                to: request,
-                links: { [($0.startLink, options.startPath)] }
-            )
+            if same == nil { revoke([credential], at: provider) }
+        }
+        if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: host.now()) {
+            refuse()
+            throw AuthError(.insufficientUserAuthentication, "The provider did not authenticate the user as required.")
         }
         let new = NewSignIn(
             provider: provider.name,
             credential: credential,
             returnPath: pending.returnPath,
-            previous: previous?.session
+            previous: pending.linksAccounts ? known.first?.session : nil
         )
         let decision: SignInDecision
         do {
             decision = try await options.hooks.onSignIn(new)
         } catch {
-            revoke([credential], at: provider)
+            refuse()
             reporter.report(.storing, details: ["refused": "by the application's onSignIn"])
             throw HookFailure()
         }
         switch decision.outcome {
         case .refused(let message):
-            revoke([credential], at: provider)
-            return options.pages.page(
-                .refused,
-                .forbidden,
-                to: request,
-                message: message,
-                links: { [($0.retryLink, options.loginPath), ($0.startLink, options.startPath)] }
-            )
+            refuse()
+            guard !pending.isSilent else { return silentFailure(pending.returnPath, request) }
+            return options.pages.page(.refused, .forbidden, to: request, message: message, links: waysOn)
         case .redirected(let url):
-            revoke([credential], at: provider)
+            refuse()
             return ServerResponse.redirect(to: url)
         case .accepted(let data, let path):
             var credential = credential
-            // The user is the same, so what the session has stays; the data of one user is not for another.
-            credential.applicationData = data ?? (isSameUser ? previous?.credential.applicationData : nil)
-            let identifier = try await reporter.step(.storing) { [credential] in
-                try await beginSession(credential, at: provider, after: old)
+            // What the session of a user has stays; the data of one user is not for another.
+            let carried = data == nil ? same?.credential.applicationData : nil
+            credential.applicationData = data ?? carried
+            guard credential.hasStorableSize else {
+                refuse()
+                throw AuthError(
+                    .sessionDataUnusable,
+                    "The session cannot be kept with this data: it would be too large."
+                )
             }
-            return leading(to: path ?? pending.returnPath, request)
+            let identifier = try await reporter.step(.storing) { [credential] in
+                try await beginSession(credential, at: provider, after: old, carrying: same.map { ($0.key, carried) })
+            }
+            return leading(to: path ?? pending.returnPath, .signedIn, request)
                 .setting(sessionCookie(identifier, provider))
         }
+    }
+
+    /// The links of a page about a sign-in that did not succeed.
+    func waysOn(_ texts: PageTexts) -> [(text: String, url: String)] {
+        [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
     /// An error of the application's hook: it is the application's to log, and nothing of it is shown.
@@ -262,9 +292,9 @@ extension SessionServer {
     ///
     /// A redirect would not do after a sign-in with a `Strict` cookie: RFC 6265bis keeps it from every request of a chain that began at
     /// another site, so the next page would not see the session.
-    private func leading(to path: String, _ request: HTTPRequest) -> TransportResponse {
+    private func leading(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse {
         guard options.sameSite == .strict else { return ServerResponse.redirect(to: path) }
-        return options.pages.page(.signedIn, .ok, to: request, links: { [($0.continueLink, path)] }, next: path)
+        return options.pages.page(reason, .ok, to: request, links: { [($0.continueLink, path)] }, next: path)
     }
 
     /// The sessions that the browser had before a sign-in.
@@ -281,15 +311,16 @@ extension SessionServer {
         return [remembered, present]
     }
 
-    /// The first of the sessions that is still there.
+    /// Those of the sessions that have not ended.
     private func known(
         _ old: [(provider: ProviderSessions, key: RecordKey)]
-    ) async throws -> (session: KnownSession, credential: Credential)? {
+    ) async throws -> [(session: KnownSession, credential: Credential, key: RecordKey)] {
+        var known: [(session: KnownSession, credential: Credential, key: RecordKey)] = []
         for (provider, key) in old {
             guard let credential = try await provider.credentials.stored(key)?.credential else { continue }
-            return (KnownSession(name: key.name, provider: provider.name, credential), credential)
+            known.append((KnownSession(name: key.name, provider: provider.name, credential), credential, key))
         }
-        return nil
+        return known
     }
 
     /// Takes the request out that a response belongs to, with the name of its cookie.
@@ -329,11 +360,14 @@ extension SessionServer {
 
     /// Keeps a credential under a new identifier. What the browser had before ends: an identifier that was known before a sign-in must
     /// not have the session after it.
-    /// - Parameter old: The sessions that the browser had.
+    /// - Parameters:
+    ///   - old: The sessions that the browser had.
+    ///   - carried: That of the same user, and the application's data that was carried over from it.
     private func beginSession(
         _ credential: Credential,
         at provider: ProviderSessions,
-        after old: [(provider: ProviderSessions, key: RecordKey)]
+        after old: [(provider: ProviderSessions, key: RecordKey)],
+        carrying carried: (key: RecordKey, data: Secret?)?
     ) async throws -> Secret {
         let identifier = Secret(Base64URL.encode(host.randomBytes(32)))
         let key = provider.key(identifier)
@@ -352,11 +386,21 @@ extension SessionServer {
                 if Self.endsWithItsSession(credential) { revoke([credential], at: provider) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
-            for (provider, key) in old {
-                let removed = try await provider.credentials.remove([key])
+            for (other, old) in old {
+                let removed = try await other.credentials.remove([old])
                 // Tokens of the same user may belong to the same grant, which is still in use. The user's claims may have changed meanwhile.
-                revoke(removed.compactMap(\.credential).filter { $0.account != credential.account }, at: provider)
-                reportEnds(removed, at: provider, .replaced)
+                revoke(
+                    removed.compactMap(\.credential).filter { $0.account != credential.account || other !== provider },
+                    at: other
+                )
+                reportEnds(removed, at: other, .replaced)
+                // A request of the old session may have changed the data during the sign-in.
+                if let carried, carried.key == old, let last = removed.first?.credential,
+                    last.applicationData != carried.data,
+                    credential.applicationData == carried.data
+                {
+                    _ = try await provider.credentials.changeApplicationData(of: key) { _ in last.applicationData }
+                }
             }
             // The sign-in is good although the others cannot be found now.
             try? await endOldestSessions(of: credential, at: provider, own)
@@ -421,6 +465,7 @@ extension SessionServer {
             case .accessDenied: (.denied, .badRequest)
             case .invalidCallback, .timedOut: (.stale, .badRequest)
             case .loginRequired: (.ended, .badRequest)
+            case .insufficientUserAuthentication: (.insufficientAuthentication, .forbidden)
             case .providerRejected, .issuerMismatch: (.failed, .badRequest)
             case .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown:
                 (.unavailable, .serviceUnavailable)
@@ -428,11 +473,6 @@ extension SessionServer {
             case nil: (.failed, .internalServerError)
             default: (.failed, .badGateway)
             }
-        return options.pages.page(
-            reason,
-            status,
-            to: request,
-            links: { [($0.retryLink, options.loginPath), ($0.startLink, options.startPath)] }
-        )
+        return options.pages.page(reason, status, to: request, links: waysOn)
     }
 }

@@ -77,8 +77,21 @@ extension SessionServer {
         reportEnds(removed, at: provider, reason)
     }
 
+    /// Ends sessions that were found by a tag.
+    func end(
+        _ found: [TaggedCredential],
+        at provider: ProviderSessions,
+        _ reason: SessionEnd.Reason,
+        revoking isRevoked: (Credential) -> Bool
+    ) async throws {
+        let meant = Dictionary(found.map { ($0.key, $0.credential) }) { first, _ in first }
+        try await end(meant, at: provider, reason, revoking: isRevoked)
+    }
+
     /// Tells the application that sessions have ended, while the response is on its way.
     func reportEnds(_ removed: [TaggedCredential], at provider: ProviderSessions, _ reason: SessionEnd.Reason) {
+        // Without a credential its end was told before; without the store's word another process may have removed it.
+        let removed = removed.filter { $0.credential != nil && $0.isKnownToBeRemoved }
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [hooks = options.hooks] in
             for removed in removed {
@@ -165,7 +178,7 @@ extension SessionServer {
                     .signOutNeedsSession,
                     .unauthorized,
                     to: request,
-                    links: { [($0.retryLink, options.loginPath), ($0.startLink, options.startPath)] }
+                    links: waysOn
                 ).setting(cookie)
             }
             var meant: [RecordKey: Credential?] = [:]

@@ -8,11 +8,12 @@ extension SessionServer {
         requirement.isMet(by: session.authentication, at: host.now())
     }
 
-    /// Returns the response to a request whose user has not authenticated as required (step-up, RFC 9470 in spirit): a navigation
+    /// Returns the response to a request whose user has not authenticated as required (step-up): a navigation
     /// is sent to the provider and comes back to the page, a script gets 401 and `insufficient_user_authentication`; nil when the
     /// session meets the requirement.
     ///
-    /// A POST is not repeated: name the page in `returnPath` where the user goes on, and keep what was posted in the session's data if it is to survive.
+    /// A POST is not repeated: name the page to return to in `returnPath`, and put the posted values into the session's data if they must not be
+    /// lost.
     /// - Parameters:
     ///   - request: The request.
     ///   - session: Its session.
@@ -27,7 +28,9 @@ extension SessionServer {
         guard !isMet(requirement, by: session) else { return nil }
         guard isNavigation(request), request.headerFields[headerName] == nil else {
             var json: [String: JSON] = ["error": "insufficient_user_authentication"]
-            if !requirement.acrValues.isEmpty { json["acr_values"] = .array(requirement.acrValues.map(JSON.string)) }
+            if !requirement.acrValues.isEmpty {
+                json["acr_values"] = .string(requirement.acrValues.joined(separator: " "))
+            }
             json["max_age"] = requirement.maximumAge.map { .integer($0.components.seconds) }
             return ServerResponse.json(.unauthorized, .object(json))
         }

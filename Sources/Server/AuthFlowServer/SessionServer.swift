@@ -24,8 +24,6 @@ public final class SessionServer: Sendable {
     let store: any SessionTokenStore
     let providers: [ProviderSessions]
     let headerName: HTTPField.Name
-    /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
-    let signIns = SignInPlaces()
     let isSecure: Bool
     let observer: (@Sendable (FlowEvent) -> Void)?
     let host: HostServices
@@ -106,6 +104,17 @@ public final class SessionServer: Sendable {
             throw AuthError(
                 .invalidConfiguration,
                 "Each route has a path of its own, which begins with a slash; so has the redirect URI of each provider."
+            )
+        }
+        // A session of one would be that of the other.
+        let clients = sessions.map { [$0.client.server.issuer, $0.client.registration.clientID] }
+        guard Set(clients).count == clients.count else {
+            throw AuthError(.invalidConfiguration, "Two providers have the same issuer and client ID.")
+        }
+        guard let start = ReturnAddress(options.startPath, prefixes: nil), !paths.contains(start.path) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The start page is a path of the application, and no route of the session server."
             )
         }
         let host = providers[0].client.host
@@ -265,6 +274,13 @@ public final class SessionServer: Sendable {
         return provider
     }
 
+    /// Whether a session is of a provider; nil stands for the only one.
+    func isSession(_ session: Session, of name: String?) throws -> Bool {
+        let provider = try sessions(of: session)
+        guard let name else { return providers.count == 1 }
+        return provider === self.provider(name)
+    }
+
     /// Returns tokens of a session whose access token is fresh.
     /// - Throws: As ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
     public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
@@ -309,8 +325,10 @@ public final class SessionServer: Sendable {
         return destination.map { $0 == "document" } ?? true
     }
 
-    /// Whether a page of another site has sent the browser here, by a link or a redirect.
-    func isFromAnotherSite(_ request: HTTPRequest) -> Bool { site(of: request) == "cross-site" }
+    /// Whether a page of another site, or of another host of this site, has sent the browser here, by a link or a redirect.
+    func isVisitFromOtherSite(_ request: HTTPRequest) -> Bool {
+        ["cross-site", "same-site"].contains(site(of: request))
+    }
 
     private func site(of request: HTTPRequest) -> String? {
         HTTPField.Name("Sec-Fetch-Site").flatMap { field($0, of: request) }

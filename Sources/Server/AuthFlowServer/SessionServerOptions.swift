@@ -54,7 +54,7 @@ public struct SessionServerOptions: Sendable {
     /// other host can set, so with TLS every name begins with it.
     public var cookieName = "__Host-Http-authflow"
 
-    /// The requests of other sites that browsers send the session's cookie with.
+    /// The cross-site requests that carry the session's cookie.
     public enum SameSite: Sendable {
         /// None (RFC 10017 section 6.1.3.2: "SHOULD"). A link from another site opens the application without its session; ``SessionServer``
         /// finds it again when such a visit comes to the sign-in route.
@@ -63,7 +63,7 @@ public struct SessionServerOptions: Sendable {
         case lax
     }
 
-    /// The requests of other sites that browsers send the session's cookie with; default: none (`strict`).
+    /// The cross-site requests that carry the session's cookie; default: `strict`, none.
     public var sameSite = SameSite.strict
 
     /// The header field that scripts of the page send with every request (RFC 10017 section 6.1.3.3), with any value; default: `X-AuthFlow`.

@@ -3,20 +3,28 @@ import AuthFlowEssentials
 
 /// The options of one sign-in that the application begins.
 public struct SessionSignInOptions: Sendable {
-    /// The name of the provider; default, nil: the one of the browser's session, or the only one; where there are several, the user chooses.
+    /// The name of the provider; default, nil: that of the browser's session, or the only one. Otherwise the user chooses, and of these options
+    /// only the page to return to is kept.
     public var provider: String?
 
     /// Path and query of the page to return to; default: ``SessionServerOptions/startPath``.
     public var returnPath: String?
 
-    /// Parameters of the authorization request, such as `prompt`, `login_hint` and scopes. The redirect URI and the lifetime are the server's.
+    /// Parameters of the authorization request, such as `prompt`, `login_hint` and scopes. The redirect URI, the lifetime and the resources are
+    /// the server's.
     ///
-    /// With `prompt` `none` the provider shows no page (a silent sign-in). When it would have to, the browser returns to the page with the
-    /// parameter `silent_sign_in=failed`, and the session that it has goes on: begin no other silent sign-in then.
+    /// With `prompt` `none` the provider shows no page (a silent sign-in). If that fails, the browser returns to the page with the parameter
+    /// `silent_sign_in=failed` and keeps its session. Do not start another silent sign-in then, or the browser loops.
     public var authorization = AuthorizationOptions()
 
     /// A requirement that the new authentication has to meet. Without that there is no new session, and the old one goes on.
     public var requirement: AuthenticationRequirement?
+
+    /// Whether ``SessionHooks/onSignIn`` is told which session the browser had, to link the accounts of two providers; default: no.
+    ///
+    /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) by which a user asks for that. Otherwise a page of
+    /// another site could link an account of its own to the user's.
+    public var linksAccounts = false
 
     /// Creates options.
     public init(provider: String? = nil, returnPath: String? = nil, requirement: AuthenticationRequirement? = nil) {

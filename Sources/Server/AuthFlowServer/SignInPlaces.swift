@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The sign-ins that a process begins at the same time: at most 32 from all clients together, so that they leave the database
+/// The sign-ins that a process begins at the same time at one provider: at most 32 from all clients together, so that they leave the database
 /// and the provider to the users who are signed in.
 final class SignInPlaces: Sendable {
     static let limit = 32

@@ -173,4 +173,10 @@ package final class WebBrowser: Sendable {
     package func session(at server: SessionServer) async throws -> Session? {
         try await server.session(of: request(.get, "/"))
     }
+
+    /// The application's data in the session, nil for none or without a session.
+    package func data<Value: SessionData>(_ type: Value.Type, at server: SessionServer) async throws -> Value? {
+        guard let session = try await session(at: server) else { return nil }
+        return try await server.data(type, of: session)
+    }
 }

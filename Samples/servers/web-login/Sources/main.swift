@@ -88,7 +88,7 @@ router.get("/") { request, context in
         sessions: try await server.sessions(ofUserOf: session),
         token:
             "The access token is good until \(expiry?.formatted(.iso8601) ?? "its end, which the provider does not say").",
-        notes: try session.data(Notebook.self)?.notes ?? []
+        notes: try await server.data(Notebook.self, of: session)?.notes ?? []
     )
 }
 router.get("/silent") { request, _ in

@@ -29,7 +29,7 @@ public struct Credential: Sendable, Hashable {
     /// The access tokens for single resources of the grant.
     package var resourceTokens: [ResourceToken] = []
 
-    /// The data that the application keeps in the session; nil for none. Not the tokens': it changes by itself, and no refresh changes it.
+    /// The data that the application keeps in the session; nil for none. A refresh leaves it as it is.
     package var applicationData: Secret?
 
     /// How often the provider has refused to refresh the tokens since the last time it did, without saying why.
