@@ -64,6 +64,10 @@ let package = Package(
             name: "AuthFlowResourceServerConfiguration",
             targets: ["AuthFlowResourceServerConfiguration", "AuthFlowResourceServer"] + engineModules
         ),
+        .library(
+            name: "AuthFlowServerConfiguration",
+            targets: ["AuthFlowServerConfiguration", "AuthFlowServer"] + engineModules
+        ),
         .library(name: "AuthFlowHummingbird", targets: ["AuthFlowHummingbird"]),
         .library(name: "AuthFlowObservability", targets: ["AuthFlowObservability"]),
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
@@ -285,6 +289,8 @@ let package = Package(
                 "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
             ]
         ),
+        // A web application that is described in a configuration file.
+        module("Server/AuthFlowServerConfiguration", engine + ["AuthFlowServer"]),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(
             "Server/AuthFlowHummingbird",
@@ -337,8 +343,8 @@ let package = Package(
                 "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock", "AuthFlowDesktop",
                 "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowMCP",
                 "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis", "AuthFlowSQLite",
-                "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowTesting", crypto,
-                argumentParser, httpTypes,
+                "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowServer",
+                "AuthFlowServerConfiguration", "AuthFlowTesting", crypto, argumentParser, httpTypes,
             ],
             path: "Sources/Tool/AuthFlowCommand"
         ),
@@ -414,7 +420,7 @@ let package = Package(
             dependencies: engine + [
                 "AuthFlowPresets", "AuthFlowURLSession", "AuthFlowDesktop", "ConformanceRows", "AuthFlowLog",
                 "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
-                httpTypes,
+                "AuthFlowServerConfiguration", httpTypes,
             ]
         ),
         .testTarget(

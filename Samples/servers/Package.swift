@@ -34,7 +34,7 @@ let package = Package(
             name: "web-login",
             dependencies: [
                 .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-                .product(name: "AuthFlowServer", package: "AuthFlow"),
+                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
                 .product(name: "AuthFlowPostgreSQL", package: "AuthFlow"),
                 .product(name: "AuthFlowRedis", package: "AuthFlow"),

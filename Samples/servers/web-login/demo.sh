@@ -16,14 +16,15 @@ origin=http://127.0.0.1:$port
 "$authflow" dev-idp --web-client "$origin" --token-lifetime 20 >"$folder/issuer" 2>"$folder/provider" &
 processes+=($!)
 await http "$folder/issuer" $!
+export WEB_SECRET=authflow-web-secret
 cat >"$folder/authflow.json" <<JSON
 {"profiles": {"web": {
   "provider": "oidc", "issuer": "$(head -1 "$folder/issuer")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
   "redirect_uri": "$origin/callback", "post_logout_redirect_uri": "$origin/",
   "scopes": ["openid", "profile", "email", "offline_access"], "store": $store
-}}}
+}}, "server": {"application_name": "web-login", "allow_plain_http_on_loopback": true, "session_claims": ["email"]}}
 JSON
-export WEB_SECRET=authflow-web-secret
+"$authflow" config check --config "$folder/authflow.json"
 case $store in *postgresql*) "$authflow" store migrate --config "$folder/authflow.json" ;; esac
 ports=("$(free_port)")
 case $store in *memory*) ;; *) ports+=("$(free_port)") ;; esac
@@ -80,8 +81,14 @@ if [ ${#ports[@]} -eq 1 ]; then
 },
 JSON
   done >"$folder/providers"
-  echo "{\"profiles\": {$(sed '$ s/},/}/' "$folder/providers")}}" >"$folder/several.json"
-  "$sample" "$folder/several.json" --profile staff --profile guests --port "$port" >"$folder/several" 2>&1 &
+  cat >"$folder/several.json" <<JSON
+{"profiles": {$(sed '$ s/},/}/' "$folder/providers")}, "server": {
+  "providers": [{"profile": "staff", "display_name": "Staff"}, {"profile": "guests", "display_name": "Guests"}],
+  "application_name": "web-login", "allow_plain_http_on_loopback": true
+}}
+JSON
+  "$authflow" config check --config "$folder/several.json"
+  "$sample" "$folder/several.json" --port "$port" >"$folder/several" 2>&1 &
   processes+=($!)
   await listening "$folder/several" $!
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser" Guests

@@ -79,7 +79,7 @@ public struct ConfigurationFile: Sendable {
         // A profile depends on the program's lists, and is checked later, with them.
         checker.check(
             json,
-            .object(Self.keys(profile: .any, resourceClient: .any, resourceServer: .any)),
+            .object(Self.keys(profile: .any, resourceClient: .any, resourceServer: .any, server: .any)),
             at: JSONPath()
         )
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
@@ -145,6 +145,14 @@ public struct ConfigurationFile: Sendable {
     /// The settings of an API that receives access tokens; nil: the file has none. `AuthFlowResourceServerConfiguration` reads them.
     public var resourceServer: ConfigurationSection? { section("resource_server") }
 
+    /// The settings of a web application whose users sign in; empty when the file has none. `AuthFlowServerConfiguration` reads them.
+    public var server: ConfigurationSection {
+        section("server") ?? ConfigurationSection(json: [:], path: JSONPath().member("server"), source: source)
+    }
+
+    /// Whether the file has settings of a web application.
+    package var hasServer: Bool { json["server"] != nil }
+
     /// An error about the file as a whole.
     package func error(_ problem: String) -> ConfigurationError { source.error(problem, at: JSONPath()) }
 
@@ -165,7 +173,8 @@ public struct ConfigurationFile: Sendable {
     static func keys(
         profile: ConfigurationShape,
         resourceClient: ConfigurationShape,
-        resourceServer: ConfigurationShape
+        resourceServer: ConfigurationShape,
+        server: ConfigurationShape
     ) -> [ConfigurationKeyDeclaration] {
         let schema = ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file.")
         let defaultProfile = ConfigurationKey(
@@ -186,6 +195,11 @@ public struct ConfigurationFile: Sendable {
                 "resource_server",
                 resourceServer,
                 "An API that receives access tokens: its issuers and its rules."
+            ),
+            ConfigurationKeyDeclaration(
+                "server",
+                server,
+                "A web application whose users sign in at the providers of its profiles."
             ),
         ]
     }

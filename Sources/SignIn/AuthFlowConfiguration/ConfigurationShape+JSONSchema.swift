@@ -2,14 +2,17 @@ public import AuthFlowJSON
 
 extension ConfigurationFile {
     /// The JSON Schema (draft 2020-12) of the files that a program with these lists accepts, for editors.
-    /// - Parameter resourceServer: The keys of `resource_server`; default: the program reads none.
+    /// - Parameters:
+    ///   - resourceServer: The keys of `resource_server`; default: the program reads none.
+    ///   - server: The keys of `server`; default: the program reads none.
     public static func jsonSchema(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
         presets: [ProviderPreset] = [],
-        resourceServer: [any AnyConfigurationKey] = []
+        resourceServer: [any AnyConfigurationKey] = [],
+        server: [any AnyConfigurationKey] = []
     ) -> JSON {
         var profiles = providers.map { provider in
             // Each provider's profiles have its own keys: the name of the provider tells which.
@@ -39,7 +42,8 @@ extension ConfigurationFile {
             keys(
                 profile: .any,
                 resourceClient: resourceClient,
-                resourceServer: .object(resourceServer.map(\.declaration))
+                resourceServer: .object(resourceServer.map(\.declaration)),
+                server: .object(server.map(\.declaration))
             )
         )
         var schema = shape.jsonSchema.object ?? [:]

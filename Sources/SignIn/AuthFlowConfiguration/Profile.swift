@@ -85,6 +85,29 @@ public struct Profile: Sendable {
         return try choices.makeStore(configuration, stores, host)
     }
 
+    /// As ``makeStore(providers:userAgents:stores:assertions:host:)``, for the sessions of a web application.
+    /// - Throws: ``ConfigurationError`` when the store keeps no sessions, too.
+    public func makeSessionStore(
+        providers: [ProviderFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        host: HostServices = .system
+    ) throws -> any SessionTokenStore {
+        let store = try makeStore(
+            providers: providers,
+            userAgents: [],
+            stores: stores,
+            assertions: assertions,
+            host: host
+        )
+        guard let sessions = store as? any SessionTokenStore else {
+            throw section.error(
+                "its \"store\" keeps no sessions of many users: choose memory, sqlite, postgresql or redis"
+            )
+        }
+        return sessions
+    }
+
     /// The transport that the profile describes, with its proxy and its certificates.
     /// - Parameter environment: The variables that name a proxy and hold its password.
     /// - Throws: ``ConfigurationError`` with the place of what is wrong.

@@ -1,9 +1,9 @@
 // A web application whose users sign in at a provider. Tokens stay on the server; the browser has a random identifier.
 //
-//     web-login CONFIGURATION [--profile NAME ...] [--port PORT]
+//     web-login CONFIGURATION [--port PORT]
 //
-// A profile names the provider, the client with its secret, and the store: "memory" here, "sqlite" for the processes of one machine,
-// "postgresql" or "redis" for any number of them. With several profiles users choose where they sign in.
+// The file's section "server" describes the application, and its profiles the providers: the client with its secret, and the store: "memory"
+// here, "sqlite" for the processes of one machine, "postgresql" or "redis" for any number of them. With several providers users choose.
 
 import AuthFlow
 import AuthFlowHummingbird
@@ -11,7 +11,7 @@ import AuthFlowOIDC
 import AuthFlowPostgreSQL
 import AuthFlowRedis
 import AuthFlowSQLite
-import AuthFlowServer
+import AuthFlowServerConfiguration
 import Foundation
 import HTTPTypes
 import Hummingbird
@@ -28,43 +28,24 @@ struct Notebook: SessionData {
 }
 
 let arguments = Array(CommandLine.arguments.dropFirst())
-func options(_ name: String) -> [String] { zip(arguments, arguments.dropFirst()).filter { $0.0 == name }.map(\.1) }
 guard let path = arguments.first else {
-    print("web-login CONFIGURATION [--profile NAME ...] [--port PORT]")
+    print("web-login CONFIGURATION [--port PORT]")
     throw AuthError(.invalidConfiguration, "There is no configuration.")
 }
+let port = arguments.firstIndex(of: "--port").flatMap { Int(arguments[min($0 + 1, arguments.count - 1)]) } ?? 8400
 
-// The providers, and the store of the first.
-let names = options("--profile")
-let file = try ConfigurationFile(path: path)
-let profiles = try names.isEmpty ? [file.profile()] : names.map { try file.profile($0) }
-let stores: [TokenStoreFactory] = [.memory, .sqlite, .postgreSQL, .redis]
-let clients = try profiles.map {
-    try AuthClient(profile: $0, providers: [.oidc], userAgents: [], stores: stores).client
+let server = try SessionServer(
+    configuration: ConfigurationFile(path: path),
+    providers: [.oidc],
+    stores: [.memory, .sqlite, .postgreSQL, .redis]
+) { options in
+    options.hooks.onSignIn = { signIn in
+        // An application looks its user up here, or creates it.
+        signIn.identity?.email == "bob@example.com"
+            ? .refuse("Bob has no account here. Ask the administrator.") : .accept
+    }
+    options.hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
 }
-guard
-    let store = try profiles[0].makeStore(providers: [.oidc], userAgents: [], stores: stores) as? any SessionTokenStore
-else {
-    throw AuthError(.invalidConfiguration, "The store keeps no sessions.")
-}
-
-var settings = SessionServerOptions(origin: try Endpoint(clients[0].registration.redirectURIs[0].uri).origin)
-settings.allowsPlainHTTPOnLoopback = true
-settings.pages.applicationName = "web-login"
-settings.sessionClaims = ["email"]
-settings.hooks.onSignIn = { signIn in
-    // An application looks its user up here, or creates it.
-    signIn.identity?.email == "bob@example.com" ? .refuse("Bob has no account here. Ask the administrator.") : .accept
-}
-settings.hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
-let server =
-    clients.count == 1
-    ? try SessionServer(client: clients[0], store: store, options: settings)
-    : try SessionServer(
-        providers: zip(names, clients).map { SessionProvider($0, client: $1, displayName: $0.capitalized) },
-        store: store,
-        options: settings
-    )
 
 let router = Router(context: WebContext.self)
 router.get("/ready") { _, _ in
@@ -115,7 +96,6 @@ router.group("/payments")
     .requireAuthentication(AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
     .get { _, context in Page.payments(try context.requireSession()) }
 
-let port = options("--port").first.flatMap { Int($0) } ?? 8400
 var application = Application(
     router: router,
     configuration: .init(address: .hostname("127.0.0.1", port: port))

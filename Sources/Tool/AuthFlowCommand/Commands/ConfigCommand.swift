@@ -3,6 +3,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 import AuthFlowResourceServerConfiguration
+import AuthFlowServerConfiguration
 import AuthFlowTerminal
 
 struct ConfigCommand: AsyncParsableCommand {
@@ -73,6 +74,22 @@ struct ConfigCommand: AsyncParsableCommand {
                 do {
                     _ = try ResourceServer(configuration: file, host: ToolEnvironment.host)
                     Terminal.talk("  ok  resource_server")
+                } catch let error as ConfigurationError {
+                    issues += error.issues
+                }
+            }
+            if file.hasServer, options.profile == nil {
+                do {
+                    // The stores of its profiles were checked with them.
+                    _ = try SessionServer(
+                        configuration: file,
+                        providers: Known.providers,
+                        stores: Known.stores,
+                        assertions: Known.assertions,
+                        store: MemoryTokenStore(),
+                        host: ToolEnvironment.host
+                    )
+                    Terminal.talk("  ok  server")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }
@@ -192,7 +209,8 @@ struct ConfigCommand: AsyncParsableCommand {
                     stores: Known.stores,
                     assertions: Known.assertions,
                     presets: Known.presets,
-                    resourceServer: ResourceServer.configurationKeys
+                    resourceServer: ResourceServer.configurationKeys,
+                    server: SessionServer.configurationKeys
                 )
             )
         }

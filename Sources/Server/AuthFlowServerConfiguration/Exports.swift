@@ -1,0 +1,2 @@
+@_exported public import AuthFlowConfiguration
+@_exported public import AuthFlowServer

@@ -1,0 +1,197 @@
+import AuthFlowConfiguration
+import AuthFlowHTTP
+import AuthFlowOAuth
+import AuthFlowServer
+
+/// The keys of `server`.
+enum ServerKeys {
+    static let origin = ConfigurationKey(
+        "origin",
+        .text,
+        "The application as browsers know it: scheme, host and port. Default: the origin of the first provider's redirect URI."
+    )
+    static let providers = ConfigurationKey(
+        "providers",
+        .list(ProviderEntry.value),
+        default: [],
+        "The profiles of the providers that users sign in at, with their names in sessions: the profile of each, or an object. Default: the default profile, or the only one. The store is that of the first."
+    )
+    static let loginPath = path("login_path", "/login", "The path that begins a sign-in.")
+    static let logoutPath = path("logout_path", "/logout", "The path that ends the session.")
+    static let sessionPath = path(
+        "session_path",
+        "/session",
+        "The path that tells scripts of the page who is signed in."
+    )
+    static let backChannelLogoutPath = path(
+        "backchannel_logout_path",
+        "/backchannel-logout",
+        "The path that the provider posts logout tokens to; with several providers, followed by a slash and the name of each."
+    )
+    static let frontChannelLogoutPath = ConfigurationKey(
+        "frontchannel_logout_path",
+        .text,
+        "The path that the provider loads in a frame when a user signs out there. A client that knows a sid can end that session with it. Default: none."
+    )
+    static let startPath = path("start_path", "/", "The page of users who ask for no other.")
+    static let returnPrefixes = ConfigurationKey(
+        "return_prefixes",
+        .list(.text),
+        "What the page to return to has to begin with. Default: any path of the application."
+    )
+    static let signInParameters = ConfigurationKey(
+        "sign_in_parameters",
+        .list(.choice(of: SignInParameter.allCases)),
+        default: [],
+        "The parameters of the sign-in route that go on to the provider. A page of another site can set them. Default: none."
+    )
+    static let sessionClaims = ConfigurationKey(
+        "session_claims",
+        .list(.text),
+        default: [],
+        "The claims that the session path tells scripts, besides sub and name. Default: none."
+    )
+    static let idleTime = ConfigurationKey(
+        "idle_time",
+        .seconds(60...31_536_000),
+        default: .seconds(3600),
+        "How long a session lasts that is not used, in seconds."
+    )
+    static let lifetime = ConfigurationKey(
+        "lifetime",
+        .seconds(60...31_536_000),
+        default: .seconds(43_200),
+        "How long a session lasts, in seconds."
+    )
+    static let sessionsPerUser = ConfigurationKey(
+        "sessions_per_user",
+        .number(1...10_000),
+        default: 100,
+        "The most sessions of a user. A sign-in beyond it ends the one that was used longest ago."
+    )
+    static let isPersistent = ConfigurationKey(
+        "persistent",
+        .flag,
+        default: false,
+        "Whether the browser keeps the cookie when it is closed."
+    )
+    static let cookieName = ConfigurationKey(
+        "cookie_name",
+        .text,
+        default: "__Host-Http-authflow",
+        "The name of the session's cookie. With TLS it begins with __Host-."
+    )
+    static let sameSite = ConfigurationKey(
+        "same_site",
+        ConfigurationValue<SessionServerOptions.SameSite>.named(["strict": .strict, "lax": .lax]),
+        default: .strict,
+        "The cross-site requests that carry the session's cookie: none, or links that the user follows."
+    )
+    static let headerName = ConfigurationKey(
+        "header_name",
+        .text,
+        default: "X-AuthFlow",
+        "The header field that scripts of the page send with every request."
+    )
+    static let tagKey = ConfigurationKey(
+        "tag_key",
+        .secret,
+        "The key of the hashes by which the store finds the sessions of a user, by reference. Changing it makes earlier sessions unfindable for sign-outs everywhere and for the provider's. Default: none."
+    )
+    static let applicationName = ConfigurationKey(
+        "application_name",
+        .text,
+        default: "",
+        "The name of the application on the pages of a sign-in. Default: none."
+    )
+    static let requiresLogoutTokenType = ConfigurationKey(
+        "requires_logout_token_type",
+        .flag,
+        default: false,
+        "Whether logout tokens must have the type logout+jwt. Many providers send JWT or none."
+    )
+    static let logoutTokenAge = ConfigurationKey(
+        "logout_token_age",
+        .seconds(10...3600),
+        "How old a logout token without exp may be, in seconds. Default: it is refused."
+    )
+    static let allowsPlainHTTP = ConfigurationKey(
+        "allow_plain_http_on_loopback",
+        .flag,
+        default: false,
+        "Whether the application may be served by plain HTTP on this machine, for trials."
+    )
+
+    static let all: [any AnyConfigurationKey] = [
+        origin, providers, loginPath, logoutPath, sessionPath, backChannelLogoutPath, frontChannelLogoutPath, startPath,
+        returnPrefixes, signInParameters, sessionClaims, idleTime, lifetime, sessionsPerUser, isPersistent, cookieName,
+        sameSite, headerName, tagKey, applicationName, requiresLogoutTokenType, logoutTokenAge, allowsPlainHTTP,
+    ]
+
+    private static func path(_ name: String, _ fallback: String, _ summary: String) -> ConfigurationKey<String> {
+        ConfigurationKey(name, .text, default: fallback, summary)
+    }
+}
+
+/// One of the `providers`.
+struct ProviderEntry: Sendable {
+    let profile: String
+    let name: String
+    let displayName: String?
+
+    private static let profileKey = ConfigurationKey("profile", required: .text, "The profile.")
+    private static let nameKey = ConfigurationKey(
+        "name",
+        .text,
+        "The name in sessions and addresses: 1 to 32 of a-z, 0-9 and -. Default: that of the profile."
+    )
+    private static let displayNameKey = ConfigurationKey(
+        "display_name",
+        .text,
+        "The name that users see. Default: the host of the issuer."
+    )
+
+    static let value = ConfigurationValue<ProviderEntry>.either(
+        ConfigurationValue<String>.text.map { name throws(AuthError) in
+            ProviderEntry(profile: name, name: name, displayName: nil)
+        },
+        .object([profileKey, nameKey, displayNameKey]) { object throws(ConfigurationError) in
+            let profile = try object[profileKey]
+            return ProviderEntry(
+                profile: profile,
+                name: try object[nameKey] ?? profile,
+                displayName: try object[displayNameKey]
+            )
+        }
+    )
+}
+
+extension SessionServerOptions {
+    /// The options that a section `server` describes.
+    init(_ object: ConfigurationObject, origin: String) throws(ConfigurationError) {
+        self.init(origin: origin)
+        loginPath = try object[ServerKeys.loginPath]
+        logoutPath = try object[ServerKeys.logoutPath]
+        sessionPath = try object[ServerKeys.sessionPath]
+        backChannelLogoutPath = try object[ServerKeys.backChannelLogoutPath]
+        frontChannelLogoutPath = try object[ServerKeys.frontChannelLogoutPath]
+        startPath = try object[ServerKeys.startPath]
+        returnPrefixes = try object[ServerKeys.returnPrefixes]
+        signInParameters = Set(try object[ServerKeys.signInParameters])
+        sessionClaims = try object[ServerKeys.sessionClaims]
+        idleTime = try object[ServerKeys.idleTime]
+        lifetime = try object[ServerKeys.lifetime]
+        sessionsPerUser = try object[ServerKeys.sessionsPerUser]
+        isPersistent = try object[ServerKeys.isPersistent]
+        cookieName = try object[ServerKeys.cookieName]
+        sameSite = try object[ServerKeys.sameSite]
+        headerName = try object[ServerKeys.headerName]
+        tagKey = try object[ServerKeys.tagKey]
+        pages.applicationName = try object[ServerKeys.applicationName]
+        logoutTokens = LogoutTokenOptions(
+            requiresType: try object[ServerKeys.requiresLogoutTokenType],
+            ageWithoutExpiry: try object[ServerKeys.logoutTokenAge]
+        )
+        allowsPlainHTTPOnLoopback = try object[ServerKeys.allowsPlainHTTP]
+    }
+}

@@ -1,0 +1,72 @@
+public import AuthFlowHTTP
+import AuthFlowOAuth
+import AuthFlowSignIn
+public import AuthFlowStorage
+
+extension SessionServer {
+    /// Creates the sessions of an application from the section `server` of a configuration file, and the profiles of its providers.
+    ///
+    /// ```swift
+    /// let server = try SessionServer(configuration: file, providers: [.oidc], stores: [.memory, .postgreSQL]) { options in
+    ///     options.hooks.onSignIn = { signIn in .accept }
+    /// }
+    /// ```
+    /// - Parameters:
+    ///   - file: The file. Without the section, the defaults of all its keys.
+    ///   - providers: The provider adapters to choose from.
+    ///   - stores: The token stores to choose from.
+    ///   - assertions: The sources of assertions to choose from.
+    ///   - store: Keeps the sessions; default: the store of the first provider's profile.
+    ///   - transport: The transport of all clients; default: the one that each profile describes.
+    ///   - host: Time, randomness and environment.
+    ///   - change: Changes the options: the hooks and the pages, which no file can hold.
+    ///   - observer: Receives every event of every flow. It must not block.
+    /// - Throws: ``/AuthFlowConfiguration/ConfigurationError`` with the place of what is wrong, and what making the store throws.
+    public convenience init(
+        configuration file: ConfigurationFile,
+        providers: [ProviderFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        store: (any SessionTokenStore)? = nil,
+        transport: (any HTTPTransport)? = nil,
+        host: HostServices = .system,
+        _ change: (inout SessionServerOptions) throws -> Void = { _ in },
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) throws {
+        let section = file.server
+        let object = try section.checked(Self.configurationKeys, environment: host.environment)
+        let entries = try object[ServerKeys.providers]
+        let profiles = try entries.isEmpty ? [file.profile()] : entries.map { try file.profile($0.profile) }
+        let clients = try profiles.map { profile in
+            try AuthClient(
+                profile: profile,
+                providers: providers,
+                userAgents: [],
+                stores: stores,
+                assertions: assertions,
+                transport: transport,
+                host: host
+            ).client
+        }
+        let redirectURI = clients[0].registration.redirectURIs.first?.uri ?? ""
+        let origin = try object[ServerKeys.origin] ?? (try? Endpoint(redirectURI).origin) ?? ""
+        var options = try SessionServerOptions(object, origin: origin)
+        try change(&options)
+        let sessions =
+            try store
+            ?? profiles[0].makeSessionStore(providers: providers, stores: stores, assertions: assertions, host: host)
+        do {
+            guard !entries.isEmpty else {
+                try self.init(client: clients[0], store: sessions, options: options, observer: observer)
+                return
+            }
+            let named = zip(entries, clients).map { SessionProvider($0.name, client: $1, displayName: $0.displayName) }
+            try self.init(providers: named, store: sessions, options: options, observer: observer)
+        } catch let error as AuthError {
+            throw section.error(error.message)
+        }
+    }
+
+    /// The keys of `server`, for the JSON Schema.
+    public static var configurationKeys: [any AnyConfigurationKey] { ServerKeys.all }
+}
