@@ -150,6 +150,45 @@ struct HeldRequests: HTTPTransport {
         #expect(SessionServer.response(for: AuthError(.invalidIDToken, "No.")) == nil)
     }
 
+    /// A user's requests count until their bodies have been read.
+    @Test func aStreamedResponseArrivesWithItsBodyAndHoldsItsPlace() async throws {
+        try await withWeb { web, _ in
+            let api = APITransport(web.scene.transport) { _, _ in
+                TransportResponse(
+                    head: HTTPResponse(
+                        status: .ok,
+                        headerFields: [.contentType: "text/event-stream", .setCookie: "a=b"]
+                    ),
+                    body: Array("data: 1\n\n".utf8)
+                )
+            }
+            let server = try web.process(transport: api)
+            let route = try ResourceProxy.Route(
+                "/api/",
+                to: try Endpoint("https://api.example.com/"),
+                maximumRequestSize: 10,
+                streamsResponses: true
+            )
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let request = browser.request(.get, "/api/events", WebBrowser.ownPage)
+            var open: [ResponseStream] = []
+            for _ in 0..<8 { open.append(try #require(await proxy.streamedResponse(to: request))) }
+            #expect(open[0].head.headerFields[.contentType] == "text/event-stream")
+            #expect(open[0].head.headerFields[.setCookie] == nil)
+            async let ninth = proxy.streamedResponse(to: request)
+            let first = open.removeFirst()
+            #expect(try await first.body.collect(upTo: 100) == Array("data: 1\n\n".utf8))
+            open.removeAll()
+            #expect(await ninth?.head.status == .ok)
+            let large = await proxy.streamedResponse(to: request, body: Array(repeating: 0, count: 11))
+            #expect(large?.head.status == .contentTooLarge)
+            let stranger = await proxy.streamedResponse(to: WebBrowser().request(.get, "/api/events"))
+            #expect(stranger?.head.status == .forbidden)
+        }
+    }
+
     /// A user who is told that all sessions have ended relies on it.
     @Test func signingOutEverywhereSaysWhenTheOtherSessionsWereNotFound() async throws {
         try await withWeb { web, server in

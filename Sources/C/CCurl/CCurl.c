@@ -47,6 +47,7 @@ static struct {
     void (*easy_cleanup)(authflow_curl_easy *);
     authflow_curl_result (*easy_setopt)(authflow_curl_easy *, int, ...);
     int (*easy_getinfo)(authflow_curl_easy *, int, ...);
+    int (*easy_pause)(authflow_curl_easy *, int);
     authflow_curl_list *(*slist_append)(authflow_curl_list *, const char *);
     void (*slist_free_all)(authflow_curl_list *);
     authflow_curl_multi *(*multi_init)(void);
@@ -85,6 +86,7 @@ static void open_library(void) {
         {"curl_easy_cleanup", &curl.easy_cleanup},
         {"curl_easy_setopt", &curl.easy_setopt},
         {"curl_easy_getinfo", &curl.easy_getinfo},
+        {"curl_easy_pause", &curl.easy_pause},
         {"curl_slist_append", &curl.slist_append},
         {"curl_slist_free_all", &curl.slist_free_all},
         {"curl_multi_init", &curl.multi_init},
@@ -122,6 +124,8 @@ bool authflow_curl_uses_openssl(void) { return uses_openssl; }
 
 authflow_curl_easy *authflow_curl_easy_new(void) { return curl.easy_init(); }
 void authflow_curl_easy_free(authflow_curl_easy *easy) { curl.easy_cleanup(easy); }
+
+authflow_curl_result authflow_curl_resume(authflow_curl_easy *easy) { return curl.easy_pause(easy, 0); }
 
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value) {
     // Sizes are 64 bits wide on every system, the other numbers as wide as a long.

@@ -17,17 +17,14 @@ import Logging
 public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddleware {
     private let server: SessionServer
     private let proxy: ResourceProxy?
-    private let limit: Int
 
     /// Creates the middleware.
     /// - Parameters:
     ///   - server: The sessions.
     ///   - proxy: Hands requests on to APIs; default: none.
-    ///   - limit: The largest body that the proxy hands on, in bytes; default: 1 MiB. Larger ones get the status 413.
-    public init(server: SessionServer, proxy: ResourceProxy? = nil, proxiedBodyLimit limit: Int = 1024 * 1024) {
+    public init(server: SessionServer, proxy: ResourceProxy? = nil) {
         self.server = server
         self.proxy = proxy
-        self.limit = limit
     }
 
     /// Responds to the request, or passes it on with its session. An ``/AuthFlow/AuthError`` that a handler throws becomes a response:
@@ -46,9 +43,13 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
         }
         if let proxy, proxy.handles(request.head) {
             if let refusal = proxy.refusal(of: request.head) { return Response(refusal) }
-            let body = try await request.body.collect(upTo: limit)
-            if let response = await proxy.response(to: request.head, body: Array(body.readableBytesView)) {
-                return Response(response)
+            let body = try await request.body.collect(upTo: proxy.maximumRequestSize(of: request.head) ?? 0)
+            if let response = await proxy.streamedResponse(to: request.head, body: Array(body.readableBytesView)) {
+                return Response(
+                    status: response.head.status,
+                    headers: response.head.headerFields,
+                    body: .init(asyncSequence: response.body.map { ByteBuffer(bytes: $0) })
+                )
             }
         }
         do {

@@ -16,13 +16,19 @@ final class RequestLimit: Sendable {
 
     private let state = Mutex<(users: [String: Requests], last: UInt64)>(([:], 0))
 
-    /// Runs a request when fewer than eight of the user's are in progress.
-    /// - Throws: ``Exceeded``, or what `body` throws.
-    func run<Return: Sendable>(
-        for user: String,
-        clock: any Clock<Duration>,
-        _ body: () async throws -> Return
-    ) async throws -> Return {
+    /// The place of a request in progress, given up with its last reference.
+    final class Place: Sendable {
+        private let limit: RequestLimit
+        private let user: String
+
+        fileprivate init(_ limit: RequestLimit, _ user: String) { (self.limit, self.user) = (limit, user) }
+
+        deinit { limit.leave(user) }
+    }
+
+    /// Waits until fewer than eight requests of the user are in progress.
+    /// - Throws: ``Exceeded``, `CancellationError`.
+    func place(for user: String, clock: any Clock<Duration>) async throws -> Place {
         do {
             try await withDeadline(Self.timeout, clock: clock) {
                 AuthError(.timedOut, "Too many requests of this user wait.")
@@ -32,8 +38,7 @@ final class RequestLimit: Sendable {
         } catch is AuthError {
             throw Exceeded()
         }
-        defer { leave(user) }
-        return try await body()
+        return Place(self, user)
     }
 
     private func enter(_ user: String) async throws {

@@ -15,6 +15,9 @@ public struct ResourceProxy: Sendable {
         let provider: String?
         let forwardedFields: Set<String>
         let returnedFields: Set<String>
+        let maximumRequestSize: Int
+        let maximumResponseSize: Int
+        let streamsResponses: Bool
 
         /// The fields that belong to one connection, to the session, or to the proxy itself.
         private static let ownFields: Set<String> = [
@@ -31,6 +34,11 @@ public struct ResourceProxy: Sendable {
         ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
         ///   - provider: The name of the provider whose access tokens the API is for. A session of another gets 403. Where there are several
         ///     providers, a route has to name one; default: the only one.
+        ///   - maximumRequestSize: The largest body of a request, in bytes; default: 1 MiB. Larger ones get the status 413.
+        ///   - maximumResponseSize: The largest body of a response, in bytes; default: 1 MiB. With `streamsResponses`, the most that waits for a
+        ///     slow browser.
+        ///   - streamsResponses: Whether responses are passed on as they arrive, such as event streams and large downloads, by
+        ///     ``ResourceProxy/streamedResponse(to:body:)``; default: no.
         ///   - forwardedFields: The header fields that are forwarded besides those that every API may need, such as `X-Request-ID`;
         ///     default: none.
         ///   - returnedFields: The header fields that are returned besides those that every page may need; default: none.
@@ -41,6 +49,9 @@ public struct ResourceProxy: Sendable {
             methods: Set<HTTPRequest.Method> = [.get, .head],
             resource: String? = nil,
             provider: String? = nil,
+            maximumRequestSize: Int = 1024 * 1024,
+            maximumResponseSize: Int = 1024 * 1024,
+            streamsResponses: Bool = false,
             forwardedFields: Set<HTTPField.Name> = [],
             returnedFields: Set<HTTPField.Name> = []
         ) throws(AuthError) {
@@ -65,6 +76,9 @@ public struct ResourceProxy: Sendable {
             }
             self.resource = resource
             self.provider = provider
+            self.maximumRequestSize = maximumRequestSize
+            self.maximumResponseSize = maximumResponseSize
+            self.streamsResponses = streamsResponses
             self.forwardedFields = Set(forwardedFields.map(\.canonicalName))
             self.returnedFields = Set(returnedFields.map(\.canonicalName))
         }
@@ -85,6 +99,9 @@ public struct ResourceProxy: Sendable {
 
     /// Whether a request is for one of the routes here. Its body has to be read then.
     public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
+
+    /// The largest body of a request, in bytes; nil when it is for no route here. Read no more than that.
+    public func maximumRequestSize(of request: HTTPRequest) -> Int? { route(of: request)?.maximumRequestSize }
 
     private func route(of request: HTTPRequest) -> Route? {
         let target = (request.path ?? "/").utf8
@@ -123,59 +140,92 @@ public struct ResourceProxy: Sendable {
 
     /// Returns the API's response to a request; nil when it is for no route here.
     ///
-    /// 403: it does not come from a page of the application. 401: there is no session. 405 and 400: the method or the path is not
-    /// handed on. 429: too many requests of this user are in progress. 502: the API does not respond, or redirects, which is not
-    /// followed. 503: the session or its tokens cannot be had now.
+    /// 403: it does not come from a page of the application, or the session is of another provider. 401: there is no session. 405 and
+    /// 400: the method or the path is not handed on. 413: the body is too large. 429: too many requests of this user are in progress. 502: the API
+    /// does not respond, or redirects, which is not followed. 503: the session or its tokens cannot be had now.
     /// - Parameters:
     ///   - request: The request, its path as it was sent.
-    ///   - body: The body, bounded by the caller. The response is bounded to 1 MiB.
+    ///   - body: The body.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
         guard let route = route(of: request) else { return nil }
+        switch await forward(request, body, route, isStreamed: false) {
+        case .whole(let response): return response
+        case .stream: return ServerResponse.plain(.badGateway)
+        }
+    }
+
+    /// As ``response(to:body:)``, and for routes with `streamsResponses` as soon as the head of the response has arrived. A user's request
+    /// counts as in progress until nothing refers to the body any more.
+    public func streamedResponse(to request: HTTPRequest, body: [UInt8] = []) async -> ResponseStream? {
+        guard let route = route(of: request) else { return nil }
+        switch await forward(request, body, route, isStreamed: route.streamsResponses && request.method != .head) {
+        case .whole(let response): return ResponseStream(head: response.head, body: ResponseBody(response.body))
+        case .stream(let response): return response
+        }
+    }
+
+    private enum Answer {
+        case whole(TransportResponse)
+        case stream(ResponseStream)
+    }
+
+    private func forward(_ request: HTTPRequest, _ body: [UInt8], _ route: Route, isStreamed: Bool) async -> Answer {
         let endpoint: Endpoint
         switch admission(of: request, to: route) {
         case .admitted(let admitted): endpoint = admitted
-        case .refused(let response): return response
+        case .refused(let response): return .whole(response)
         }
+        guard body.count <= route.maximumRequestSize else { return .whole(ServerResponse.plain(.contentTooLarge)) }
         let session: Session
         let tokens: TokenSet
         let provider: ProviderSessions
         do {
             guard let found = try await server.session(of: request) else {
-                return ServerResponse.plain(.unauthorized)
+                return .whole(ServerResponse.plain(.unauthorized))
             }
             session = found
             provider = try server.sessions(of: found)
             // The tokens of one provider are not for the APIs of another.
             guard try server.isSession(found, of: route.provider) else {
-                return ServerResponse.plain(.forbidden)
+                return .whole(ServerResponse.plain(.forbidden))
             }
             tokens = try await server.freshTokens(for: session, resource: route.resource)
         } catch {
-            return (error as? AuthError).flatMap(SessionServer.response) ?? ServerResponse.plain(.badGateway)
+            return .whole(
+                (error as? AuthError).flatMap(SessionServer.response) ?? ServerResponse.plain(.badGateway)
+            )
         }
         do {
             var forwarded = TransportRequest(
                 request.method,
                 endpoint,
                 headerFields: forwardedFields(request, route),
-                body: body
+                body: body,
+                maximumResponseSize: route.maximumResponseSize
             )
             // A slow API must not keep token requests waiting.
             forwarded.pool = .resources
+            forwarded.holdsBack = isStreamed
             // One account can have many sessions.
             let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
-            let response = try await limit.run(for: user, clock: server.host.clock) { [forwarded] in
-                // A redirect would take the request, and the browser, somewhere that is not in the list: it is an error here.
-                try await provider.client.send(forwarded, with: tokens)
+            let place = try await limit.place(for: user, clock: server.host.clock)
+            // A redirect would take the request, and the browser, somewhere that is not in the list: it is an error here.
+            guard isStreamed else {
+                let response = try await provider.client.send(forwarded, with: tokens)
+                return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
             }
-            return returned(response, to: request.method, route)
+            let response = try await provider.client.stream(forwarded, with: tokens)
+            response.body.attach(place)
+            return .stream(
+                ResponseStream(head: returned(response.head, to: request.method, route), body: response.body)
+            )
         } catch is RequestLimit.Exceeded {
             // RFC 6585 section 4: the response "MAY include a Retry-After header".
             var response = ServerResponse.plain(.tooManyRequests)
             response.head.headerFields[.retryAfter] = "2"
-            return response
+            return .whole(response)
         } catch {
-            return ServerResponse.plain(.badGateway)
+            return .whole(ServerResponse.plain(.badGateway))
         }
     }
 
@@ -235,15 +285,23 @@ public struct ResourceProxy: Sendable {
         // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
         fields[.via] = "1.1 authflow"
         // The transport decodes what it asks for: a length or a range would be of something else.
-        if request.method == .head || fields[.range] != nil { fields[.acceptEncoding] = "identity" }
+        if request.method == .head || fields[.range] != nil || route.streamsResponses {
+            fields[.acceptEncoding] = "identity"
+        }
         return fields
     }
 
-    private func returned(_ response: TransportResponse, to method: HTTPRequest.Method, _ route: Route)
-        -> TransportResponse
-    {
-        let received = response.head.headerFields
-        var head = HTTPResponse(status: response.head.status)
+    private func returned(
+        _ response: TransportResponse,
+        to method: HTTPRequest.Method,
+        _ route: Route
+    ) -> TransportResponse {
+        TransportResponse(head: returned(response.head, to: method, route), body: response.body)
+    }
+
+    private func returned(_ response: HTTPResponse, to method: HTTPRequest.Method, _ route: Route) -> HTTPResponse {
+        let received = response.headerFields
+        var head = HTTPResponse(status: response.status)
         head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
         head.headerFields[.cacheControl] = Self.cacheControl(received)
         // Another user of the same browser has another cookie. What a script has fetched is not what a navigation to the same address gets,
@@ -258,7 +316,7 @@ public struct ResourceProxy: Sendable {
         if method == .head, received[.contentEncoding] == nil {
             head.headerFields[.contentLength] = received[.contentLength]
         }
-        return TransportResponse(head: head, body: response.body)
+        return head
     }
 
     /// RFC 9111 section 3.5 keeps shared caches from responses to requests with Authorization. The page's request has none, so the response

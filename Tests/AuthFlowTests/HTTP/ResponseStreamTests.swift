@@ -40,6 +40,42 @@ import Testing
         server.stop()
     }
 
+    @Test func aServerThatIsFasterThanTheReaderIsHeldBack() async throws {
+        let size = 16 * 1024 * 1024
+        let digits = Array("0123456789abcdef".utf8)
+        let body = String(repeating: String(decoding: digits, as: UTF8.self), count: size / 16)
+        let server = try ScriptedServer([
+            .receive, .send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n\(body)"), .hold,
+        ])
+        var request = try Self.request(server, limit: 64 * 1024)
+        request.holdsBack = true
+        let response = try await SystemTransport().stream(request)
+        var received = 0
+        var isWhole = true
+        for try await part in response.body {
+            isWhole = isWhole && part.indices.allSatisfy { part[$0] == digits[(received + $0) % 16] }
+            received += part.count
+        }
+        #expect(received == size && isWhole)
+        server.stop()
+    }
+
+    @Test func aPartThatDoesNotFitIsOfferedAgainWhenThereIsRoom() async throws {
+        let body = ResponseBody(limit: 10)
+        let (room, hasRoom) = AsyncStream<Void>.makeStream()
+        body.onRoom { hasRoom.yield() }
+        #expect(body.offer(Array(repeating: 1, count: 8)) == .taken)
+        #expect(body.offer([2, 2, 2]) == .heldBack)
+        #expect(body.offer([2, 2, 2]) == .heldBack)
+        var iterator = body.makeAsyncIterator()
+        #expect(try await iterator.next()?.count == 8)
+        for await _ in room { break }
+        // However large, a part is taken when nothing else is there.
+        #expect(body.offer(Array(repeating: 3, count: 100)) == .taken)
+        body.cancel()
+        #expect(body.offer([4]) == .ended)
+    }
+
     @Test func aHeadThatNeverComesIsGivenUp() async throws {
         let server = try ScriptedServer([.receive, .hold])
         let error = await #expect(throws: AuthError.self) {

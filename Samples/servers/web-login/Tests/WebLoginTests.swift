@@ -54,9 +54,11 @@ private struct Site {
         let router = Router(context: WebContext.self)
         let proxy = ResourceProxy(
             server: server,
-            routes: [try .init("/api/", to: "https://api.example.com/", methods: [.post])]
+            routes: [
+                try .init("/api/", to: "https://api.example.com/", methods: [.post], maximumRequestSize: 1000)
+            ]
         )
-        router.add(middleware: SessionMiddleware(server: server, proxy: proxy, proxiedBodyLimit: 1000))
+        router.add(middleware: SessionMiddleware(server: server, proxy: proxy))
         router.get("/me") { [server] _, context in
             let session = try context.requireSession()
             return "\(session.identity?.displayName ?? "") \(try await server.freshTokens(for: session).tokenType)"

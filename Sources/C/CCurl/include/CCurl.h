@@ -114,6 +114,8 @@ typedef enum {
 
 /// Receives bytes; returning fewer than were given ends the transfer.
 typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, void *_Nullable context);
+/// Returned by a receiver of the body: the same bytes come again after authflow_curl_resume.
+enum { AUTHFLOW_CURL_PAUSE = 0x10000001 };
 
 /// Called after connecting and before a request is sent; returning anything but 0 ends the transfer.
 typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,
@@ -131,6 +133,8 @@ typedef int (*authflow_curl_open_socket)(void *_Nullable context, int purpose, a
 
 authflow_curl_easy *_Nullable authflow_curl_easy_new(void);
 void authflow_curl_easy_free(authflow_curl_easy *easy);
+/// Goes on with a transfer whose receiver has paused it. The receiver may be called within.
+authflow_curl_result authflow_curl_resume(authflow_curl_easy *easy);
 /// Each returns 0, or an error code.
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value);
 authflow_curl_result authflow_curl_set_text(authflow_curl_easy *easy, authflow_curl_option option, const char *_Nullable value);

@@ -1,3 +1,4 @@
+package import HTTPTypes
 import Synchronization
 
 /// The limits of every exchange with a provider, whichever transport performs it.
@@ -24,16 +25,21 @@ package enum ExchangeLimits {
         } _: { [observed] in
             try await transport.send(observed)
         }
-        // A redirect would carry the code, the secret or the token to an address that is not configured. 304 has no address (RFC 9110
-        // section 15.4.5).
-        guard !(300..<400).contains(response.status) || response.status == 304 else {
+        try refuseRedirect(response.head, to: call)
+        return response
+    }
+
+    /// A redirect would carry the code, the secret or the token to an address that is not configured. 304 has no address (RFC 9110
+    /// section 15.4.5).
+    package static func refuseRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
+        let status = head.status.code
+        guard !(300..<400).contains(status) || status == 304 else {
             throw AuthError(
                 .invalidResponse,
-                "The response to \(call) is a redirect (\(response.status)), which is never followed here.",
-                status: response.status
+                "The response to \(call) is a redirect (\(status)), which is never followed here.",
+                status: status
             )
         }
-        return response
     }
 }
 

@@ -49,6 +49,10 @@ public struct TransportRequest: Sendable {
     /// The largest body accepted, in bytes.
     public var maximumResponseSize: Int
 
+    /// Whether a streamed response waits for a reader that is slower than the server, instead of failing when
+    /// ``maximumResponseSize`` bytes have not been read. Only on Linux.
+    package var holdsBack = false
+
     /// The connections that the request uses; default: those to authorization servers.
     public var pool = ConnectionPool.authorizationServers
 

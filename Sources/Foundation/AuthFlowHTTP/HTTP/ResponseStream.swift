@@ -27,6 +27,10 @@ public final class ResponseBody: AsyncSequence, Sendable {
         var end: Result<Void, any Error>?
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var cancel: (@Sendable () -> Void)?
+        /// Asks for the rest, which is held back while there is no room.
+        var resume: (@Sendable () -> Void)?
+        var isHeldBack = false
+        var attachment: (any AnyObject & Sendable)?
     }
 
     private let state = Mutex(State())
@@ -53,9 +57,40 @@ public final class ResponseBody: AsyncSequence, Sendable {
         state.withLock { if $0.end == nil { $0.cancel = cancel } }
     }
 
+    /// Sets what has a part offered again that did not fit: called once there is room.
+    package func onRoom(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
+
+    /// Keeps an object for as long as the body is read.
+    package func attach(_ object: any AnyObject & Sendable) { state.withLock { $0.attachment = object } }
+
+    /// The result of offering a part.
+    package enum Offer: Sendable {
+        case taken
+        /// It is offered again later: see ``onRoom(_:)``.
+        case heldBack
+        /// Nothing is read any more.
+        case ended
+    }
+
+    /// Offers a part to a reader that may be slower than the server.
+    package func offer(_ part: [UInt8]) -> Offer {
+        let isFull = state.withLock { state in
+            // A part that is larger than the limit fits when nothing else is there.
+            guard state.end == nil, state.reader == nil, state.size > 0, state.size + part.count > limit else {
+                return false
+            }
+            state.isHeldBack = true
+            return true
+        }
+        guard !isFull else { return .heldBack }
+        return append(part, isBounded: false) ? .taken : .ended
+    }
+
     /// Adds a part.
     /// - Returns: false when it does not fit, or nothing is read any more.
-    @discardableResult public func append(_ part: [UInt8]) -> Bool {
+    @discardableResult public func append(_ part: [UInt8]) -> Bool { append(part, isBounded: true) }
+
+    private func append(_ part: [UInt8], isBounded: Bool) -> Bool {
         guard !part.isEmpty else { return true }
         let (isTaken, reader) = state.withLock { state -> (Bool, CheckedContinuation<[UInt8]?, any Error>?) in
             guard state.end == nil else { return (false, nil) }
@@ -63,7 +98,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
                 state.reader = nil
                 return (true, reader)
             }
-            guard state.size + part.count <= limit else { return (false, nil) }
+            guard !isBounded || state.size + part.count <= limit else { return (false, nil) }
             state.size += part.count
             // Small parts are joined: each array has a cost of its own.
             if let last = state.parts.last, last.count + part.count <= Self.joinedSize {
@@ -83,7 +118,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         let reader = state.withLock { state -> CheckedContinuation<[UInt8]?, any Error>? in
             guard state.end == nil else { return nil }
             state.end = error.map { .failure($0) } ?? .success(())
-            state.cancel = nil
+            (state.cancel, state.resume) = (nil, nil)
             defer { state.reader = nil }
             return state.reader
         }
@@ -105,16 +140,23 @@ public final class ResponseBody: AsyncSequence, Sendable {
     fileprivate func next() async throws -> [UInt8]? {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                let result = state.withLock { state -> Result<[UInt8]?, any Error>? in
+                let (result, resume) = state.withLock {
+                    state -> (Result<[UInt8]?, any Error>?, (@Sendable () -> Void)?) in
+                    var result: Result<[UInt8]?, any Error>?
                     if !state.parts.isEmpty {
                         let part = state.parts.removeFirst()
                         state.size -= part.count
-                        return .success(part)
+                        result = .success(part)
+                    } else if let end = state.end {
+                        result = end.map { nil }
+                    } else {
+                        state.reader = continuation
                     }
-                    if let end = state.end { return end.map { nil } }
-                    state.reader = continuation
-                    return nil
+                    guard state.isHeldBack, state.size <= limit / 2 else { return (result, nil) }
+                    state.isHeldBack = false
+                    return (result, state.resume)
                 }
+                resume?()
                 if let result { continuation.resume(with: result) }
             }
         } onCancel: {

@@ -83,6 +83,9 @@ import CCurl
         note(unsafe authflow_curl_set_open_socket(pointer, openSocket, address))
     }
 
+    /// Goes on with a transfer whose reader was slower than the server.
+    func resume() { _ = unsafe authflow_curl_resume(pointer) }
+
     /// The certificate of the server, in PEM, when this transfer has made its connection.
     var certificate: String? {
         unsafe authflow_curl_certificate(pointer).map { unsafe String(cString: $0) }

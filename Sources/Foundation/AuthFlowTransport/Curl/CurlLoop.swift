@@ -20,6 +20,7 @@ final class CurlLoop: Sendable {
     private struct State {
         var added: [CurlTransfer] = []
         var cancelled: [CurlTransfer] = []
+        var resumed: [CurlTransfer] = []
         var isRunning = false
         var multi: CurlMulti?
     }
@@ -49,6 +50,15 @@ final class CurlLoop: Sendable {
         }
     }
 
+    /// Goes on with a transfer that was held back, from any thread.
+    func resume(_ transfer: CurlTransfer) {
+        state.withLock { state in
+            guard state.isRunning else { return }
+            state.resumed.append(transfer)
+            state.multi?.wakeUp()
+        }
+    }
+
     /// Ends all transfers that wait for a thread that cannot be started.
     private func end(_ error: AuthError) {
         let added = state.withLock { state in
@@ -69,17 +79,19 @@ final class CurlLoop: Sendable {
         var transfers = RunningTransfers(multi: multi)
         var idleSince = ContinuousClock.now
         while true {
-            let (added, cancelled) = state.withLock { state in
-                defer { (state.added, state.cancelled) = ([], []) }
-                return (state.added, state.cancelled)
+            let (added, cancelled, resumed) = state.withLock { state in
+                defer { (state.added, state.cancelled, state.resumed) = ([], [], []) }
+                return (state.added, state.cancelled, state.resumed)
             }
             for transfer in added { transfers.add(transfer) }
             for transfer in cancelled { transfers.cancel(transfer) }
+            for transfer in resumed { transfer.resume() }
             multi.perform()
             transfers.endFinished()
             if transfers.isEmpty {
                 let isOver = state.withLock { state in
-                    guard state.added.isEmpty, state.cancelled.isEmpty, idleSince.duration(to: .now) >= Self.idleTime
+                    guard state.added.isEmpty, state.cancelled.isEmpty, state.resumed.isEmpty,
+                        idleSince.duration(to: .now) >= Self.idleTime
                     else { return false }
                     state = State()
                     return true

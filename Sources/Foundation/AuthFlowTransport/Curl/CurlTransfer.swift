@@ -221,7 +221,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private static let receiveBody: authflow_curl_receive = { bytes, size, count, context in
         let transfer = unsafe CurlTransfer.at(context)
         let part = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
-        return unsafe transfer.receive(body: part) ? part.count : 0
+        return unsafe transfer.receive(body: part)
     }
 
     private static let beforeRequest: authflow_curl_before_request = { context, address, _, _, _ in
@@ -279,15 +279,26 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         return refuseSize()
     }
 
-    private func receive(body part: UnsafeRawBufferPointer) -> Bool {
-        if isStream {
-            guard let stream else { return false }
-            return stream.append(unsafe Array(part)) || refuseSize()
+    /// - Returns: What libcurl is told: the number of bytes taken.
+    private func receive(body part: UnsafeRawBufferPointer) -> Int {
+        guard isStream else {
+            guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() ? part.count : 0 }
+            unsafe body.append(contentsOf: part)
+            return part.count
         }
-        guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() }
-        unsafe body.append(contentsOf: part)
-        return true
+        guard let stream else { return 0 }
+        guard call.holdsBack else {
+            return stream.append(unsafe Array(part)) || refuseSize() ? part.count : 0
+        }
+        return switch stream.offer(unsafe Array(part)) {
+        case .taken: part.count
+        case .heldBack: Int(AUTHFLOW_CURL_PAUSE)
+        case .ended: 0
+        }
     }
+
+    /// Goes on after it was held back.
+    func resume() { easy?.resume() }
 
     private func refuseSize() -> Bool {
         fault = AuthError(

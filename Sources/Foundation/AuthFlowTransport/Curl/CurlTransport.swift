@@ -35,6 +35,7 @@ public struct CurlTransport: HTTPTransport {
         let body = ResponseBody(limit: call.maximumResponseSize)
         let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call), body: body)
         body.onCancel { [loop] in loop.cancel(transfer) }
+        if call.holdsBack { body.onRoom { [loop] in loop.resume(transfer) } }
         let response = try await transfer.result.value {
             loop.begin(transfer)
         } onCancel: {

@@ -100,6 +100,18 @@ public final class AuthorizationServer: Sendable {
         try await ExchangeLimits.send(request, by: transport, clock: host.clock)
     }
 
+    /// As ``send(_:)``, and returns as soon as the head of the response has arrived. The timeout is for the head.
+    func stream(_ request: TransportRequest) async throws -> ResponseStream {
+        let response = try await transport.stream(request)
+        do {
+            try ExchangeLimits.refuseRedirect(response.head, to: request)
+        } catch {
+            response.body.cancel()
+            throw error
+        }
+        return response
+    }
+
     /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has said the server's time.
     var clockOffset: TimeInterval? { offset.withLock { $0 } }
 

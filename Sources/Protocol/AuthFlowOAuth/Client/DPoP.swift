@@ -69,6 +69,25 @@ extension OAuthClient {
         return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
     }
 
+    /// As ``send(_:with:)``, and returns as soon as the head of the response has arrived.
+    package func stream(_ request: TransportRequest, with tokens: TokenSet) async throws -> ResponseStream {
+        let endpoint = try Endpoint(request.url)
+        func attempt() async throws -> ResponseStream {
+            var sent = request
+            let fields = try await authorizationFields(method: request.head.method, endpoint: endpoint, tokens: tokens)
+            for field in fields { sent.head.headerFields[field.name] = field.value }
+            return try await server.stream(sent)
+        }
+        let first = try await attempt()
+        guard tokens.dpopKey != nil else { return first }
+        let head = TransportResponse(head: first.head)
+        guard server.dpopNonces.learn(from: head, origin: endpoint.origin) != nil, head.wantsDPoPNonce else {
+            return first
+        }
+        first.body.cancel()
+        return try await attempt()
+    }
+
     /// The header fields that authorize one request with an access token.
     /// - Parameter nonces: The nonces of the resources' servers; default: those that this server's responses had.
     package func authorizationFields(
