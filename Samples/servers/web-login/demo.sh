@@ -5,7 +5,7 @@
 #
 # STORE is the profile's store in JSON; default: {"name": "memory"}. With another store there are two processes behind nginx (nginx.conf), every
 # page comes from another one than the page before, and both are replaced while requests go on. Another application asks the first who is
-# signed in. Pictures of the pages are saved under .build-browser/.
+# signed in; an API behind the proxy of the first sends events and 256 MiB. Pictures of the pages are saved under .build-browser/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2 store=${3:-"{\"name\": \"memory\"}"}
@@ -26,10 +26,12 @@ cat >"$folder/authflow.json" <<JSON
 JSON
 "$authflow" config check --config "$folder/authflow.json"
 case $store in *postgresql*) "$authflow" store migrate --config "$folder/authflow.json" ;; esac
+backends=$(free_port)
+python3 "$here/backends.py" "$backends" & processes+=($!)
 ports=("$(free_port)")
 case $store in *memory*) ;; *) ports+=("$(free_port)") ;; esac
 start() { # a port
-  "$sample" "$folder/authflow.json" --port "$1" >>"$folder/web-$1" 2>&1 &
+  "$sample" "$folder/authflow.json" --port "$1" --api "http://127.0.0.1:$backends/" >>"$folder/web-$1" 2>&1 &
   application=$!
   processes+=("$application")
   await listening "$folder/web-$1" "$application"
@@ -37,18 +39,16 @@ start() { # a port
 declare -A applications
 for each in "${ports[@]}"; do start "$each" && applications[$each]=$application; done
 
-wiki=$(free_port)
-python3 "$here/wiki.py" "$wiki" & processes+=($!)
 paths=$(for kind in client_body proxy fastcgi uwsgi scgi; do echo -n "${kind}_temp_path $folder/$kind; "; done)
 sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s/127.0.0.1:8401/127.0.0.1:${ports[0]}/" \
-  -e "s/127.0.0.1:8402/127.0.0.1:${ports[-1]}/" -e "s/127.0.0.1:8403/127.0.0.1:$wiki/" \
+  -e "s/127.0.0.1:8402/127.0.0.1:${ports[-1]}/" -e "s/127.0.0.1:8403/127.0.0.1:$backends/" \
   -e "s#^daemon off;#daemon off; pid $folder/nginx.pid; error_log stderr;#" -e "s#access_log off;#access_log off; $paths#" \
   "$here/nginx.conf" >"$folder/nginx.conf"
 nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
 until curl -sf -o "$folder/answer" "$origin/"; do kill -0 $! || { cat "$folder/nginx" >&2; exit 1; }; sleep 0.05; done
 status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
 for hidden in ready forward-auth; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
-python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
+WEB_LOGIN_PROCESS=$application python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 ! grep -iE "error|fatal" "$folder"/web-* || exit 1
 
 # Both processes are replaced, one after the other, while requests go on.

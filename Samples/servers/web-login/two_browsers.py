@@ -4,6 +4,7 @@
 With PROVIDER the user chooses it on the application's page first. Pictures are 1280 and 390 pixels wide, light and dark.
 """
 import base64
+import os
 import pathlib
 import sys
 
@@ -66,6 +67,30 @@ class User:
         self.press("Add")
         self.wait(text)
 
+    def streams(self):
+        """Reads a stream of events and a large download of the API, through the application."""
+        read = """const [path, done] = arguments; (async () => {
+            const response = await fetch(path, {headers: {'X-AuthFlow': '1'}});
+            const reader = response.body.getReader();
+            let size = 0, parts = 0;
+            for (let next; !(next = await reader.read()).done; parts++) size += next.value.length;
+            return [response.status, response.headers.get('Content-Type'), size, parts];
+        })().then(done, error => done(String(error)));"""
+        result = self.browser.command("POST", "/execute/async", {"script": read, "args": ["/api/events"]})
+        expect(result[:2] == [200, "text/event-stream"] and result[3:] == [3], f"events came together: {result}")
+        before = self.memory("VmRSS")
+        result = self.browser.command("POST", "/execute/async", {"script": read, "args": ["/api/large"]})
+        expect(result[0] == 200 and result[2] == 256 * 1024 * 1024, f"a download of 256 MiB ended with {result}")
+        grown = self.memory("VmHWM") - before
+        # A debug build of the HTTP server queues more than a release build.
+        expect(grown < 100 * 1024, f"a download of 256 MiB took {grown} KiB of memory")
+        print(f"Streamed 256 MiB through the application: {grown} KiB more memory in the process")
+
+    @staticmethod
+    def memory(field):
+        with open(f"/proc/{os.environ['WEB_LOGIN_PROCESS']}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(field))
+
     def sign_in(self, is_known=False):
         self.press("Sign in")
         if PROVIDER:
@@ -83,9 +108,12 @@ with Browser() as one, Browser() as two:
     laptop.wait("No user is signed in")
     laptop.picture("signed-out")
     laptop.sign_in()
+    laptop.browser.command("POST", "/timeouts", {"script": 120_000})
     if not PROVIDER:
         laptop.open("/wiki/")
         laptop.wait("The wiki of alice@example.com, with 0 cookies.")
+        laptop.open()
+        laptop.streams()
         # Without a session the proxy sends the browser to sign in, and back.
         phone.open("/wiki/")
         sign_in_at_emulator(phone.browser)

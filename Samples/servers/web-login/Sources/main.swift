@@ -1,6 +1,6 @@
 // A web application whose users sign in at a provider. Tokens stay on the server; the browser has a random identifier.
 //
-//     web-login CONFIGURATION [--port PORT]
+//     web-login CONFIGURATION [--port PORT] [--api URL]
 //
 // The file's section "server" describes the application, and its profiles the providers: the client with its secret, and the store: "memory"
 // here, "sqlite" for the processes of one machine, "postgresql" or "redis" for any number of them. With several providers users choose.
@@ -29,10 +29,11 @@ struct Notebook: SessionData {
 
 let arguments = Array(CommandLine.arguments.dropFirst())
 guard let path = arguments.first else {
-    print("web-login CONFIGURATION [--port PORT]")
+    print("web-login CONFIGURATION [--port PORT] [--api URL]")
     throw AuthError(.invalidConfiguration, "There is no configuration.")
 }
-let port = arguments.firstIndex(of: "--port").flatMap { Int(arguments[min($0 + 1, arguments.count - 1)]) } ?? 8400
+func option(_ name: String) -> String? { zip(arguments, arguments.dropFirst()).first { $0.0 == name }?.1 }
+let port = option("--port").flatMap { Int($0) } ?? 8400
 
 let server = try SessionServer(
     configuration: ConfigurationFile(path: path),
@@ -60,7 +61,10 @@ let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .clai
 router.get("/forward-auth") { request, _ in
     Response(await forwardAuth.response(to: request.head) ?? TransportResponse(head: HTTPResponse(status: .notFound)))
 }
-router.add(middleware: SessionMiddleware(server: server))
+// Scripts of the page call the API through the application, which puts the access token in.
+let api = try option("--api").map { try ResourceProxy.Route("/api/", to: Endpoint($0), streamsResponses: true) }
+let proxy = ResourceProxy(server: server, routes: [api].compactMap(\.self))
+router.add(middleware: SessionMiddleware(server: server, proxy: proxy))
 router.get("/") { request, context in
     guard let session = context.session else { return Page(session: nil, sessions: [], token: "", notes: []) }
     let expiry = try await server.freshTokens(for: session).expiresAt
