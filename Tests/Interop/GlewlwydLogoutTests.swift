@@ -94,7 +94,8 @@ extension GlewlwydTests {
                 let signedIn = try #require(await second.response(to: request))
                 try #require(signedIn.status == 200)
                 let cookie = try #require(
-                    signedIn.head.headerFields[fields: .setCookie].last?.value.prefix { $0 != ";" }
+                    signedIn.head.headerFields[fields: .setCookie].first { !$0.value.contains("-login-") }?
+                        .value.prefix { $0 != ";" }
                 )
                 request.path = "/"
                 request.headerFields[.cookie] = String(cookie)
