@@ -194,6 +194,20 @@ private final class Notes: Sendable {
         }
     }
 
+    /// Plain OAuth 2.0 does not say who has signed in: two sign-ins may be of two users.
+    @Test func dataOfAnUnknownUserMovesToNoSession() async throws {
+        try await withWeb { web in
+            let server = try web.process(registration: { $0.scopes = ["repo", "offline_access"] })
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let alice = try #require(try await browser.session(at: server))
+            #expect(alice.identity == nil)
+            try await server.updateData(of: alice) { (basket: inout Basket?) in basket = Basket(items: ["secret"]) }
+            try await browser.signIn(web, at: server, user: .bob)
+            #expect(try await browser.data(Basket.self, at: server) == nil)
+        }
+    }
+
     @Test func eachEndIsToldOnceWithItsReason() async throws {
         try await withWeb { web in
             let notes = Notes()

@@ -161,7 +161,7 @@ extension ConformanceTable {
         .notApplicable(
             "71 to 73",
             "front-channel logout, session management",
-            "These are frames in a website's pages."
+            "Session management is a frame in a website's pages. A server can have front-channel logout as an option."
         ),
     ]
 
