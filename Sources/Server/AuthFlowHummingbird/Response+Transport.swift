@@ -3,7 +3,7 @@ public import AuthFlowHTTP
 public import Hummingbird
 
 extension Response {
-    /// The response that a ``/AuthFlowServer/SessionServer`` or a ``/AuthFlowServer/ForwardAuth`` gives, for a handler of the application.
+    /// The response that a `SessionServer` or a `ForwardAuth` gives, for a handler of the application.
     public init(_ response: TransportResponse) {
         self.init(
             status: response.head.status,
