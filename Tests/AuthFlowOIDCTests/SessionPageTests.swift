@@ -133,7 +133,7 @@ import Testing
             let auth = ForwardAuth(
                 server: server,
                 fields: [
-                    name("X-User"): .subject, name("X-Name"): .claim("name"), name("X-None"): .claim("none"),
+                    name("X-User"): .subject, name("X-Name"): .claim("name"),
                     .authorization: .accessToken,
                 ]
             )
@@ -142,12 +142,23 @@ import Testing
             #expect(response?.status == 204)
             #expect(response?.head.headerFields[name("X-User")] == session.identity?.subject)
             #expect(response?.head.headerFields[name("X-Name")] == session.identity?.name)
-            #expect(response?.head.headerFields[name("X-None")] == nil)
             #expect(response?.head.headerFields[.authorization]?.hasPrefix("Bearer ") == true)
             let unknown = await auth.response(
                 to: WebBrowser().request(.get, "/forward-auth", Self.fields(["X-User": "admin"]))
             )
             #expect(unknown?.status == 401)
+            #expect(unknown?.head.headerFields[name("X-Sign-In")] == "/login")
+            for (page, path) in [
+                ("/wiki/My%20Page?x=1&y=2", "/login?return_to=%2Fwiki%2FMy%2520Page%3Fx%3D1%26y%3D2"),
+                ("//evil.example/", "/login"),
+            ] {
+                let fields = Self.fields(["X-Original-URI": page])
+                let response = await auth.response(to: WebBrowser().request(.get, "/forward-auth", fields))
+                #expect(response?.head.headerFields[name("X-Sign-In")] == path)
+            }
+            // An application that knows no user must not take that for one who has no name.
+            let lacking = ForwardAuth(server: server, fields: [name("X-User"): .claim("absent")])
+            #expect(await lacking.response(to: browser.request(.get, "/forward-auth"))?.status == 403)
             #expect(unknown?.head.headerFields[name("X-User")] == nil)
             #expect(await auth.response(to: browser.request(.get, "/forward-auth/x")) == nil)
         }

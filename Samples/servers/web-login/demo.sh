@@ -47,7 +47,7 @@ sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s/127.0.0.1:8401/127.0.0.1:${port
 nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
 until curl -sf -o "$folder/answer" "$origin/"; do kill -0 $! || { cat "$folder/nginx" >&2; exit 1; }; sleep 0.05; done
 status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
-for hidden in ready forward-auth; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
+for hidden in ready ready/ forward-auth forward-auth/; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
 WEB_LOGIN_PROCESS=$application python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 ! grep -iE "error|fatal" "$folder"/web-* || exit 1
 

@@ -43,13 +43,14 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
         }
         if let proxy, proxy.handles(request.head) {
             if let refusal = proxy.refusal(of: request.head) { return Response(refusal) }
-            let body = try await request.body.collect(upTo: proxy.maximumRequestSize(of: request.head) ?? 0)
-            if let response = await proxy.streamedResponse(to: request.head, body: Array(body.readableBytesView)) {
-                return Response(
-                    status: response.head.status,
-                    headers: response.head.headerFields,
-                    body: .init(asyncSequence: response.body.map { ByteBuffer(bytes: $0) })
-                )
+            let limit = proxy.maximumRequestSize(of: request.head) ?? 0
+            let body = Array(try await request.body.collect(upTo: limit).readableBytesView)
+            if proxy.streams(request.head) {
+                if let response = await proxy.streamedResponse(to: request.head, body: body) {
+                    return Response(response)
+                }
+            } else if let response = await proxy.response(to: request.head, body: body) {
+                return Response(response)
             }
         }
         do {

@@ -32,7 +32,8 @@ public struct ForwardAuth: Sendable {
     ///   - path: The path that the proxy asks; default: `/forward-auth`. Browsers must not reach it.
     ///   - provider: The name of the provider whose users the application behind the proxy knows; a session of another gets 403. Where there are several
     ///     providers, name one: two users of different providers can have the same subject. Default: the only one.
-    ///   - fields: The fields of the response, such as `X-User`. A user without the claim has none.
+    ///   - fields: The fields of the response, such as `X-User`. A session that lacks the value of one gets 403. Identify users by ``Value/subject``: an e-mail
+    ///     address can change hands, be unverified, and at some providers be chosen by the user (OIDC Core section 5.7).
     public init(
         server: SessionServer,
         path: String = "/forward-auth",
@@ -47,7 +48,9 @@ public struct ForwardAuth: Sendable {
 
     /// Returns the response to the proxy; nil for any other request.
     ///
-    /// 204: there is a session. 401: there is none. 403: another site has made the browser send the request. 503: it is not known.
+    /// 204: there is a session. 401: there is none; `X-Sign-In` is then the path to sign in at, which returns to the page of `X-Original-URI` or
+    /// `X-Forwarded-Uri`. 403: another site has made the browser send the request, or the session is of another provider or lacks a value. 503: the
+    /// session could not be checked.
     ///
     /// A request that may change something must not come from another site. The proxy sends the method of the request in `X-Original-Method` or
     /// `X-Forwarded-Method`; without them every request is treated as unsafe.
@@ -60,13 +63,13 @@ public struct ForwardAuth: Sendable {
         let isOpen = isSafe && request.headerFields[.origin] == nil
         guard isOpen || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
         do {
-            guard let session = try await server.session(of: request) else {
-                return ServerResponse.plain(.unauthorized)
-            }
+            guard let session = try await server.session(of: request) else { return signIn(request) }
             guard try server.isSession(session, of: provider) else { return ServerResponse.plain(.forbidden) }
             var response = ServerResponse.plain(.noContent)
             for (name, value) in fields {
-                guard let text = try await text(value, session), Self.isFieldValue(text) else { continue }
+                guard let text = try await text(value, session), Self.isFieldValue(text) else {
+                    return ServerResponse.plain(.forbidden)
+                }
                 response.head.headerFields[name] = text
             }
             return response
@@ -75,6 +78,22 @@ public struct ForwardAuth: Sendable {
         } catch {
             return ServerResponse.plain(.serviceUnavailable)
         }
+    }
+
+    private func signIn(_ request: HTTPRequest) -> TransportResponse {
+        let page = ["X-Original-URI", "X-Forwarded-Uri"].compactMap { HTTPField.Name($0) }
+            .compactMap { request.headerFields[$0] }.first
+        var query = FormParameters()
+        if let path = page.flatMap({ ReturnAddress($0, prefixes: server.options.returnPrefixes)?.path }) {
+            query.append("return_to", path)
+        }
+        var response = ServerResponse.plain(.unauthorized)
+        let path = server.options.loginPath
+        HTTPField.Name("X-Sign-In").map {
+            response.head.headerFields[$0] =
+                query.names.isEmpty ? path : "\(path)?\(FormURLEncoding.encodeQuery(query))"
+        }
+        return response
     }
 
     private func text(_ value: Value, _ session: Session) async throws -> String? {

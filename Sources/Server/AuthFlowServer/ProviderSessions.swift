@@ -12,6 +12,8 @@ final class ProviderSessions: Sendable {
     let backChannelLogoutPath: String
     /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
     let signIns = SignInPlaces()
+    /// Front-channel logouts in progress, which no one has signed in for either.
+    let frontChannelLogouts = SignInPlaces()
     /// A grant for one resource is kept under a key with that resource.
     private let resource: String?
 

@@ -18,6 +18,7 @@ public struct ResourceProxy: Sendable {
         let maximumRequestSize: Int
         let maximumResponseSize: Int
         let streamsResponses: Bool
+        let maximumStreamDuration: Duration
 
         /// The fields that belong to one connection, to the session, or to the proxy itself.
         private static let ownFields: Set<String> = [
@@ -36,9 +37,11 @@ public struct ResourceProxy: Sendable {
         ///     providers, a route has to name one; default: the only one.
         ///   - maximumRequestSize: The largest body of a request, in bytes; default: 1 MiB. Larger ones get the status 413.
         ///   - maximumResponseSize: The largest body of a response, in bytes; default: 1 MiB. With `streamsResponses`, the most that waits for a
-        ///     slow browser.
+        ///     slow browser: on Linux the API is then held back, and elsewhere the response fails.
         ///   - streamsResponses: Whether responses are passed on as they arrive, such as event streams and large downloads, by
         ///     ``ResourceProxy/streamedResponse(to:body:)``; default: no.
+        ///   - maximumStreamDuration: The longest duration of a streamed response, after which it is broken off; default: 15 minutes. A stream outlives
+        ///     its session and its access token by no more than that.
         ///   - forwardedFields: The header fields that are forwarded besides those that every API may need, such as `X-Request-ID`;
         ///     default: none.
         ///   - returnedFields: The header fields that are returned besides those that every page may need; default: none.
@@ -52,6 +55,7 @@ public struct ResourceProxy: Sendable {
             maximumRequestSize: Int = 1024 * 1024,
             maximumResponseSize: Int = 1024 * 1024,
             streamsResponses: Bool = false,
+            maximumStreamDuration: Duration = .seconds(900),
             forwardedFields: Set<HTTPField.Name> = [],
             returnedFields: Set<HTTPField.Name> = []
         ) throws(AuthError) {
@@ -79,6 +83,7 @@ public struct ResourceProxy: Sendable {
             self.maximumRequestSize = maximumRequestSize
             self.maximumResponseSize = maximumResponseSize
             self.streamsResponses = streamsResponses
+            self.maximumStreamDuration = maximumStreamDuration
             self.forwardedFields = Set(forwardedFields.map(\.canonicalName))
             self.returnedFields = Set(returnedFields.map(\.canonicalName))
         }
@@ -87,6 +92,8 @@ public struct ResourceProxy: Sendable {
     private let server: SessionServer
     private let routes: [Route]
     private let limit = RequestLimit()
+    /// Streams have places of their own, so that no other request waits for them.
+    private let streamLimit = RequestLimit()
 
     /// Creates a proxy.
     /// - Parameters:
@@ -138,6 +145,11 @@ public struct ResourceProxy: Sendable {
         return .admitted(endpoint)
     }
 
+    /// Whether the response to a request is passed on as it arrives.
+    public func streams(_ request: HTTPRequest) -> Bool {
+        request.method != .head && route(of: request)?.streamsResponses == true
+    }
+
     /// Returns the API's response to a request; nil when it is for no route here.
     ///
     /// 403: it does not come from a page of the application, or the session is of another provider. 401: there is no session. 405 and
@@ -158,7 +170,7 @@ public struct ResourceProxy: Sendable {
     /// counts as in progress until nothing refers to the body any more.
     public func streamedResponse(to request: HTTPRequest, body: [UInt8] = []) async -> ResponseStream? {
         guard let route = route(of: request) else { return nil }
-        switch await forward(request, body, route, isStreamed: route.streamsResponses && request.method != .head) {
+        switch await forward(request, body, route, isStreamed: streams(request)) {
         case .whole(let response): return ResponseStream(head: response.head, body: ResponseBody(response.body))
         case .stream(let response): return response
         }
@@ -203,19 +215,21 @@ public struct ResourceProxy: Sendable {
                 body: body,
                 maximumResponseSize: route.maximumResponseSize
             )
-            // A slow API must not keep token requests waiting.
-            forwarded.pool = .resources
+            // A slow API must not keep token requests waiting, nor a stream other calls of the API.
+            forwarded.pool = isStreamed ? .streams : .resources
             forwarded.holdsBack = isStreamed
             // One account can have many sessions.
             let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
-            let place = try await limit.place(for: user, clock: server.host.clock)
+            let place = try await (isStreamed ? streamLimit : limit).place(for: user, clock: server.host.clock)
             // A redirect would take the request, and the browser, somewhere that is not in the list: it is an error here.
             guard isStreamed else {
                 let response = try await provider.client.send(forwarded, with: tokens)
                 return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
             }
             let response = try await provider.client.stream(forwarded, with: tokens)
-            response.body.attach(place)
+            response.body.attach(
+                StreamEnd(of: response.body, place, after: route.maximumStreamDuration, clock: server.host.clock)
+            )
             return .stream(
                 ResponseStream(head: returned(response.head, to: request.method, route), body: response.body)
             )
@@ -332,4 +346,20 @@ public struct ResourceProxy: Sendable {
         }
         return (["private"] + (kept.isEmpty ? ["no-cache"] : kept)).joined(separator: ", ")
     }
+}
+
+/// Breaks a stream off after its longest duration, and keeps the place of its request until then.
+private final class StreamEnd: Sendable {
+    private let place: RequestLimit.Place
+    private let task: Task<Void, Never>
+
+    init(of body: ResponseBody, _ place: RequestLimit.Place, after duration: Duration, clock: any Clock<Duration>) {
+        self.place = place
+        self.task = Task { [weak body] in
+            guard (try? await clock.sleep(for: duration)) != nil else { return }
+            body?.cancel(throwing: AuthError(.timedOut, "The response took longer than it may."))
+        }
+    }
+
+    deinit { task.cancel() }
 }

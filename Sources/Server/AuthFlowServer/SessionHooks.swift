@@ -23,7 +23,7 @@ public struct SessionHooks: Sendable {
     public init() {}
 }
 
-/// A user who has signed in at the provider, and has no session yet.
+/// A completed sign-in, before its session exists.
 public struct NewSignIn: Sendable {
     /// The name of the provider; empty for the only one.
     public let provider: String

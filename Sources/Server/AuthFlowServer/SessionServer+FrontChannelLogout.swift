@@ -19,8 +19,8 @@ extension SessionServer {
             guard !named.isEmpty else { return ServerResponse.plain(.badRequest) }
             for provider in named {
                 // It writes to the store, and no one has signed in for it.
-                guard provider.signIns.enter() else { return ServerResponse.tooMany() }
-                defer { provider.signIns.leave() }
+                guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
+                defer { provider.frontChannelLogouts.leave() }
                 try await leaveMark(ofProviderSession: names[0], issuers[0], at: provider)
                 let tag = providerSessionTag(issuers[0], names[0], at: provider)
                 let found = try await provider.credentials.credentials(tagged: tag)

@@ -35,20 +35,7 @@ extension SessionServer {
             return values.count == 1 ? values[0] : nil
         }
         let isVisit = isVisitFromOtherSite(request) || parameters[Self.resumption] != nil
-        // A link of another site comes without a Strict cookie. The next request, of this site, has it.
-        if options.sameSite == .strict, isVisitFromOtherSite(request), sessionIdentifier(of: request) == nil,
-            let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path
-        {
-            let isRepeated = parameters[Self.resumption] != nil
-            let next = isRepeated ? path : path + (path.contains("?") ? "&" : "?") + "\(Self.resumption)=1"
-            return options.pages.page(
-                .continuing,
-                .ok,
-                to: request,
-                links: { [($0.continueLink, next)] },
-                next: isRepeated ? nil : next
-            )
-        }
+        if let response = continuation(of: request) { return response }
         var signIn = SessionSignInOptions(
             provider: providers.count == 1 ? nil : single("provider"),
             returnPath: single("return_to").flatMap { ReturnAddress($0, prefixes: options.returnPrefixes)?.path }
@@ -74,8 +61,26 @@ extension SessionServer {
         return await self.signIn(request, signIn)
     }
 
-    /// The parameter of the sign-in route that says that the browser was here a moment ago, without its cookie.
+    /// The parameter that says that the browser was here a moment ago, without its cookie.
     private static let resumption = "resume"
+
+    /// The page for a visit by a link of another site, which comes without a Strict cookie. The next request, of this site, has it. Nil for any
+    /// other request.
+    private func continuation(of request: HTTPRequest) -> TransportResponse? {
+        guard options.sameSite == .strict, request.method == .get, isVisitFromOtherSite(request),
+            sessionIdentifier(of: request) == nil, let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path
+        else { return nil }
+        let query = FormURLEncoding.decode(String(path.drop { $0 != "?" }.dropFirst()))
+        let isRepeated = query?[Self.resumption] != nil
+        let next = isRepeated ? path : path + (path.contains("?") ? "&" : "?") + "\(Self.resumption)=1"
+        return options.pages.page(
+            .continuing,
+            .ok,
+            to: request,
+            links: { [($0.continueLink, next)] },
+            next: isRepeated ? nil : next
+        )
+    }
 
     /// Returns the response that sends a browser to the provider. When the user comes back, a new session replaces the one that the browser had.
     ///
@@ -86,6 +91,7 @@ extension SessionServer {
     public func signIn(_ request: HTTPRequest, _ signIn: SessionSignInOptions = SessionSignInOptions()) async
         -> TransportResponse
     {
+        if let response = continuation(of: request) { return response }
         let known = sessionIdentifier(of: request)
         let returnPath = signIn.returnPath.flatMap { ReturnAddress($0, prefixes: nil)?.path } ?? options.startPath
         let isSilent = signIn.authorization.prompt == AuthorizationOptions.Prompt.none
@@ -242,7 +248,8 @@ extension SessionServer {
             provider: provider.name,
             credential: credential,
             returnPath: pending.returnPath,
-            previous: pending.linksAccounts ? known.first?.session : nil
+            // Not another that the browser has by now: its user has not asked.
+            previous: pending.linksAccounts ? known.first { $0.key.name == pending.previous?.name }?.session : nil
         )
         let decision: SignInDecision
         do {
@@ -399,7 +406,8 @@ extension SessionServer {
                     last.applicationData != carried.data,
                     credential.applicationData == carried.data
                 {
-                    _ = try await provider.credentials.changeApplicationData(of: key) { _ in last.applicationData }
+                    // The sign-in is good although this change of the data cannot be kept.
+                    _ = try? await provider.credentials.changeApplicationData(of: key) { _ in last.applicationData }
                 }
             }
             // The sign-in is good although the others cannot be found now.

@@ -146,6 +146,17 @@ public final class SessionServer: Sendable {
         guard let headerName = HTTPField.Name(options.headerName) else {
             throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is no name of a header field.")
         }
+        // Fetch section 2.2.2: these, pages of other sites can send, or browsers send them by themselves.
+        let unsafeNames = [
+            "accept", "accept-language", "content-language", "content-type", "range", "user-agent", "origin", "referer",
+            "cookie",
+            "host", "connection", "accept-encoding", "cache-control", "pragma",
+        ]
+        guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
+            throw refused(
+                "Every page can send the header field \(headerName.rawName): name one of the application's own, such as X-AuthFlow."
+            )
+        }
         var options = options
         // Browsers refuse these names without TLS.
         if !isSecure, options.cookieName.hasPrefix("__Host-Http-") {

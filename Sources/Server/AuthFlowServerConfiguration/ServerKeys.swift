@@ -33,7 +33,7 @@ enum ServerKeys {
         .text,
         "The path that the provider loads in a frame when a user signs out there. A client that knows a sid can end that session with it. Default: none."
     )
-    static let startPath = path("start_path", "/", "The page of users who ask for no other.")
+    static let startPath = path("start_path", "/", "Where users land by default.")
     static let returnPrefixes = ConfigurationKey(
         "return_prefixes",
         .list(.text),
@@ -102,7 +102,7 @@ enum ServerKeys {
         "application_name",
         .text,
         default: "",
-        "The name of the application on the pages of a sign-in. Default: none."
+        "The name of the application on the pages of a sign-in; empty for none."
     )
     static let requiresLogoutTokenType = ConfigurationKey(
         "requires_logout_token_type",

@@ -18,7 +18,7 @@ struct Page: ResponseGenerator {
             headers: [
                 .contentType: "text/html; charset=utf-8", .cacheControl: "no-store",
                 .contentSecurityPolicy:
-                    "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; form-action *; frame-ancestors 'none'",
+                    "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action *; frame-ancestors 'none'",
             ],
             body: ResponseBody(byteBuffer: ByteBuffer(string: html))
         )

@@ -35,6 +35,9 @@ guard let path = arguments.first else {
 func option(_ name: String) -> String? { zip(arguments, arguments.dropFirst()).first { $0.0 == name }?.1 }
 let port = option("--port").flatMap { Int($0) } ?? 8400
 
+// By subject: users of some providers can change their e-mail address.
+let blocked: Set = ["248289761002"]
+
 let server = try SessionServer(
     configuration: ConfigurationFile(path: path),
     providers: [.oidc],
@@ -57,7 +60,7 @@ router.get("/ready") { _, _ in
     )
 }
 let userField = HTTPField.Name("X-User")
-let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .claim("email")] } ?? [:])
+let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .subject] } ?? [:])
 router.get("/forward-auth") { request, _ in
     Response(await forwardAuth.response(to: request.head) ?? TransportResponse(head: HTTPResponse(status: .notFound)))
 }
@@ -84,7 +87,8 @@ router.get("/silent") { request, _ in
 router.post("/notes") { request, context in
     guard server.isFromOwnForm(request.head) else { throw HTTPError(.forbidden) }
     let form = FormURLEncoding.decode(String(buffer: try await request.body.collect(upTo: 4096)))
-    let note = String((form?["note"] ?? "").prefix(200))
+    let note = form?["note"] ?? ""
+    guard note.utf8.count <= 500 else { throw HTTPError(.contentTooLarge) }
     try await server.updateData(of: try context.requireSession()) { (notebook: inout Notebook?) in
         notebook = Notebook(notes: ((notebook?.notes ?? []) + [note]).suffix(10))
     }

@@ -119,6 +119,8 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
     public static let authorizationServers = Self(rawValue: "authorization_servers")
     /// Connections to APIs that are called with an access token.
     public static let resources = Self(rawValue: "resources")
+    /// Connections to APIs whose responses are streamed, and may last.
+    public static let streams = Self(rawValue: "streams")
 }
 
 extension TransportRequest: CustomStringConvertible, WithoutReflection {

@@ -57,7 +57,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         state.withLock { if $0.end == nil { $0.cancel = cancel } }
     }
 
-    /// Sets what has a part offered again that did not fit: called once there is room.
+    /// Sets the callback that retries a held-back part, once there is room.
     package func onRoom(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
 
     /// Keeps an object for as long as the body is read.

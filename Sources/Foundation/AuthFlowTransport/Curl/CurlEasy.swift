@@ -83,7 +83,7 @@ import CCurl
         note(unsafe authflow_curl_set_open_socket(pointer, openSocket, address))
     }
 
-    /// Goes on with a transfer whose reader was slower than the server.
+    /// Resumes a paused transfer. An error of its receivers ends it as usual.
     func resume() { _ = unsafe authflow_curl_resume(pointer) }
 
     /// The certificate of the server, in PEM, when this transfer has made its connection.

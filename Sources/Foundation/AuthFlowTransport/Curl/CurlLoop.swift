@@ -50,7 +50,7 @@ final class CurlLoop: Sendable {
         }
     }
 
-    /// Goes on with a transfer that was held back, from any thread.
+    /// Resumes a paused transfer, from any thread.
     func resume(_ transfer: CurlTransfer) {
         state.withLock { state in
             guard state.isRunning else { return }

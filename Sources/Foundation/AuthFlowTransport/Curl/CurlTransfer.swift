@@ -65,7 +65,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         )
         if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
-        if !isSafe { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
+        // A transfer that is held back would hold back others of its HTTP/2 connection, or be buffered by libcurl.
+        if !isSafe || call.holdsBack { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
@@ -297,7 +298,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         }
     }
 
-    /// Goes on after it was held back.
+    /// Resumes a paused transfer.
     func resume() { easy?.resume() }
 
     private func refuseSize() -> Bool {
