@@ -72,11 +72,12 @@ demo-api: dependencies ## Call an API with good tokens and with every kind of ba
 	@Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server
 	@Samples/servers/orders-api/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/orders-api
 
-interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc has made, and the MCP server with the Python SDK
+interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc, Authlib and requests_oauth2client have made, and the MCP server with the Python SDK
 	swift build --product authflow
 	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
 	[ -x .build/interop-python/bin/python ] || python3 -m venv .build/interop-python
-	.build/interop-python/bin/python -c 'import joserfc' 2>/dev/null || .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5
+	.build/interop-python/bin/python -c 'import joserfc, authlib, requests_oauth2client' 2>/dev/null || \
+	  .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 authlib==1.9.0 requests-oauth2client==1.8.0
 	.build/interop-python/bin/python Tests/Interop/resource_server.py $(SERVERS)/orders-api
 	Tests/Interop/mcp.sh --install
 	Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server \

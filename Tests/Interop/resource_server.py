@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, and with
-certificate-bound ones (RFC 8705) through nginx.
+"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, with those of
+Authlib's authorization server and requests_oauth2client's DPoP client, and with certificate-bound ones (RFC 8705) through nginx.
 
     resource_server.py ORDERS_API
 
@@ -27,9 +27,12 @@ import urllib.parse
 import urllib.request
 import warnings
 
+import requests
+from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
+from requests_oauth2client import DPoPKey, DPoPToken
 
 warnings.simplefilter("ignore")
 everything = list(JWSRegistry.algorithms)
@@ -86,6 +89,39 @@ def token(algorithm="ES256", key=None, header=None, **claims):
     head = {"alg": algorithm, "typ": "at+jwt", "kid": key.kid, **(header or {})}
     return jwt.encode({k: v for k, v in head.items() if v is not None},
                       {k: v for k, v in {**usual, **claims}.items() if v is not None}, key, algorithms=everything)
+
+
+class Caller:
+    """The client and the user, as Authlib's authorization server asks for them."""
+
+    def get_client_id(self):
+        return "app"
+
+    def get_user_id(self):
+        return "alice"
+
+    def get_allowed_scope(self, scope):
+        return scope
+
+
+class AuthlibServer(JWTBearerTokenGenerator):
+    """The part of Authlib's authorization server that writes access tokens."""
+
+    def __init__(self, binding=None):
+        super().__init__(issuer, alg="RS256")
+        self.binding = binding
+
+    def get_jwks(self):
+        return {"keys": [keys["RS256"].as_dict(private=True)]}
+
+    def get_audiences(self, client, user, scope):
+        return api
+
+    def get_extra_claims(self, client, grant_type, user, scope):
+        return {"cnf": {"jkt": self.binding}} if self.binding else {}
+
+    def token(self, scope="orders:read"):
+        return self(grant_type="authorization_code", client=Caller(), user=Caller(), scope=scope)["access_token"]
 
 
 def proof(key, access_token, algorithm="ES256", header=None, **claims):
@@ -212,6 +248,17 @@ try:
         }.items():
             expect(f"a proof by {algorithm}: {what}", call(f"DPoP {bound}", bad), bad_proof)
 
+    theirs = AuthlibServer().token()
+    expect("a token of Authlib", call(f"Bearer {theirs}"), ok)
+    expect("a token of Authlib, changed", call(f"Bearer {theirs[:-8]}AAAAAAAA"), invalid)
+    expect("a token of Authlib with too few scopes", call(f"Bearer {AuthlibServer().token('orders')}"), (403, "insufficient_scope"))
+    for algorithm in ("ES256", "RS256", "PS256", "EdDSA"):
+        key, thief = DPoPKey.generate(algorithm), DPoPKey.generate(algorithm)
+        bound = AuthlibServer(key.private_key.thumbprint()).token()
+        for what, used, wanted in (("its own", key, 200), ("its own", key, 200), ("another", thief, 401)):
+            response = requests.get(orders, auth=DPoPToken(bound, _dpop_key=used), timeout=10)
+            expect(f"requests_oauth2client with {algorithm} and {what} key", response.status_code, wanted)
+
     proxy, front, authority = nginx()
     reachable(front)
     own, other = certificate("client"), certificate("thief")
@@ -229,5 +276,5 @@ finally:
         proxy.wait()
     sample.terminate()
     sample.wait()
-print("\n".join(failed) or "resource_server.py: tokens by 10 algorithms and proofs by 5 of joserfc were accepted, certificates through nginx too, and every manipulated form was refused")
+print("\n".join(failed) or "resource_server.py: tokens by 10 algorithms and proofs by 5 of joserfc, tokens of Authlib with proofs of requests_oauth2client were accepted, certificates through nginx too, and every manipulated form was refused")
 sys.exit(1 if failed else 0)
