@@ -12,6 +12,12 @@ SIZE = 256 * 1024 * 1024
 
 class Backends(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        try:
+            self.respond()
+        except ConnectionError:
+            pass  # The client has had enough.
+
+    def respond(self):
         if self.path.startswith("/wiki/"):
             user = ", ".join(self.headers.get_all("X-User") or ["an unknown user"])
             return self.answer("text/plain", f"The wiki of {user}, with {len(self.headers.get_all('Cookie') or [])} cookies.\n".encode())

@@ -48,16 +48,27 @@ nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
 until curl -sf -o "$folder/answer" "$origin/"; do kill -0 $! || { cat "$folder/nginx" >&2; exit 1; }; sleep 0.05; done
 status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
 for hidden in ready ready/ forward-auth forward-auth/; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
-WEB_LOGIN_PROCESS=$application python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
+WEB_LOGIN_PROCESS=$application WEB_LOGIN_COOKIE=$folder/cookie \
+  python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 ! grep -iE "error|fatal" "$folder"/web-* || exit 1
 
-# Both processes are replaced, one after the other, while requests go on.
+# Both processes are replaced, one after the other, while requests go on. A download whose browser has stopped reading does not keep a process: it
+# is broken off, and does not look whole.
 if [ ${#ports[@]} -gt 1 ]; then
   touch "$folder/replacing"
   while [ -e "$folder/replacing" ]; do status "$origin/" && echo; done >"$folder/statuses" &
   load=$!
   for each in "${ports[@]}"; do
+    curl -s -H "X-AuthFlow: 1" -H "Cookie: $(cat "$folder/cookie")" -o "$folder/download" "http://127.0.0.1:$each/api/large" &
+    download=$!
+    until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to break off" >&2; exit 1; }; done
+    kill -STOP "$download"
+    began=$SECONDS
     kill "${applications[$each]}" && wait "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }
+    kill -CONT "$download"
+    ! wait "$download" || { echo "a download that was broken off looked whole" >&2; exit 1; }
+    [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to end" >&2; exit 1; }
+    rm "$folder/download"
     : >"$folder/web-$each"
     start "$each"
   done

@@ -158,3 +158,9 @@ with Browser() as one, Browser() as two:
     phone.open(f"{CALLBACK}?state=x&code=y")
     phone.wait("This sign-in took too long")
     phone.picture("stale")
+    if "WEB_LOGIN_COOKIE" in os.environ:
+        # For a request that goes on while the processes are replaced.
+        phone.open()
+        phone.sign_in(is_known=True)
+        cookies = phone.browser.command("GET", "/cookie")
+        pathlib.Path(os.environ["WEB_LOGIN_COOKIE"]).write_text("; ".join(f"{c['name']}={c['value']}" for c in cookies))

@@ -70,7 +70,7 @@ extension CredentialManager {
         }
     }
 
-    /// Changes the application's data in a session. It comes to its end when the task is cancelled.
+    /// Changes the application's data in a session. It completes even if the task is cancelled.
     package func changeApplicationData(
         of key: CredentialKey,
         _ body: @escaping @Sendable (Secret?) throws -> Secret?

@@ -120,7 +120,7 @@ public final class CredentialManager: Sendable {
         try await freshTokens(for: CredentialKey(session, resource: resource))
     }
 
-    /// Keeps the credential of a sign-in, in the place of the one that was under this key. It comes to its end when the task is
+    /// Keeps the credential of a sign-in, in the place of the one that was under this key. It completes even if the task is
     /// cancelled.
     ///
     /// A refresh token that is used once can stand under one key only, so a credential that was granted for one resource
@@ -228,8 +228,8 @@ public final class CredentialManager: Sendable {
         try await using(key) { try await $0.states() }
     }
 
-    /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They come to their end
-    /// whichever tasks are cancelled, but not when the process exits: call this before.
+    /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They complete
+    /// even if tasks are cancelled, but not when the process exits: call this before.
     /// - Parameter patience: How long to wait; default: three seconds.
     /// - Returns: Whether everything is stored. Revocations in progress are waited for too, and do not count.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {

@@ -15,7 +15,7 @@ public struct ForwardAuth: Sendable {
         case issuer
         /// A claim of the user: text, a number, or true or false.
         case claim(String)
-        /// The name of the session, which is no secret.
+        /// The name of the session, which is not secret.
         case sessionName
         /// `Bearer` and a fresh access token, unless it is bound to a key. Only for an application that is trusted with it, over a connection of its own.
         case accessToken

@@ -18,7 +18,7 @@ public struct Session: Sendable {
     /// When the user signed in.
     public let signedInAt: Date
 
-    /// A name of the session that is no secret: for lists, and to tell sessions apart.
+    /// A name of the session that is not secret: for lists, and to tell sessions apart.
     public let name: String
 
     init(_ identifier: Secret, _ credential: Credential, of sessions: ProviderSessions) {
@@ -33,7 +33,7 @@ public struct Session: Sendable {
 
 /// One of the sessions of a user, for a list to show.
 public struct SessionSummary: Sendable, Hashable {
-    /// A name of the session that is no secret.
+    /// A name of the session that is not secret.
     public let name: String
 
     /// When the user signed in.

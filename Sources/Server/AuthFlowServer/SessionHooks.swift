@@ -117,7 +117,7 @@ public struct SessionEnd: Sendable {
 
 /// A session without its browser: no tokens can be had with it.
 public struct KnownSession: Sendable {
-    /// The name of the session that is no secret: ``Session/name``.
+    /// The name of the session that is not secret: ``Session/name``.
     public let name: String
 
     /// The name of the provider; empty for the only one.

@@ -17,7 +17,7 @@ public struct SessionSignInOptions: Sendable {
     /// `silent_sign_in=failed` and keeps its session. Do not start another silent sign-in then, or the browser loops.
     public var authorization = AuthorizationOptions()
 
-    /// A requirement that the new authentication has to meet. Without that there is no new session, and the old one goes on.
+    /// A requirement that the new authentication has to meet. If it does not, no session is created and the old one continues.
     public var requirement: AuthenticationRequirement?
 
     /// Whether ``SessionHooks/onSignIn`` is told which session the browser had, to link the accounts of two providers; default: no.

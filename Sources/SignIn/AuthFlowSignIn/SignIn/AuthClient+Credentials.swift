@@ -120,7 +120,7 @@ extension AuthClient {
     }
 
     /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
-    /// refreshes or uses the store meanwhile. It comes to its end when the task is cancelled.
+    /// refreshes or uses the store meanwhile. It completes even if the task is cancelled.
     /// - Parameter body: Given the stored tokens, returns the ones to keep.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in; what `body` throws.
     @discardableResult

@@ -373,7 +373,7 @@ public final class AuthClient: Sendable {
     package var hasSent: Bool { credentials.unfinished.hasSent }
 
     /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
-    /// stored, and revocations. They come to their end whichever tasks are cancelled, but not when the process exits: call it
+    /// stored, and revocations. They complete even if tasks are cancelled, but not when the process exits: call it
     /// before that.
     /// - Parameter patience: How long to wait; default: three seconds.
     /// - Returns: Whether everything is finished.

@@ -1,0 +1,311 @@
+import AuthFlow
+import AuthFlowEssentials
+import HTTPTypes
+
+// The return from the provider: the response is checked, the application decides, and a session begins.
+
+extension SessionServer {
+    /// The callback: exchanges the code, begins a session with a new identifier, and leads to the page that was asked for.
+    /// - Parameter parameters: Those of the authorization response, encoded.
+    func finishSignIn(
+        _ parameters: String,
+        at provider: ProviderSessions,
+        _ request: HTTPRequest
+    ) async -> TransportResponse {
+        let reporter = FlowReporter(host: host, observer: observer)
+        do {
+            let taken = try await reporter.step(.authorizationResponse) {
+                try await takeRequest(for: parameters, at: provider, request)
+            }
+            let removal = signInCookies(provider).removal(of: taken.cookie)
+            do {
+                let pending = try PendingSignIn(note: taken.request.note)
+                do {
+                    let credential = try await provider.client.exchange(
+                        .response(taken.response),
+                        for: taken.request,
+                        reporter: reporter
+                    )
+                    .credential
+                    return try await begin(pending, credential, at: provider, request, reporter).setting(removal)
+                } catch  where pending.isSilent {
+                    return silentFailure(pending.returnPath, request).setting(removal)
+                }
+            } catch {
+                // It was taken out, so that it cannot be tried again.
+                return failure(error, request).setting(removal)
+            }
+        } catch {
+            return failure(error, request)
+        }
+    }
+
+    /// Leads the browser on after a silent sign-in that would have needed a page.
+    func silentFailure(_ path: String, _ request: HTTPRequest) -> TransportResponse {
+        let fragment = path.firstIndex(of: "#") ?? path.endIndex
+        let page = path[..<fragment]
+        let marked = "\(page)\(page.contains("?") ? "&" : "?")silent_sign_in=failed\(path[fragment...])"
+        return leading(to: marked, .continuing, request)
+    }
+
+    /// Begins the session of a user who has signed in, if the application accepts that.
+    private func begin(
+        _ pending: PendingSignIn,
+        _ credential: Credential,
+        at provider: ProviderSessions,
+        _ request: HTTPRequest,
+        _ reporter: FlowReporter
+    ) async throws -> TransportResponse {
+        let old = oldSessions(pending, request)
+        let known = try await known(old)
+        // Two users who are unknown cannot be told apart.
+        let same = known.first { $0.credential.identity != nil && $0.credential.account == credential.account }
+        func refuse() {
+            // The grant may be that of the session that goes on.
+            if same == nil { revoke([credential], at: provider) }
+        }
+        if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: host.now()) {
+            refuse()
+            throw AuthError(.insufficientUserAuthentication, "The provider did not authenticate the user as required.")
+        }
+        let new = NewSignIn(
+            provider: provider.name,
+            credential: credential,
+            returnPath: pending.returnPath,
+            // Not another that the browser has by now: its user has not asked.
+            previous: pending.linksAccounts ? known.first { $0.key.name == pending.previous?.name }?.session : nil
+        )
+        let decision: SignInDecision
+        do {
+            decision = try await options.hooks.onSignIn(new)
+        } catch {
+            refuse()
+            reporter.report(.storing, details: ["refused": "by the application's onSignIn"])
+            throw HookFailure()
+        }
+        switch decision.outcome {
+        case .refused(let message):
+            refuse()
+            guard !pending.isSilent else { return silentFailure(pending.returnPath, request) }
+            return options.pages.page(.refused, .forbidden, to: request, message: message, links: waysOn)
+        case .redirected(let url):
+            refuse()
+            return ServerResponse.redirect(to: url)
+        case .accepted(let data, let path):
+            var credential = credential
+            // What the session of a user has stays; the data of one user is not for another.
+            let carried = data == nil ? same?.credential.applicationData : nil
+            credential.applicationData = data ?? carried
+            guard credential.hasStorableSize else {
+                refuse()
+                throw AuthError(
+                    .sessionDataUnusable,
+                    "The session cannot be kept with this data: it would be too large."
+                )
+            }
+            let identifier = try await reporter.step(.storing) { [credential] in
+                try await beginSession(credential, at: provider, after: old, carrying: same.map { ($0.key, carried) })
+            }
+            return leading(to: path ?? pending.returnPath, .signedIn, request)
+                .setting(sessionCookie(identifier, provider))
+        }
+    }
+
+    /// The links of a page about a sign-in that did not succeed.
+    func waysOn(_ texts: PageTexts) -> [(text: String, url: String)] {
+        [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
+    }
+
+    /// An error of the application's hook: it is the application's to log, and nothing of it is shown.
+    private struct HookFailure: Error {}
+
+    /// Leads the browser on to a page of the application.
+    ///
+    /// A redirect would not do after a sign-in with a `Strict` cookie: RFC 6265bis keeps it from every request of a chain that began at
+    /// another site, so the next page would not see the session.
+    private func leading(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse {
+        guard options.sameSite == .strict else { return ServerResponse.redirect(to: path) }
+        return options.pages.page(reason, .ok, to: request, links: { [($0.continueLink, path)] }, next: path)
+    }
+
+    /// The sessions that the browser had before a sign-in.
+    private func oldSessions(_ pending: PendingSignIn, _ request: HTTPRequest) -> [(
+        provider: ProviderSessions, key: RecordKey
+    )] {
+        let remembered = pending.previous.flatMap { old in
+            provider(old.provider).map { ($0, $0.recordKey(named: old.name)) }
+        }
+        let present = sessionIdentifier(of: request).map { ($0.provider, $0.provider.recordKey($0.identifier)) }
+        guard let remembered, let present, remembered.1 != present.1 else {
+            return [remembered ?? present].compactMap(\.self)
+        }
+        return [remembered, present]
+    }
+
+    /// Those of the sessions that have not ended.
+    private func known(
+        _ old: [(provider: ProviderSessions, key: RecordKey)]
+    ) async throws -> [(session: KnownSession, credential: Credential, key: RecordKey)] {
+        var known: [(session: KnownSession, credential: Credential, key: RecordKey)] = []
+        for (provider, key) in old {
+            guard let credential = try await provider.credentials.stored(key)?.credential else { continue }
+            known.append((KnownSession(name: key.name, provider: provider.name, credential), credential, key))
+        }
+        return known
+    }
+
+    /// Takes the request out that a response belongs to, with the name of its cookie.
+    /// - Parameter parameters: Those of the response, encoded.
+    private func takeRequest(
+        for parameters: String,
+        at provider: ProviderSessions,
+        _ request: HTTPRequest
+    ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, cookie: String) {
+        // A browser without a sign-in costs neither a private-key operation, for an encrypted response, nor an access to the store; nor do
+        // cookies that another site of the domain has set.
+        let cookies = signInCookies(provider)
+        let found = cookies.all(in: RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
+        guard !found.isEmpty,
+            let response = try? RedirectResponse(
+                encoded: parameters,
+                at: provider.redirectURI,
+                decrypt: provider.client.responseDecryption
+            ),
+            let state = response.state, !state.exposed.isEmpty,
+            let own = found.first(where: { $0.name == cookies.name(for: state) })
+        else { throw Self.unexpectedResponse }
+        do {
+            return (
+                try await provider.pending.take(state, in: Secret(own.value), of: provider.client), response, own.name
+            )
+        } catch let error as AuthError where error.code == .invalidCallback {
+            throw Self.unexpectedResponse
+        }
+    }
+
+    private static var unexpectedResponse: AuthError {
+        AuthError(
+            .invalidCallback,
+            "No sign-in of this browser waits for this response: it was finished already, took too long, or was begun elsewhere."
+        )
+    }
+
+    /// Keeps a credential under a new identifier. What the browser had before ends: an identifier that was known before a sign-in must
+    /// not have the session after it.
+    /// - Parameters:
+    ///   - old: The sessions that the browser had.
+    ///   - carried: That of the same user, and the application's data that was carried over from it.
+    private func beginSession(
+        _ credential: Credential,
+        at provider: ProviderSessions,
+        after old: [(provider: ProviderSessions, key: RecordKey)],
+        carrying carried: (key: RecordKey, data: Secret?)?
+    ) async throws -> Secret {
+        let identifier = Secret(Base64URL.encode(host.randomBytes(32)))
+        let key = provider.key(identifier)
+        let own = provider.recordKey(identifier)
+        do {
+            let attributes = RecordAttributes(
+                lifetime: options.lifetime,
+                idleTime: options.idleTime,
+                tags: tags(of: credential, at: provider)
+            )
+            // In a task of its own: this one may be cancelled, and a session that is written afterwards would not be removed.
+            try await Task {
+                try await provider.credentials.save(credential, for: key, attributes: attributes)
+            }.value
+            guard try await !wasEndedMeanwhile(credential, at: provider) else {
+                if Self.endsWithItsSession(credential) { revoke([credential], at: provider) }
+                throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
+            }
+            for (other, old) in old {
+                let removed = try await other.credentials.remove([old])
+                // Tokens of the same user may belong to the same grant, which is still in use. The user's claims may have changed meanwhile.
+                revoke(
+                    removed.compactMap(\.credential).filter { $0.account != credential.account || other !== provider },
+                    at: other
+                )
+                reportEnds(removed, at: other, .replaced)
+                // A request of the old session may have changed the data during the sign-in.
+                if let carried, carried.key == old, let last = removed.first?.credential,
+                    last.applicationData != carried.data,
+                    credential.applicationData == carried.data
+                {
+                    // The sign-in is good although this change of the data cannot be kept.
+                    _ = try? await provider.credentials.changeApplicationData(of: key) { _ in last.applicationData }
+                }
+            }
+            // The sign-in is good although the others cannot be found now.
+            try? await endOldestSessions(of: credential, at: provider, own)
+        } catch {
+            await discard(own, at: provider)
+            throw error
+        }
+        return identifier
+    }
+
+    /// Removes the session of a sign-in that was refused: no browser is told its identifier. While the store cannot be reached, it is tried
+    /// again: the tokens would stay there for hours. Nothing is revoked: other sessions of the user may have tokens of the same grant.
+    private func discard(_ record: RecordKey, at provider: ProviderSessions) async {
+        let credentials = provider.credentials
+        // In a task of its own: this one may be cancelled.
+        let isRemoved = await Task { (try? await credentials.remove([record])) != nil }.value
+        guard !isRemoved else { return }
+        credentials.beginCleanup { [clock = host.clock] in
+            var pause = Duration.seconds(5)
+            while pause < Self.signInPatience {
+                try? await clock.sleep(for: pause)
+                if (try? await credentials.remove([record])) != nil { return }
+                pause *= 2
+            }
+        }
+    }
+
+    /// Ends the oldest sessions of a user who has more than the limit: each costs memory whenever all of them are looked for. Their tokens
+    /// may belong to the same grant, so they are not revoked.
+    private func endOldestSessions(of credential: Credential, at provider: ProviderSessions, _ own: RecordKey)
+        async throws
+    {
+        guard let identity = credential.identity else { return }
+        let tag = userTag(identity.issuer, identity.subject, at: provider)
+        let found = try await provider.credentials.credentials(tagged: tag)
+        guard found.count > options.sessionsPerUser, let new = found.first(where: { $0.key == own }) else { return }
+        // Of two sign-ins at the same moment, one ends the other, and not each the other.
+        let oldest = found.filter { ($0.lastUse, $0.key.name) < (new.lastUse, own.name) }
+            .sorted { $0.lastUse < $1.lastUse }
+            .prefix(found.count - options.sessionsPerUser)
+        reportEnds(try await provider.credentials.remove(oldest.map(\.key)), at: provider, .limit)
+    }
+
+    func sessionCookie(_ identifier: Secret, _ provider: ProviderSessions) -> ResponseCookie {
+        sessionCookie(identifier.exposed + (provider.name.isEmpty ? "" : ".\(provider.name)"))
+    }
+
+    func sessionCookie(_ value: String) -> ResponseCookie {
+        ResponseCookie(
+            name: options.cookieName,
+            value: value,
+            sameSite: options.sameSite == .strict ? .strict : .lax,
+            isSecure: isSecure,
+            maximumAge: options.isPersistent ? options.lifetime : nil
+        )
+    }
+
+    /// The page for what went wrong. It shows no value of the request: what is for the operator is told in the events.
+    func failure(_ error: any Error, _ request: HTTPRequest) -> TransportResponse {
+        let (reason, status): (SessionPage.Reason, HTTPResponse.Status) =
+            switch (error as? AuthError)?.code {
+            case .accessDenied: (.denied, .badRequest)
+            case .invalidCallback, .timedOut: (.stale, .badRequest)
+            case .loginRequired: (.ended, .badRequest)
+            case .insufficientUserAuthentication: (.insufficientAuthentication, .forbidden)
+            case .providerRejected, .issuerMismatch: (.failed, .badRequest)
+            case .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown:
+                (.unavailable, .serviceUnavailable)
+            case .networkFailed, .temporarilyUnavailable: (.unavailable, .badGateway)
+            case nil: (.failed, .internalServerError)
+            default: (.failed, .badGateway)
+            }
+        return options.pages.page(reason, status, to: request, links: waysOn)
+    }
+}

@@ -1,0 +1,55 @@
+import AuthFlow
+import AuthFlowEssentials
+import Crypto
+
+/// The cookies of the sign-ins that a browser has in progress at a provider: one for each, because a user has several tabs.
+///
+/// The name follows from the state, so that a response names the one that it belongs to. The value begins with the time, so that the oldest of
+/// too many can be told.
+struct SignInCookies: Sendable {
+    let prefix: String
+    /// Whether the response is a form that another site posts.
+    let arePosted: Bool
+    let isSecure: Bool
+    let lifetime: Duration
+
+    /// The most that one browser has.
+    private static let limit = 5
+    private static let stateBytes = 6
+
+    /// A cookie for another sign-in.
+    func cookie(for state: Secret, at now: Date, random: [UInt8]) -> ResponseCookie {
+        cookie(name(for: state), "\(Int(now.timeIntervalSince1970)).\(Base64URL.encode(random))")
+    }
+
+    /// It comes with the provider's redirect, which begins at another site: a `Strict` cookie would not, and a form that another site posts
+    /// needs `None`.
+    private func cookie(_ name: String, _ value: String) -> ResponseCookie {
+        ResponseCookie(
+            name: name,
+            value: value,
+            sameSite: arePosted ? .none : .lax,
+            isSecure: isSecure,
+            maximumAge: lifetime
+        )
+    }
+
+    func removal(of name: String) -> ResponseCookie { cookie(name, "").removal }
+
+    func name(for state: Secret) -> String {
+        prefix + Base64URL.encode(SHA256.hash(data: Array(state.exposed.utf8)).prefix(Self.stateBytes))
+    }
+
+    /// The cookies of a browser, the newest first.
+    func all(in cookies: RequestCookies) -> [(name: String, value: String)] {
+        func time(_ value: String) -> Int { Int(value.prefix { $0 != "." }) ?? 0 }
+        return cookies.named(prefix)
+            .filter { Base64URL.decode($0.name.dropFirst(prefix.count))?.count == Self.stateBytes }
+            .sorted { time($0.value) > time($1.value) }
+    }
+
+    /// The removals of the oldest cookies, which make room for another.
+    func surplus(of cookies: RequestCookies) -> [ResponseCookie] {
+        all(in: cookies).dropFirst(Self.limit - 1).map { removal(of: $0.name) }
+    }
+}
