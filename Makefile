@@ -194,6 +194,7 @@ lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 	.ci/check-words
 	.ci/check-modules
+	Tests/Simulation/faults.py --check
 	swift build --product authflow
 	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
 

@@ -45,6 +45,8 @@ AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopba
 AuthFlowServer/SessionServer AuthFlowServer/SessionServer+SignIn AuthFlowServer/SessionServer+SignOut
 AuthFlowServer/ResourceProxy AuthFlowServer/SessionServer+BackChannelLogout AuthFlowServer/RequestCookies
 AuthFlowServer/RequestLimit AuthFlowServer/ReturnAddress AuthFlowServer/SignInPlaces
+AuthFlowServer/SessionServer+Callback AuthFlowServer/SignInCookies AuthFlowServer/AuthenticationRequirement
+AuthFlowServer/ForwardAuth AuthFlowServer/SessionData AuthFlowServer/SessionServer+FrontChannelLogout
 AuthFlowTransport/TransferQueue
 """.split()
 
@@ -60,7 +62,7 @@ RESOURCE = "AuthFlowMCPTests|ResourceMetadataTests|ClientMetadataDocumentTests|H
 LOOPBACK = "AuthFlowLoopbackTests"
 
 # Those of sessions and their tokens.
-SERVER = "SessionServer|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
+SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|SeveralProviders|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
 
 # Checks whose absence nothing can show, each with the reason.
 NEXT = "what is missing is refused by the check after it too"

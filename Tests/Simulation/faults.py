@@ -2,6 +2,7 @@
 """Puts faults into the sources, most of which the project has had, and shows after how many histories the simulation finds each.
 
     Tests/Simulation/faults.py [NAME ...]
+    Tests/Simulation/faults.py --check      only whether each fault's text stands in the sources
 
 Works in a copy in a temporary folder, and ends with status 1 when a fault is not found within LIMIT histories.
 """
@@ -27,7 +28,7 @@ LEASED = "Sources/Server/AuthFlowDatabase/LeasedRecords.swift"
 TABLE = "Sources/Testing/AuthFlowSimulation/SimulatedRecords.swift"
 PENDING = CREDENTIALS + "PendingAuthorizations.swift"
 SESSIONS = CREDENTIALS + "CredentialManager+Sessions.swift"
-SIGN_IN = "Sources/Server/AuthFlowServer/SessionServer+SignIn.swift"
+CALLBACK = "Sources/Server/AuthFlowServer/SessionServer+Callback.swift"
 SIGN_OUT = "Sources/Server/AuthFlowServer/SessionServer+SignOut.swift"
 LOGOUT = "Sources/Server/AuthFlowServer/SessionServer+BackChannelLogout.swift"
 
@@ -47,14 +48,14 @@ FAULTS = {
         (MACHINE, "guard epoch == nil || epoch == self.epoch, keeps(credential.account)", "guard keeps(credential.account)"),
         (MANAGED, "guard isCurrent(epoch) else { throw Outdated() }\n                return credential", "return credential")],
     "a-sign-out-leaves-the-cache": [(MACHINE, "        epoch += 1\n        cached = nil\n", "        epoch += 1\n")],
-    "a-changed-token-stays-in-memory": [(MACHINE, "if cached?.has(credential.tokens) != true {", "if cached == nil {")],
+    "a-changed-token-stays-in-memory": [(MACHINE, "if cached?.isSame(as: credential) != true {", "if cached == nil {")],
     "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = Found(stored: stored, known: stored, epoch: epoch)\n",
             "        var found = Found(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
             "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
             "            return found\n        }\n")],
-    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard unsaved.replaces != .entry(entry) else { return false }", "guard entry == nil else { return false }")],
-    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard unsaved.replaces != .entry(entry) else { return false }",
-        "guard entry != nil, unsaved.replaces != .entry(entry) else { return false }")],
+    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.isTokens(of: entry) else { return false }", "guard entry == nil else { return false }")],
+    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.isTokens(of: entry) else { return false }",
+        "guard entry != nil, !unsaved.replaces.isTokens(of: entry) else { return false }")],
     "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "            try lease.requireTime()\n            return", "            return"),
@@ -76,32 +77,40 @@ FAULTS = {
     "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
     "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
-    "a-sign-in-does-not-look-for-marks": [(LOGOUT, "time >= issued { return true }", "time >= issued + 1e9 { return true }")],
-    "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token)\n            let found = try await sessions(of: token)\n",
-        "            let found = try await sessions(of: token)\n            try await mark(token)\n")],
-    "the-session-before-a-sign-in-goes-on": [(SIGN_IN, "            try await endSessions(named: names, after: credential, at: own)\n", "")],
+    "a-sign-in-does-not-look-for-marks": [(LOGOUT, ", time >= issued {", ", time >= issued + 1e9 {")],
+    "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token, at: provider)\n            let found = try await sessions(of: token, at: provider)\n",
+        "            let found = try await sessions(of: token, at: provider)\n            try await mark(token, at: provider)\n")],
+    "the-session-before-a-sign-in-goes-on": [(CALLBACK, "for (other, old) in old {", "for (other, old) in old.prefix(0) {")],
     "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT, "(isFirst ? begun <= token.issuedAt : begun < token.issuedAt)", "begun <= Date.distantFuture")],
     "any-browser-completes-a-sign-in": [
-        (SIGN_IN, "let slot = cookies.first(where: { $0.name == slotName(for: state) })", "let slot = cookies.first"),
+        (CALLBACK, "let own = found.first(where: { $0.name == cookies.name(for: state) })", "let own = found.first"),
         (PENDING, "\\(state.exposed)\\(browser.exposed)\"", "\\(state.exposed)\"")],
     "signing-out-everywhere-ends-one-session": [(SIGN_OUT,
-        "                for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {\n"
+        "                let tag = userTag(identity.issuer, identity.subject, at: provider)\n"
+        "                for found in try await provider.credentials.credentials(tagged: tag) {\n"
         "                    meant[found.key] = .some(found.credential)\n                }\n            }\n            meant[key]",
         "                _ = identity\n            }\n            meant[key]")],
-    "a-refused-sign-in-leaves-its-session": [(SIGN_IN, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],
+    "a-refused-sign-in-leaves-its-session": [(CALLBACK, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { forget(key.digest) } }\n", "")],
 }
 
 
-def replace(tree, file, old, new):
-    path = tree / file
+def replaced(path, old, new):
     text = path.read_text()
     if text.count(old) != 1:
-        raise SystemExit(f"{file} has the text of a fault {text.count(old)} times, not once: {old!r}")
-    path.write_text(text.replace(old, new))
+        raise SystemExit(f"{path} has the text of a fault {text.count(old)} times, not once: {old!r}")
+    return text.replace(old, new)
+
+
+def replace(tree, file, old, new):
+    (tree / file).write_text(replaced(tree / file, old, new))
 
 
 def main():
+    if sys.argv[1:] == ["--check"]:
+        for file, old, _ in (change for changes in FAULTS.values() for change in changes):
+            replaced(ROOT / file, old, "")
+        return
     names = sys.argv[1:] or list(FAULTS)
     missed = []
     with tempfile.TemporaryDirectory() as folder:
