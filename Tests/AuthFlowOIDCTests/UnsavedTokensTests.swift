@@ -61,6 +61,28 @@ import Testing
         #expect(try await self.client().freshTokens().refreshToken == unsaved.refreshToken)
     }
 
+    /// The other process has the refresh token that was used, and writes it back with its change.
+    @Test func aChangeOfTheDataByAnotherProcessDoesNotReplaceWhatCouldNotBeStored() async throws {
+        let client = try client()
+        let credential = try await client.signIn().credential
+        let (one, other) = (
+            CredentialManager(client: client.client, store: store),
+            CredentialManager(client: client.client, store: store)
+        )
+        let key = CredentialKey("session")
+        try await one.save(credential, for: key)
+        time.advance(3600)
+        store.fail(true)
+        let refreshed = try await one.refresh(key).tokens
+        store.fail(false)
+        _ = try await other.changeApplicationData(of: key) { _ in Secret("changed") }
+        #expect(await one.drain())
+        let stored = try await CredentialManager(client: client.client, store: store).credential(for: key)
+        #expect(stored?.tokens.refreshToken == refreshed.refreshToken)
+        #expect(stored?.applicationData == Secret("changed"))
+        #expect(try await other.refresh(key).tokens.refreshToken != refreshed.refreshToken)
+    }
+
     @Test func noRefreshTokenIsSentOnceTheProgramIsAboutToExit() async throws {
         let client = try client()
         _ = try await client.signIn()

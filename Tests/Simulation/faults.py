@@ -56,6 +56,7 @@ FAULTS = {
     "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.isTokens(of: entry) else { return false }", "guard entry == nil else { return false }")],
     "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.isTokens(of: entry) else { return false }",
         "guard entry != nil, !unsaved.replaces.isTokens(of: entry) else { return false }")],
+    "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
     "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "            try lease.requireTime()\n            return", "            return"),

@@ -18,6 +18,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
 
     package let setting: HistorySetting
     package private(set) var calls = 0
+    /// The results of changes of the application's data.
+    private var data: Set<String> = []
     package var isOver = false
     private var servers: [Int: Server] = [:]
     private let sessions: [String]
@@ -114,7 +116,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     private var randomCall: @Sendable (CredentialHistory, Int) async throws -> Void {
         let session = sessions.randomElement(using: &simulation.random) ?? "s0"
         switch simulation.random.next() % 100 {
-        case 0..<62: return { try await $0.use(session, at: $1) }
+        case 0..<54: return { try await $0.use(session, at: $1) }
+        case 54..<62: return { try await $0.changeData(of: session, at: $1) }
         case 62..<70: return { try await $0.useForResource(session, at: $1) }
         case 70..<76: return { try await $0.refresh(session, at: $1) }
         case 76..<80: return { try await $0.cancelUse(of: session, at: $1) }
@@ -150,6 +153,18 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         let began = simulation.now
         let tokens = try await server.credentials.refresh(CredentialKey(session)).tokens
         check(tokens, session, nil, at: index, since: began)
+    }
+
+    /// Counts in the application's data, and checks that no change has been lost: each result comes once.
+    private func changeData(of session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
+        let changed = try await server.credentials.changeApplicationData(of: CredentialKey(session)) { data in
+            Secret("\((data.flatMap { Int($0.exposed) } ?? 0) + 1)")
+        }
+        guard let (grant, _, _) = SimulatedProvider.parts(of: changed.tokens.accessToken.exposed) else { return }
+        let count = changed.applicationData?.exposed ?? ""
+        world.note("\(session) has changed its data: \(count) of grant \(grant)")
+        world.require(data.insert("\(grant) \(count)").inserted, "the change \(count) of grant \(grant) was lost")
     }
 
     private func cancelUse(of session: String, at index: Int) async throws {
