@@ -49,7 +49,7 @@ import Testing
               "backchannel_logout_path": "/auth/bc", "frontchannel_logout_path": "/auth/fc", "start_path": "/home",
               "return_prefixes": ["/home"], "sign_in_parameters": ["login_hint", "ui_locales"], "session_claims": ["email"],
               "idle_time": 600, "lifetime": 3600, "sessions_per_user": 3, "persistent": true, "cookie_name": "__Host-app",
-              "same_site": "lax", "header_name": "X-App", "tag_key": {"env": "TAGS"}, "application_name": "Orders",
+              "same_site": "lax", "header_name": "X-App", "tag_keys": [{"env": "TAGS"}], "application_name": "Orders",
               "requires_logout_token_type": true, "logout_token_age": 120
             }
             """
@@ -67,10 +67,10 @@ import Testing
         (#"{"sign_in_parameters": ["scope"]}"#, "sign_in_parameters"),
         (#"{"sessions_per_user": 0}"#, "sessions_per_user"),
         (#"{"login_path": "/logout"}"#, "server"), (#"{"origin": "https://other.example.com"}"#, "server"),
-        (#"{"tag_key": "in the file"}"#, "tag_key"), (#"{"cookie": "a"}"#, "cookie"),
+        (#"{"tag_keys": ["in the file"]}"#, "tag_keys"), (#"{"cookie": "a"}"#, "cookie"),
         (#"{"providers": [{"profile": "staff", "name": "Not A Name"}]}"#, "server"),
         (#"{"idle_time": 1}"#, "idle_time"),
-        (#"{"tag_key": {"env": "NOT_SET"}}"#, "tag_key"),
+        (#"{"tag_keys": [{"env": "NOT_SET"}]}"#, "tag_keys"),
     ]) func aFaultIsReportedWithItsPlace(_ section: String, _ place: String) throws {
         let error = #expect(throws: ConfigurationError.self) { try server(", \"server\": \(section)") }
         #expect("\(error?.issues ?? [])".contains(place))

@@ -79,16 +79,12 @@ extension SessionServer {
         }
         let ofUser =
             if let subject = token.subject {
-                try await provider.credentials.credentials(tagged: userTag(token.issuer, subject, at: provider))
+                try await sessions(ofUser: subject, token.issuer, at: provider)
             } else {
                 [TaggedCredential]()
             }
         guard let sessionID = token.sessionID else { return ofUser }
-        let ofSession = try await provider.credentials.credentials(
-            tagged: providerSessionTag(token.issuer, sessionID, at: provider)
-        ).filter(
-            isOfUser
-        )
+        let ofSession = try await sessions(ofProviderSession: sessionID, token.issuer, at: provider).filter(isOfUser)
         // A sign-in whose ID Token had no session identifier may be of this session.
         return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
     }
@@ -139,10 +135,12 @@ extension SessionServer {
         }
     }
 
-    private func key(of mark: Mark, _ issuer: String, at provider: ProviderSessions) -> RecordKey {
+    /// The keys of a mark: the first is written, all are looked for.
+    private func keys(of mark: Mark, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
-        let tag = RecordTag(["logout", clientID, issuer] + mark.parts, key: options.tagKey)
-        return RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
+        return HashedTag(["logout", clientID, issuer] + mark.parts, keys: options.tagKeys).all.map { tag in
+            RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
+        }
     }
 
     /// Leaves the marks of a logout token, for as long as a sign-in that is under way now may take.
@@ -163,7 +161,7 @@ extension SessionServer {
     }
 
     private func leave(_ mark: Mark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions) async throws {
-        let key = key(of: mark, issuer, at: provider)
+        guard let key = keys(of: mark, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
             // One that comes late takes no later one's place.
             let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
@@ -193,10 +191,8 @@ extension SessionServer {
             } else {
                 [.user(subject), .userInSomeSession(subject)]
             }
-        for mark in marks {
-            if let time = try await timeOfMark(key(of: mark, identity.issuer, at: provider)), time >= issued {
-                return true
-            }
+        for key in marks.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
+            if let time = try await timeOfMark(key), time >= issued { return true }
         }
         return false
     }

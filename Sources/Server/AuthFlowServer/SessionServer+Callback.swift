@@ -267,8 +267,7 @@ extension SessionServer {
         async throws
     {
         guard let identity = credential.identity else { return }
-        let tag = userTag(identity.issuer, identity.subject, at: provider)
-        let found = try await provider.credentials.credentials(tagged: tag)
+        let found = try await sessions(ofUser: identity.subject, identity.issuer, at: provider)
         guard found.count > options.sessionsPerUser, let new = found.first(where: { $0.key == own }) else { return }
         // Of two sign-ins at the same moment, one ends the other, and not each the other.
         let oldest = found.filter { ($0.lastUse, $0.key.name) < (new.lastUse, own.name) }

@@ -20,8 +20,7 @@ extension SessionServer {
             ]
         }
         let provider = try self.sessions(of: session)
-        let tag = userTag(identity.issuer, identity.subject, at: provider)
-        return try await provider.credentials.credentials(tagged: tag).compactMap { found in
+        return try await sessions(ofUser: identity.subject, identity.issuer, at: provider).compactMap { found in
             found.credential.map {
                 SessionSummary(
                     name: found.key.name,
@@ -44,8 +43,7 @@ extension SessionServer {
         var meant: [RecordKey: Credential?] = [:]
         if let stored = try await provider.credentials.stored(own) { meant[own] = .some(stored.credential) }
         if let identity = session.identity {
-            let tag = userTag(identity.issuer, identity.subject, at: provider)
-            for found in try await provider.credentials.credentials(tagged: tag) {
+            for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {
                 meant[found.key] = .some(found.credential)
             }
         }
@@ -105,17 +103,41 @@ extension SessionServer {
     func tags(of credential: Credential, at provider: ProviderSessions) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
         let sessionID = Self.sessionID(of: credential)
-        return [userTag(identity.issuer, identity.subject, at: provider)]
-            + (sessionID.map { [providerSessionTag(identity.issuer, $0, at: provider)] } ?? [])
+        return [userTag(identity.issuer, identity.subject, at: provider).written]
+            + (sessionID.map { [providerSessionTag(identity.issuer, $0, at: provider).written] } ?? [])
     }
 
-    func userTag(_ issuer: String, _ subject: String, at provider: ProviderSessions) -> RecordTag {
-        RecordTag(["sub", provider.client.registration.clientID, issuer, subject], key: options.tagKey)
+    private func userTag(_ issuer: String, _ subject: String, at provider: ProviderSessions) -> HashedTag {
+        HashedTag(["sub", provider.client.registration.clientID, issuer, subject], keys: options.tagKeys)
     }
 
     /// OpenID Connect Back-Channel Logout section 2.4: a `sid` is unique within its issuer.
-    func providerSessionTag(_ issuer: String, _ sessionID: String, at provider: ProviderSessions) -> RecordTag {
-        RecordTag(["sid", provider.client.registration.clientID, issuer, sessionID], key: options.tagKey)
+    private func providerSessionTag(_ issuer: String, _ sessionID: String, at provider: ProviderSessions) -> HashedTag {
+        HashedTag(["sid", provider.client.registration.clientID, issuer, sessionID], keys: options.tagKeys)
+    }
+
+    /// Finds the sessions of a user.
+    func sessions(
+        ofUser subject: String,
+        _ issuer: String,
+        at provider: ProviderSessions
+    ) async throws -> [TaggedCredential] {
+        try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider)
+    }
+
+    /// Finds the sessions that belong to one at the provider.
+    func sessions(
+        ofProviderSession name: String,
+        _ issuer: String,
+        at provider: ProviderSessions
+    ) async throws -> [TaggedCredential] {
+        try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
+    }
+
+    private func sessions(tagged tag: HashedTag, at provider: ProviderSessions) async throws -> [TaggedCredential] {
+        var found: [TaggedCredential] = []
+        for tag in tag.all { found += try await provider.credentials.credentials(tagged: tag) }
+        return found
     }
 
     /// The maximum number of sessions whose tokens are revoked at the same time.
@@ -184,8 +206,7 @@ extension SessionServer {
             var meant: [RecordKey: Credential?] = [:]
             // Found before anything is removed: after a failure there is still the session that can ask again.
             if isEverywhere, let identity = own.credential?.identity {
-                let tag = userTag(identity.issuer, identity.subject, at: provider)
-                for found in try await provider.credentials.credentials(tagged: tag) {
+                for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {
                     meant[found.key] = .some(found.credential)
                 }
             }

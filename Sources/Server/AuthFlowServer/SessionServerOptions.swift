@@ -70,9 +70,12 @@ public struct SessionServerOptions: Sendable {
     /// Pages of other sites cannot, without this one's permission.
     public var headerName = "X-AuthFlow"
 
-    /// The key for the hashes of users and provider sessions by which the store finds sessions; default, nil: a reader of the
-    /// store can find out whether a user they know has a session.
-    public var tagKey: Secret?
+    /// The keys for the hashes of users and provider sessions by which the store finds sessions: new sessions get the hash by the first, and
+    /// all are looked for. Default, none: a reader of the store can find out whether a user they know has a session.
+    ///
+    /// To replace a key, add the new one as the last in every process, then make it the first in every process, and take the old one out
+    /// after ``lifetime``.
+    public var tagKeys: [Secret] = []
 
     /// What the provider's logout tokens may lack; default: nothing that the standard requires.
     public var logoutTokens = LogoutTokenOptions()

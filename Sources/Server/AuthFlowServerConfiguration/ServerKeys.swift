@@ -93,10 +93,11 @@ enum ServerKeys {
         default: "X-AuthFlow",
         "The header field that scripts of the page send with every request."
     )
-    static let tagKey = ConfigurationKey(
-        "tag_key",
-        .secret,
-        "The key of the hashes by which the store finds the sessions of a user, by reference. Changing it makes earlier sessions unfindable for sign-outs everywhere and for the provider's. Default: none."
+    static let tagKeys = ConfigurationKey(
+        "tag_keys",
+        .list(.secret),
+        default: [],
+        "The keys of the hashes by which the store finds the sessions of a user, each by reference: the first is for new sessions, and all are looked for. Sign-outs everywhere, and the provider's, do not find sessions of a key that is not in the list. Default: none."
     )
     static let applicationName = ConfigurationKey(
         "application_name",
@@ -125,7 +126,7 @@ enum ServerKeys {
     static let all: [any AnyConfigurationKey] = [
         origin, providers, loginPath, logoutPath, sessionPath, backChannelLogoutPath, frontChannelLogoutPath, startPath,
         returnPrefixes, signInParameters, sessionClaims, idleTime, lifetime, sessionsPerUser, isPersistent, cookieName,
-        sameSite, headerName, tagKey, applicationName, requiresLogoutTokenType, logoutTokenAge, allowsPlainHTTP,
+        sameSite, headerName, tagKeys, applicationName, requiresLogoutTokenType, logoutTokenAge, allowsPlainHTTP,
     ]
 
     private static func path(_ name: String, _ fallback: String, _ summary: String) -> ConfigurationKey<String> {
@@ -186,7 +187,7 @@ extension SessionServerOptions {
         cookieName = try object[ServerKeys.cookieName]
         sameSite = try object[ServerKeys.sameSite]
         headerName = try object[ServerKeys.headerName]
-        tagKey = try object[ServerKeys.tagKey]
+        tagKeys = try object[ServerKeys.tagKeys]
         pages.applicationName = try object[ServerKeys.applicationName]
         logoutTokens = LogoutTokenOptions(
             requiresType: try object[ServerKeys.requiresLogoutTokenType],

@@ -1,0 +1,61 @@
+import AuthFlow
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Testing
+
+/// What operators of a web application see and do.
+@Suite struct SessionOperationTests {
+    private func withWeb(_ body: @escaping @Sendable (WebScene) async throws -> Void) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in try await body(WebScene(scene))
+        }
+    }
+
+    private static let (old, new) = (Secret("the old key of the tags"), Secret("the new key of the tags"))
+
+    /// The keys of the processes while a key is replaced: those before a step and after it run side by side.
+    @Test(arguments: [([old], [old, new]), ([old, new], [new, old]), ([new, old], [new])])
+    func aTagKeyIsReplacedWhileProcessesRun(_ before: [Secret], _ after: [Secret]) async throws {
+        try await withWeb { web in
+            let processes = try [before, after].map { keys in try web.process { $0.tagKeys = keys } }
+            for asked in processes {
+                let browsers = [WebBrowser(), WebBrowser()]
+                for (browser, process) in zip(browsers, processes) { try await browser.signIn(web, at: process) }
+                let session = try #require(try await browsers[0].session(at: asked))
+                #expect(try await asked.sessions(ofUserOf: session).count == 2)
+                try await asked.endSessions(ofUserOf: session)
+                for browser in browsers { #expect(try await browser.session(at: processes[1]) == nil) }
+            }
+        }
+    }
+
+    @Test func aLogoutTokenFindsSessionsOfAnEarlierTagKey() async throws {
+        try await withWeb { web in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process { $0.tagKeys = [Self.old] })
+            let server = try web.process { $0.tagKeys = [Self.new, Self.old] }
+            let session = try #require(try await browser.session(at: server))
+            let subject = try #require(session.identity?.subject)
+            let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: subject)
+            #expect(try await web.logOut(token, at: server).status == 200)
+            #expect(try await browser.session(at: server) == nil)
+        }
+    }
+
+    @Test func gaugesSayWhatAProcessHasToDo() async throws {
+        try await withWeb { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            func value(_ name: String) -> Double? { server.gauges.first { $0.name == name }?.value }
+            #expect(value("authflow_credentials_in_memory") == 0 && value("authflow_keys_age_seconds") == nil)
+            try await browser.signIn(web, at: server)
+            #expect(value("authflow_credentials_in_memory") == 1)
+            #expect(try #require(value("authflow_keys_age_seconds")) >= 0)
+            #expect(value("authflow_credentials_unsaved") == 0 && value("authflow_is_draining") == 0)
+            #expect(await server.drain())
+            #expect(value("authflow_is_draining") == 1)
+            let line = FlowGauge("authflow_x", 2, labels: ["provider": "a", "kind": "b"]).description
+            #expect(line == #"authflow_x{kind="b",provider="a"} 2.0"#)
+        }
+    }
+}
