@@ -62,6 +62,8 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 	swift build --build-tests $(WEB)
 	$(SWIFT_TEST) --skip-build $(WEB)
 	@Samples/servers/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+	@Samples/servers/hostile_browsers.sh $$(swift build --show-bin-path)/authflow \
+	  $(SERVERS)/web-login $(SERVERS)/router-login $(SERVERS)/nio-login
 	@Tests/Databases/databases.sh Samples/servers/web-login/demo_databases.sh \
 	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 
@@ -153,12 +155,14 @@ storm: dependencies ## Refresh many sessions at the same moment at a provider th
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store || exit 1; done
 
 bench-server: dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
-	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server)
-	swift build $(RELEASE) --product session-soak
-	swift build $(WEB) --configuration release
+	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server wrk)
+	for program in authflow session-soak; do swift build $(RELEASE) --product $$program || exit 1; done
+	for program in web-login page-cost; do swift build $(WEB) --configuration release --product $$program || exit 1; done
 	Tests/Databases/databases.sh Tests/Soak/bench_stores.sh $$(swift build $(RELEASE) --product session-soak --show-bin-path)/session-soak
 	Tests/Databases/databases.sh Tests/Soak/peers.py $$(swift build $(RELEASE) --product session-soak --show-bin-path)/session-soak \
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
+	Samples/servers/page-cost/measure.sh $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow \
+	  $$(swift build $(WEB) --configuration release --show-bin-path)/page-cost
 
 PEERS := .build/peers
 bench-peers: dependencies ## Measure beside other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md

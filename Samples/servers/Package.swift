@@ -26,6 +26,9 @@ let package = Package(
         .package(name: "AuthFlow", path: "../..", traits: [.defaults, "Hummingbird", "Observability"]),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
         .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-nio.git", from: "2.80.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras.git", from: "1.25.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
     ],
@@ -42,6 +45,44 @@ let package = Package(
                 .product(name: "Hummingbird", package: "hummingbird"),
             ],
             path: "web-login/Sources",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "router-login",
+            dependencies: [
+                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
+                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "router-login/Sources",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "nio-login",
+            dependencies: [
+                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
+                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+                .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
+            path: "nio-login/Sources",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "page-cost",
+            dependencies: [
+                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
+                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
+                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+            ],
+            path: "page-cost/Sources",
             swiftSettings: settings
         ),
         api("orders-api"),

@@ -3,36 +3,60 @@ import HTTPTypes
 
 /// The cookies of a request (RFC 6265 section 5.4).
 struct RequestCookies: Sendable {
-    private let pairs: [(name: String, value: String)]
+    private let fields: [String]
 
     init(_ request: HTTPRequest) {
-        // As bytes: to Swift's characters a mark in one cookie, which another site of the domain may have set, would hide the next.
-        let fields = request.headerFields[fields: .cookie].map { Array($0.value.utf8) }
-        pairs = fields.flatMap { $0.split(separator: UInt8(ascii: ";")) }.compactMap { part in
-            let parts = part.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
-            // Other text can take long to compare. A cookie whose value is other text still makes another one of its name ambiguous.
-            guard parts.count == 2, parts[0].allSatisfy({ $0 < 0x80 }) else { return nil }
-            return (Self.trimmed(parts[0]), parts[1].allSatisfy { $0 < 0x80 } ? Self.trimmed(parts[1]) : "")
+        fields = request.headerFields[fields: .cookie].map(\.value)
+    }
+
+    /// Goes through the cookies as bytes: to Swift's characters a mark in one cookie, which another site of the domain may have set, would hide
+    /// the next.
+    private func forEach(_ body: (_ name: Substring.UTF8View, _ value: Substring.UTF8View) -> Void) {
+        for field in fields {
+            var rest = field.utf8[...]
+            while !rest.isEmpty {
+                let part = rest.prefix { $0 != UInt8(ascii: ";") }
+                if let equals = part.firstIndex(of: UInt8(ascii: "=")) {
+                    body(Self.trimmed(part[..<equals]), Self.trimmed(part[equals...].dropFirst()))
+                }
+                rest = rest[part.endIndex...].dropFirst()
+            }
         }
     }
 
-    private static func trimmed(_ text: ArraySlice<UInt8>) -> String {
+    private static func trimmed(_ text: Substring.UTF8View) -> Substring.UTF8View {
         func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
-        let start = text.drop(while: isSpace)
-        return String(
-            decoding: start[..<((start.lastIndex { !isSpace($0) } ?? start.startIndex - 1) + 1)],
-            as: UTF8.self
-        )
+        var text = text
+        while let first = text.first, isSpace(first) { text = text.dropFirst() }
+        while let last = text.last, isSpace(last) { text = text.dropLast() }
+        return text
+    }
+
+    /// The text of a value. Text that is not ASCII can take long to compare; a cookie that has some still makes another one of its name ambiguous.
+    private static func text(_ value: Substring.UTF8View) -> String {
+        value.allSatisfy { $0 < 0x80 } ? String(Substring(value)) : ""
     }
 
     /// The value of a cookie; nil when there is none, or more than one: another site of the same domain may have set one of them.
     subscript(name: String) -> String? {
-        let values = pairs.filter { $0.name == name }.map(\.value)
-        return values.count == 1 ? values[0] : nil
+        var (found, count): (String?, Int) = (nil, 0)
+        forEach { other, value in
+            guard other.elementsEqual(name.utf8) else { return }
+            count += 1
+            found = Self.text(value)
+        }
+        return count == 1 ? found : nil
     }
 
     /// The cookies whose names begin with a prefix.
-    func named(_ prefix: String) -> [(name: String, value: String)] { pairs.filter { $0.name.hasPrefix(prefix) } }
+    func named(_ prefix: String) -> [(name: String, value: String)] {
+        var found: [(name: String, value: String)] = []
+        forEach { name, value in
+            guard name.starts(with: prefix.utf8), name.allSatisfy({ $0 < 0x80 }) else { return }
+            found.append((String(Substring(name)), Self.text(value)))
+        }
+        return found
+    }
 }
 
 /// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` and `HttpOnly`, has the path `/` and no domain.

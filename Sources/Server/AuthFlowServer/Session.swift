@@ -19,7 +19,7 @@ public struct Session: Sendable {
     public let signedInAt: Date
 
     /// A name of the session that is not secret: for lists, and to tell sessions apart.
-    public let name: String
+    public var name: String { CredentialManager.recordName(of: identifier.exposed) }
 
     init(_ identifier: Secret, _ credential: Credential, of sessions: ProviderSessions) {
         self.identifier = identifier
@@ -27,7 +27,6 @@ public struct Session: Sendable {
         self.identity = credential.identity
         self.authentication = credential.authentication
         self.signedInAt = credential.signedInAt
-        self.name = sessions.recordKey(identifier).name
     }
 }
 

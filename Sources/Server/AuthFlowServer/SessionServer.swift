@@ -253,9 +253,9 @@ public final class SessionServer: Sendable {
         let session = Session(identifier, credential, of: provider)
         // A store moves the end on at most as often.
         let pause = min(options.idleTime / 10, .seconds(60))
-        if isUse, touched.withLock({ $0.isDue(session.name, after: pause) }) {
+        if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
             guard try await provider.credentials.touch(key) else { return nil }
-            touched.withLock { $0.note(session.name) }
+            touched.withLock { $0.note(identifier) }
         }
         return session
     }
@@ -263,16 +263,19 @@ public final class SessionServer: Sendable {
     /// The identifier in the cookie, when it can be one of ours, and the provider of its session.
     func sessionIdentifier(of request: HTTPRequest) -> (identifier: Secret, provider: ProviderSessions)? {
         guard let value = RequestCookies(request)[options.cookieName] else { return nil }
-        let parts = value.utf8.split(separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false)
-        guard let identifier = parts.first.flatMap({ String($0) }), identifier.utf8.count == 43,
-            Base64URL.decode(identifier)?.count == 32,
-            let provider = self.provider(parts.count == 2 ? String(parts[1]) ?? "" : "")
+        // An identifier of 43 characters, and the provider's name after a full stop.
+        let identifier = value.utf8.prefix { $0 != UInt8(ascii: ".") }
+        guard identifier.count == 43, Base64URL.decode(Substring(identifier))?.count == 32,
+            let provider = self.provider(Substring(value.utf8.dropFirst(44))),
+            value.utf8.count == (provider.name.isEmpty ? 43 : 44 + provider.name.utf8.count)
         else { return nil }
-        return (Secret(identifier), provider)
+        return (Secret(String(Substring(identifier))), provider)
     }
 
     /// A provider by its name.
-    func provider(_ name: String) -> ProviderSessions? { providers.first { $0.name.utf8.elementsEqual(name.utf8) } }
+    func provider(_ name: some StringProtocol) -> ProviderSessions? {
+        providers.first { $0.name.utf8.elementsEqual(name.utf8) }
+    }
 
     /// The sessions that one belongs to.
     func sessions(of session: Session) throws -> ProviderSessions {
@@ -381,16 +384,16 @@ public final class SessionServer: Sendable {
 private struct TouchTimes {
     private static let limit = 20_000
     private let elapsed: @Sendable () -> Duration
-    private var times: [String: Duration] = [:]
+    private var times: [Secret: Duration] = [:]
 
     init(clock: any Clock<Duration>) { elapsed = clock.stopwatch() }
 
-    func isDue(_ name: String, after pause: Duration) -> Bool {
-        times[name].map { elapsed() - $0 >= pause } ?? true
+    func isDue(_ identifier: Secret, after pause: Duration) -> Bool {
+        times[identifier].map { elapsed() - $0 >= pause } ?? true
     }
 
-    mutating func note(_ name: String) {
+    mutating func note(_ identifier: Secret) {
         if times.count >= Self.limit { times.removeAll() }
-        times[name] = elapsed()
+        times[identifier] = elapsed()
     }
 }

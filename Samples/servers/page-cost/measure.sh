@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Measures what a session costs a page: measure.sh PATH/TO/authflow PATH/TO/page-cost [ROUNDS]
+# Each round asks for the page without a session and for the one with it, in turn; the median of the ratios counts.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+authflow=$1 program=$2 rounds=${3:-9}
+source "$here/../processes.sh"
+port=$(free_port)
+origin=http://127.0.0.1:$port
+"$authflow" dev-idp --web-client "$origin" >"$folder/issuer" 2>"$folder/provider" &
+processes+=($!)
+await http "$folder/issuer" $!
+export WEB_SECRET=authflow-web-secret
+cat >"$folder/authflow.json" <<JSON
+{"profiles": {"web": {
+  "provider": "oidc", "issuer": "$(head -1 "$folder/issuer")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
+  "redirect_uri": "$origin/callback", "scopes": ["openid", "profile", "offline_access"], "store": "memory"
+}}, "server": {"allow_plain_http_on_loopback": true}}
+JSON
+"$program" "$folder/authflow.json" "$port" >"$folder/program" 2>&1 &
+processes+=($!)
+until curl -s -o "$folder/answer" "$origin/plain"; do kill -0 $! || { cat "$folder/program" >&2; exit 1; }; sleep 0.05; done
+cookie=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
+rate() { wrk -t1 -c16 -d2s "$@" | awk '/Requests\/sec/ { rate = $2 } /Non-2xx/ { bad = 1 } END { if (bad) exit 1; print rate }'; }
+rate "$origin/plain" >"$folder/warm" && rate -H "Cookie: $cookie" "$origin/" >"$folder/warm"
+for _ in $(seq "$rounds"); do
+  echo "$(rate "$origin/plain") $(rate -H "Cookie: $cookie" "$origin/")"
+done >"$folder/rates"
+python3 - "$folder/rates" <<'PYTHON'
+import statistics, sys
+rates = [tuple(map(float, line.split())) for line in open(sys.argv[1])]
+ratios = sorted(plain / session for plain, session in rates)
+plain, session = (statistics.median(column) for column in zip(*rates))
+print(f"A page of 4 KB: {plain:,.0f} requests/s without a session, {session:,.0f} with one; "
+      f"{statistics.median(ratios):.2f} times the cost (least {ratios[0]:.2f}, most {ratios[-1]:.2f}, {len(ratios)} rounds)")
+PYTHON
