@@ -53,6 +53,7 @@ import Testing
         func removeEnded() async throws -> Int { try await base.removeEnded() }
         func listen() { base.listen() }
         var pushesMessages: Bool { base.pushesMessages }
+        var pending: Int { base.pending }
     }
 
     private final class FailingWrites: Sendable {

@@ -47,10 +47,18 @@ sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s/127.0.0.1:8401/127.0.0.1:${port
 nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
 until curl -sf -o "$folder/answer" "$origin/"; do kill -0 $! || { cat "$folder/nginx" >&2; exit 1; }; sleep 0.05; done
 status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
-for hidden in ready ready/ forward-auth forward-auth/; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
+for hidden in ready ready/ gauges gauges/ forward-auth forward-auth/; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
 WEB_LOGIN_PROCESS=$application WEB_LOGIN_COOKIE=$folder/cookie \
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 ! grep -iE "error|fatal" "$folder"/web-* || exit 1
+case $store in
+  *memory*) ;;
+  *) # Each alert is about a figure that the process has.
+    curl -sf -o "$folder/gauges" "http://127.0.0.1:${ports[0]}/gauges"
+    for name in $(grep -o "authflow_[a-z_]*" "$here/alerts.yml"); do
+      grep -q "^$name[ {]" "$folder/gauges" || { echo "there is no gauge $name" >&2; cat "$folder/gauges" >&2; exit 1; }
+    done ;;
+esac
 
 # Both processes are replaced, one after the other, while requests go on. A download whose browser has stopped reading does not keep a process: it
 # is broken off, and does not look whole.
@@ -59,6 +67,8 @@ if [ ${#ports[@]} -gt 1 ]; then
   while [ -e "$folder/replacing" ]; do status "$origin/" && echo; done >"$folder/statuses" &
   load=$!
   for each in "${ports[@]}"; do
+    # The tables of a later version, which this one may still use: the processes go on, and one that starts finds them, too.
+    case $store in *postgresql*) "$here/operations.sh" next-tables ;; esac
     curl -s -H "X-AuthFlow: 1" -H "Cookie: $(cat "$folder/cookie")" -o "$folder/download" "http://127.0.0.1:$each/api/large" &
     download=$!
     until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to break off" >&2; exit 1; }; done
@@ -70,12 +80,32 @@ if [ ${#ports[@]} -gt 1 ]; then
     [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to end" >&2; exit 1; }
     rm "$folder/download"
     : >"$folder/web-$each"
-    start "$each"
+    start "$each" && applications[$each]=$application
   done
   rm "$folder/replacing" && wait "$load"
   [ "$(sort -u "$folder/statuses")" = 200 ] || { sort "$folder/statuses" | uniq -c >&2; exit 1; }
   echo "Replaced both processes: $(wc -l <"$folder/statuses") requests meanwhile, all answered with 200"
 fi
+
+# A backup that is restored: the sessions that it has go on, one that began later is gone, and its user signs in again.
+case $store in *postgresql* | *sqlite*)
+  earlier=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
+  "$here/operations.sh" backup "$store" "$folder/backup"
+  later=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
+  for each in "${ports[@]}"; do kill "${applications[$each]}" && wait "${applications[$each]}" || exit 1; done
+  "$here/operations.sh" restore "$store" "$folder/backup"
+  for each in "${ports[@]}"; do : >"$folder/web-$each" && start "$each" && applications[$each]=$application; done
+  page() { curl -s -H "Cookie: $1" "$origin/" | sed 's/<[^>]*>//g'; }
+  [[ $(page "$earlier") == *"Signed in as Alice Example"* && $(page "$later") == *"No user is signed in"* ]] || { echo "restored wrongly" >&2; exit 1; }
+  "$authflow" store check --config "$folder/authflow.json"
+  echo "Restored a backup: its sessions go on, and a later one is gone" ;;
+esac
+case $store in *postgresql*)
+  # Tables that need a later version: a process does not become ready, and the tool says why.
+  "$here/operations.sh" needed-tables
+  ! "$authflow" store check --config "$folder/authflow.json" >"$folder/answer" 2>/dev/null || exit 1
+  grep -q "Use a newer one" "$folder/answer" || { cat "$folder/answer" >&2; exit 1; } ;;
+esac
 
 if [ ${#ports[@]} -eq 1 ]; then
   grep -q "has ended: replaced" "$folder"/web-* && grep -q "has ended: signed_out" "$folder"/web-*

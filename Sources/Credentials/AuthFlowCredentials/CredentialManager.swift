@@ -166,8 +166,12 @@ public final class CredentialManager: Sendable {
     /// The key of a credential's record in the store, for ``SessionTokenStore/remove(_:)`` and ``SessionTokenStore/touch(_:)``. The
     /// session's identifier stands in it as its SHA-256.
     public func recordKey(for key: CredentialKey) -> RecordKey {
-        // The identifier of a session is a secret in many applications, and a record's name is not.
-        recordKey(named: Base64URL.encode(SHA256.hash(data: Array(key.session.utf8))), resource: key.resource)
+        recordKey(named: Self.recordName(of: key.session), resource: key.resource)
+    }
+
+    /// The name of the record of a session. Its identifier is a secret in many applications, and a record's name is not.
+    package static func recordName(of session: String) -> String {
+        Base64URL.encode(SHA256.hash(data: Array(session.utf8)))
     }
 
     package func recordKey(named name: String, resource: String?) -> RecordKey {
@@ -241,7 +245,25 @@ public final class CredentialManager: Sendable {
     }
 
     /// The number of credentials in memory.
-    var cachedCount: Int { cache.withLock { Set($0.recent.keys).union($0.earlier.keys).count } }
+    var cachedCount: Int { cache.withLock { $0.recent.count + $0.earlier.keys.count } }
+
+    /// The present figures of this process, for monitoring:
+    ///
+    /// | gauge | |
+    /// |---|---|
+    /// | `authflow_credentials_in_memory` | at most the limit of the cache, besides those in use |
+    /// | `authflow_credential_work_in_progress` | refreshes, sign-ins and sign-outs |
+    /// | `authflow_credentials_unsaved` | refreshed or obtained, and not yet in the store: the only copies |
+    /// | `authflow_provider_is_held_back` | 1 while the provider does not answer, and few refreshes are tried |
+    public var gauges: [FlowGauge] {
+        let work = unfinished.counts
+        return [
+            FlowGauge("authflow_credentials_in_memory", cachedCount),
+            FlowGauge("authflow_credential_work_in_progress", work.running),
+            FlowGauge("authflow_credentials_unsaved", work.unwritten),
+            FlowGauge("authflow_provider_is_held_back", outage.use { $0.isHeldBack } ? 1 : 0),
+        ]
+    }
 
     /// Runs a call with the credential of a key, which stays in memory meanwhile: two objects for one record would each refresh.
     func using<Return: Sendable>(

@@ -30,6 +30,9 @@ struct ProviderOutage: Sendable {
     private var failedAt: Date?
     private var wait: Wait?
 
+    /// Whether few refreshes are sent, because the provider did not answer the last ones.
+    var isHeldBack: Bool { wait != nil }
+
     /// A refresh is about to be sent.
     /// - Returns: The error instead; nil when it may be sent.
     mutating func ask(at now: Date) -> AuthError? {

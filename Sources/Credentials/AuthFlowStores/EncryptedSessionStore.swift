@@ -107,3 +107,8 @@ extension EncryptedSessionStore: SessionTokenStore {
         base.observeRemovals(observer)
     }
 }
+
+extension EncryptedSessionStore: GaugeSource {
+    /// Those of the store that keeps what is encrypted.
+    public var gauges: [FlowGauge] { (base as? any GaugeSource)?.gauges ?? [] }
+}

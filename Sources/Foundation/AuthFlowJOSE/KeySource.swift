@@ -102,6 +102,13 @@ package final class KeySource: Sendable {
         return verdict
     }
 
+    /// The seconds since keys were fetched last; nil when none were.
+    package var age: TimeInterval? {
+        let now = self.now()
+        return entries.withLock { $0.values.filter { $0.keys != nil }.map(\.fetchedAt).max() }
+            .map { now.timeIntervalSince($0) }
+    }
+
     /// The provider's keys that messages to it are encrypted with.
     /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
     package func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {

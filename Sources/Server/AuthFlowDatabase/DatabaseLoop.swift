@@ -71,6 +71,9 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         self.onMessage = onMessage
     }
 
+    /// How many requests have not come to their end, those that wait for a connection included.
+    package var pending: Int { state.withLock(\.pending) }
+
     /// Sends a request and waits for the response. A cancelled caller returns at once, and the request is carried out or not.
     /// - Throws: ``DatabaseFailure`` or `CancellationError`.
     package func response(to request: Link.Request) async throws -> Link.Response {
@@ -207,6 +210,9 @@ package final class Database<Link: DatabaseLink>: Sendable {
     package func response(to request: Link.Request) async throws -> Link.Response {
         try await loop.response(to: request)
     }
+
+    /// How many requests have not come to their end, those that wait for a connection included.
+    package var pending: Int { loop.pending }
 
     /// Begins to receive the messages of other processes.
     package func listen() { loop.listen() }

@@ -80,6 +80,25 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     }
 }
 
+extension LeasedRecords {
+    /// The present figures of this process, for monitoring:
+    ///
+    /// | gauge | |
+    /// |---|---|
+    /// | `authflow_leases_held` | by this process, those included whose result could not be written |
+    /// | `authflow_lease_waiters` | tasks that wait for another holder of the lease |
+    /// | `authflow_writes_unfinished` | writes whose outcome is unknown, or that failed |
+    /// | `authflow_store_statements` | in progress, or waiting for a connection |
+    package var gauges: [FlowGauge] {
+        [
+            FlowGauge("authflow_leases_held", held.withLock(\.count)),
+            FlowGauge("authflow_lease_waiters", waiters.count),
+            FlowGauge("authflow_writes_unfinished", unwritten.withLock(\.count)),
+            FlowGauge("authflow_store_statements", table.pending),
+        ]
+    }
+}
+
 // MARK: - Leases
 
 extension LeasedRecords {

@@ -45,6 +45,9 @@ package protocol RecordTable: Sendable {
     /// Begins to receive messages.
     func listen()
 
+    /// How many statements have not come to their end, those that wait for a connection included.
+    var pending: Int { get }
+
     /// Whether messages are pushed to this process. If not, it polls for them.
     var pushesMessages: Bool { get }
 }

@@ -10,6 +10,9 @@ final class RecordWaiters: Sendable {
 
     private let state = Mutex(State())
 
+    /// How many tasks wait.
+    var count: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
+
     /// Waits until the record may be free, or for a while.
     func wait(for digest: [UInt8], atMost pause: Duration, clock: any Clock<Duration>) async throws {
         let result = FirstResult<Void>()

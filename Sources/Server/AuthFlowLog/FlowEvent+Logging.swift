@@ -4,7 +4,8 @@ public import Logging
 extension FlowEvent {
     /// An observer that logs every event with swift-log, for services that sign in.
     ///
-    /// The messages contain no secrets: addresses are logged without their values.
+    /// The messages contain no secrets: addresses are logged without their values. A failure has the metadata `action`, where there is one
+    /// for the operator.
     ///
     /// ```swift
     /// let client = AuthClient(..., observer: FlowEvent.logger(Logger(label: "auth")))
@@ -15,6 +16,9 @@ extension FlowEvent {
         { event in
             var metadata: Logger.Metadata = ["flow": "\(event.flowID)", "step": "\(event.step)"]
             for (name, value) in event.details { metadata[name] = "\(DisplayText.sanitized(value))" }
+            if case .failed(let code?) = event.progress, let action = code.operatorAction {
+                metadata["action"] = "\(action)"
+            }
             logger.log(level: event.level, "\(event)", metadata: metadata)
         }
     }

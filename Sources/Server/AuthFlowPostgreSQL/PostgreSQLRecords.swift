@@ -45,6 +45,8 @@ struct PostgreSQLRecords: RecordTable {
 
     var pushesMessages: Bool { true }
 
+    var pending: Int { database.pending }
+
     func listen() { database.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {

@@ -123,4 +123,10 @@ extension PostgreSQLTokenStore: SessionTokenStore {
     }
 }
 
+extension PostgreSQLTokenStore: GaugeSource {
+    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for another holder), `authflow_writes_unfinished` (failed, or of
+    /// unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
+    public var gauges: [FlowGauge] { records.gauges }
+}
+
 extension PostgreSQLTokenStore: WithoutReflection {}

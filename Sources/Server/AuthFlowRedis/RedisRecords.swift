@@ -67,6 +67,8 @@ struct RedisRecords: RecordTable {
 
     var pushesMessages: Bool { true }
 
+    var pending: Int { database.pending }
+
     func listen() { database.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await run(.read, on: key(digest)).bytes }

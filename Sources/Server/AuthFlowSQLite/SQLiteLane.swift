@@ -27,6 +27,9 @@ final class SQLiteLane: Sendable {
         if let connection = state.withLock({ $0.opened?.connection }) { DetachedThread.run { _ = connection } }
     }
 
+    /// How many calls wait for the thread.
+    var pending: Int { state.withLock(\.jobs.count) }
+
     /// Runs a call. It is made, whatever becomes of the caller.
     func run<Value: Sendable>(
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value

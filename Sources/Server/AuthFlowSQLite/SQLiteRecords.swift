@@ -336,6 +336,8 @@ final class SQLiteRecords: RecordTable {
 
     var pushesMessages: Bool { false }
 
+    var pending: Int { lane.pending }
+
     func listen() {
         listening.withLock { listening in
             guard listening == nil else { return }

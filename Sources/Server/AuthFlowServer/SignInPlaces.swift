@@ -15,5 +15,8 @@ final class SignInPlaces: Sendable {
         return false
     }
 
+    /// How many are taken.
+    var count: Int { min(taken.load(ordering: .relaxed), Self.limit) }
+
     func leave() { taken.subtract(1, ordering: .relaxed) }
 }

@@ -112,4 +112,6 @@ package struct SimulatedTable: RecordTable {
     package func listen() { records.listen(process, onMessage) }
 
     package var pushesMessages: Bool { true }
+
+    package var pending: Int { 0 }
 }

@@ -59,6 +59,7 @@ router.get("/ready") { _, _ in
         response: readiness.problems.joined(separator: "\n")
     )
 }
+router.get("/gauges") { _, _ in server.gauges.map { "\($0)\n" }.joined() }
 let userField = HTTPField.Name("X-User")
 let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .subject] } ?? [:])
 router.get("/forward-auth") { request, _ in

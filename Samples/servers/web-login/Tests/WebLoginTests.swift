@@ -150,6 +150,16 @@ private struct Site {
         }
     }
 
+    @Test func gaugesAreRecordedUnderTheirNames() async throws {
+        let (metrics, site) = (TestMetrics(), try Site())
+        try await site.application.test(.router) { client in
+            _ = try await site.signIn(client)
+            FlowGauge.record(site.server.gauges, factory: metrics)
+            let gauge = try metrics.expectGauge("authflow_credentials_in_memory", [("provider", "")])
+            #expect(gauge.lastValue == 1)
+        }
+    }
+
     @Test func stepsAreSpansWithinTheRequestThatCausedThem() async throws {
         let tracer = InMemoryTracer()
         let site = try Site(observer: FlowEvent.spans(tracer: tracer))

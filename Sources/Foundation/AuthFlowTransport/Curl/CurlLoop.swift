@@ -23,9 +23,14 @@ final class CurlLoop: Sendable {
         var resumed: [CurlTransfer] = []
         var isRunning = false
         var multi: CurlMulti?
+        /// As the thread saw it before it went to sleep.
+        var load: [ConnectionPool: (running: Int, waiting: Int)] = [:]
     }
 
     private let state = Mutex(State())
+
+    /// How many transfers of each pool are in progress, and how many wait for a connection.
+    var load: [ConnectionPool: (running: Int, waiting: Int)] { state.withLock(\.load) }
 
     /// Begins a transfer, from any thread.
     func begin(_ transfer: CurlTransfer) {
@@ -88,6 +93,8 @@ final class CurlLoop: Sendable {
             for transfer in resumed { transfer.resume() }
             multi.perform()
             transfers.endFinished()
+            let load = transfers.load
+            state.withLock { $0.load = load }
             if transfers.isEmpty {
                 let isOver = state.withLock { state in
                     guard state.added.isEmpty, state.cancelled.isEmpty, state.resumed.isEmpty,
@@ -126,6 +133,8 @@ private struct RunningTransfers {
     init(multi: CurlMulti) { self.multi = multi }
 
     var isEmpty: Bool { running.isEmpty && queue.isEmpty }
+
+    var load: [ConnectionPool: (running: Int, waiting: Int)] { queue.load }
 
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }

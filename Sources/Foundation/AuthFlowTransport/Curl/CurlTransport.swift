@@ -46,4 +46,17 @@ public struct CurlTransport: HTTPTransport {
         return stream
     }
 }
+
+extension CurlTransport: GaugeSource {
+    /// `authflow_requests_in_progress` and `authflow_requests_waiting` (for a connection), by `pool`. Transports that share a thread have the
+    /// same figures.
+    public var gauges: [FlowGauge] {
+        loop.load.merging([.authorizationServers: (0, 0)]) { known, _ in known }.flatMap { pool, load in
+            [
+                FlowGauge("authflow_requests_in_progress", load.running, labels: ["pool": pool.rawValue]),
+                FlowGauge("authflow_requests_waiting", load.waiting, labels: ["pool": pool.rawValue]),
+            ]
+        }
+    }
+}
 #endif

@@ -22,6 +22,14 @@ struct TransferQueue {
     /// The transfers without a place.
     var waiting: [CurlTransfer] { lines.values.flatMap(\.waiting) }
 
+    /// How many transfers of each pool have a place, and how many wait for one.
+    var load: [ConnectionPool: (running: Int, waiting: Int)] {
+        lines.reduce(into: [:]) { load, line in
+            let known = load[line.key.pool] ?? (0, 0)
+            load[line.key.pool] = (known.running + line.value.places, known.waiting + line.value.waiting.count)
+        }
+    }
+
     /// Adds a transfer at the end of its line.
     /// - Returns: The transfer, when it has a place at once.
     mutating func add(_ transfer: CurlTransfer) -> CurlTransfer? {

@@ -6,11 +6,11 @@ import AuthFlowSQLite
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "store",
-        abstract: "Prepare the store that a profile names, and replace its keys.",
-        subcommands: [Migrate.self, NewKey.self, Rewrap.self, Reset.self]
+        abstract: "Prepare and check the store that a profile names, and replace its keys.",
+        subcommands: [Check.self, Migrate.self, NewKey.self, Rewrap.self, Reset.self]
     )
 
-    private static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
+    static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
         let profile = try options.choice.file().profile(options.profile)
         let store = try profile.makeStore(
             providers: Known.providers,

@@ -1,0 +1,158 @@
+import ArgumentParser
+import AuthFlow
+import Synchronization
+
+extension StoreCommand {
+    struct Check: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract:
+                "Try a store of many sessions: connection, lease, write, messages between processes, and the keys of all records.",
+            discussion: """
+                It writes one record of its own and removes it, and changes no other. Exits with 8 when something is wrong.
+                """
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        func run() async throws {
+            let (profile, store) = try StoreCommand.store(options)
+            guard let sessions = store as? any SessionTokenStore else {
+                throw AuthError(
+                    .unsupported,
+                    "The store of the profile \(profile.name) keeps the credentials of one user."
+                )
+            }
+            let isWell = await StoreTrial(store: sessions, host: ToolEnvironment.host).run { line in
+                Terminal.result(line)
+            }
+            if !isWell { throw StoreIsNotWell() }
+        }
+    }
+}
+
+private struct StoreIsNotWell: CommandFailure {
+    let status = ExitStatus.storage
+    let message = "The store does not work as it should."
+}
+
+/// Tries the operations of a store, in the order in which each needs those before it.
+private struct StoreTrial {
+    let store: any SessionTokenStore
+    let host: HostServices
+
+    private var key: RecordKey {
+        RecordKey(name: "store check", issuer: "", clientID: Base64URL.encode(host.randomBytes(16)))
+    }
+
+    /// - Returns: Whether nothing was found.
+    func run(_ show: (String) -> Void) async -> Bool {
+        let elapsed = host.clock.stopwatch()
+        func step(_ name: String, _ body: () async throws -> String) async -> Bool {
+            let result: (mark: String, detail: String)
+            do {
+                result = ("ok", try await body())
+            } catch let error as AuthError {
+                result = ("!!", error.message)
+            } catch {
+                result = ("!!", "\(error)")
+            }
+            show("  \(result.mark)  \(Terminal.column(name, width: 13))\(result.detail)")
+            return result.mark == "ok"
+        }
+        let key = key
+        guard
+            await step(
+                "connection",
+                {
+                    _ = try await store.bytes(for: key)
+                    let connected = elapsed()
+                    _ = try await store.bytes(for: key)
+                    return "in \(Self.text(connected)); a read takes \(Self.text(elapsed() - connected))"
+                }
+            )
+        else { return false }
+        let messages = FirstMessage(digest: key.digest)
+        store.observeRemovals { messages.receive($0) }
+        guard await step("write", { try await write(key, since: elapsed) }) else { return false }
+        let removal = await step("removal", { try await remove(key, messages) })
+        let records = await step("records", { try await count() })
+        return removal && records
+    }
+
+    private func write(_ key: RecordKey, since elapsed: () -> Duration) async throws -> String {
+        let began = elapsed()
+        let bytes = host.randomBytes(4096)
+        let attributes = RecordAttributes(lifetime: .seconds(60), idleTime: .seconds(60))
+        try await store.withLease(on: key) { lease in try await store.write(bytes, attributes, under: lease) }
+        guard try await store.bytes(for: key) == bytes else {
+            throw AuthError(.storageFailed, "What was written was not read again.")
+        }
+        return "under a lease, durable and read again in \(Self.text(elapsed() - began))"
+    }
+
+    private func remove(_ key: RecordKey, _ messages: FirstMessage) async throws -> String {
+        guard try await store.remove([key]).map(\.key) == [key], try await store.bytes(for: key) == nil else {
+            throw AuthError(.storageFailed, "The record is still there.")
+        }
+        let pause = Duration.milliseconds(20)
+        for _ in 0..<150 where !messages.hasCome { try await host.clock.sleep(for: pause) }
+        guard messages.hasCome else {
+            throw AuthError(
+                .storageFailed,
+                "Other processes are not told: a sign-out counts there after ten seconds. Is there a pooler between that is not in session mode?"
+            )
+        }
+        return "other processes are told"
+    }
+
+    private func count() async throws -> String {
+        var (count, unreadable, read) = (0, 0, 0)
+        var last: [UInt8]?
+        while let page = try await nextPage(after: last) {
+            last = page.last?.digest
+            for key in page where key.kind == .credential {
+                count += 1
+                guard read < Self.mostRead else { continue }
+                read += 1
+                do {
+                    _ = try await store.bytes(for: key)
+                } catch let error as AuthError where error.code == .credentialUnusable {
+                    unreadable += 1
+                }
+            }
+        }
+        guard unreadable == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "\(unreadable) of \(read) credentials cannot be read: is a key missing from \"encryption_keys\"?"
+            )
+        }
+        return "\(count) credentials; \(read == count ? "all" : "the first \(read)") can be read"
+    }
+
+    /// The most credentials that are read, besides being counted.
+    private static let mostRead = 10_000
+
+    private func nextPage(after digest: [UInt8]?) async throws -> [RecordKey]? {
+        let page = try await store.keys(after: digest, limit: 500)
+        return page.isEmpty ? nil : page
+    }
+
+    private static func text(_ duration: Duration) -> String {
+        "\((duration / .milliseconds(1) * 10).rounded() / 10) ms"
+    }
+}
+
+/// Whether the store has told that a record was removed.
+private final class FirstMessage: Sendable {
+    private let digest: [UInt8]
+    private let isThere = Atomic(false)
+
+    init(digest: [UInt8]) { self.digest = digest }
+
+    var hasCome: Bool { isThere.load(ordering: .relaxed) }
+
+    func receive(_ other: [UInt8]?) {
+        if other == digest { isThere.store(true, ordering: .relaxed) }
+    }
+}
