@@ -88,6 +88,7 @@ interop-api: test-dependencies ## Call the API with tokens and proofs that joser
 samples: dependencies ## Build the samples from outside, and test them against the emulators
 	$(SAMPLES)
 	swift build --build-tests
+	$(SAMPLE_PROGRAMS)/manual
 	AUTHFLOW_PROGRAMS=$(SAMPLE_PROGRAMS) $(SWIFT_TEST) --skip-build --filter SampleTests
 
 # Tests of processes and ports run separately, and only a few tests run at a time: on two processors, all at once would

@@ -51,6 +51,16 @@ let package = Package(
         .executableTarget(name: "server", dependencies: [authFlow("AuthFlowOIDC")], path: "lanes/server"),
         .executableTarget(name: "api", dependencies: [authFlow("AuthFlowResourceServer")], path: "lanes/api"),
         .executableTarget(name: "resource", dependencies: [authFlow("AuthFlowLoopback")], path: "lanes/resource"),
+
+        // The listings of the manual
+        .executableTarget(
+            name: "manual",
+            dependencies: [
+                authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowTerminal"),
+                authFlow("AuthFlowPostgreSQL"), authFlow("AuthFlowServerConfiguration"), authFlow("AuthFlowTesting"),
+            ],
+            path: "manual"
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -205,12 +205,34 @@ import Testing
                 state: Secret("the-right-state"),
                 reporter: FlowReporter(),
                 clock: ContinuousClock()
-            )
+            ),
+            appearance: LoopbackUserAgent.Appearance(applicationName: "", accentColor: nil)
         )
         inbox.conclude(.succeeded)
         let target = "/callback?code=1&state=the-right-state"
         let request = HTTPRequest(method: .get, scheme: "http", authority: host, path: target)
         #expect(await inbox.handle(request, body: []).status == (isBelieved ? 200 : 400))
+    }
+
+    @Test func pagesNameTheProgramToGoBackTo() async throws {
+        let agent = LoopbackUserAgent(launcher: nil, applicationName: "My <app>", accentColor: "#1a4fb4")
+        struct Denied: Error {}
+        let (pages, page) = AsyncStream<String>.makeStream()
+        await #expect(throws: Denied.self) {
+            try await agent.withRedirectSession(try options()) { session in
+                let target = try Endpoint("\(session.redirectURI)?error=access_denied&state=the-right-state")
+                Task {
+                    let response = try await transport.send(TransportRequest(.get, target))
+                    page.yield(String(decoding: response.body, as: UTF8.self))
+                }
+                _ = try await session.visit("https://id.example.com/authorize")
+                throw Denied()
+            }
+        }
+        var shown = pages.makeAsyncIterator()
+        let text = try #require(await shown.next())
+        #expect(text.contains("Go back to My &lt;app&gt;, and try again there."))
+        #expect(text.contains("border-top: 0.25rem solid #1a4fb4"))
     }
 
     @Test func usesTheFirstResponseAndShowsASecondTabTheSamePage() async throws {
@@ -224,7 +246,8 @@ import Testing
                 state: Secret("the-right-state"),
                 reporter: FlowReporter(),
                 clock: ContinuousClock()
-            )
+            ),
+            appearance: LoopbackUserAgent.Appearance(applicationName: "", accentColor: nil)
         )
         func request(_ code: String) -> HTTPRequest {
             HTTPRequest(

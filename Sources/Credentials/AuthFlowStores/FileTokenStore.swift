@@ -1,4 +1,4 @@
-import AuthFlowEssentials
+public import AuthFlowEssentials
 import AuthFlowHTTP
 public import AuthFlowStorage
 import Crypto
@@ -32,6 +32,12 @@ public struct FileTokenStore: TokenStore {
         self.init(directory: directory, clock: clock, patience: patience, renewal: ContinuousClock())
     }
 
+    /// Creates a store in the user's data directory.
+    /// - Parameter application: The name of the application's directory, such as `my-app`: one path component.
+    public init(application: String) {
+        self.init(directory: Self.defaultDirectory(for: application))
+    }
+
     /// - Parameter renewal: The clock that leases are renewed on.
     init(directory: String, clock: any Clock<Duration>, patience: Duration, renewal: any Clock<Duration>) {
         self.directory = directory
@@ -42,19 +48,29 @@ public struct FileTokenStore: TokenStore {
 
     /// Creates a store in the user's data directory.
     init(host: HostServices) {
-        self.init(directory: Self.defaultDirectory(environment: host.environment), clock: host.clock)
+        self.init(directory: Self.defaultDirectory(for: "authflow", environment: host.environment), clock: host.clock)
     }
 
-    /// The user's data directory on this system: `$XDG_DATA_HOME/authflow`, `~/.local/share/authflow`, or on Apple's
-    /// systems `~/Library/Application Support/authflow`.
-    public static func defaultDirectory(environment: [String: String]) -> String {
+    /// The directory of an application's credentials on this system: `$XDG_DATA_HOME/NAME`, `~/.local/share/NAME`, or on Apple's
+    /// systems `~/Library/Application Support/NAME`.
+    /// - Parameters:
+    ///   - application: The name of the application's directory: one path component.
+    ///   - environment: The process environment.
+    public static func defaultDirectory(
+        for application: String,
+        environment: [String: String] = ProcessInfo.processInfo.environment
+    ) -> String {
+        precondition(
+            !application.isEmpty && !application.hasPrefix(".") && !application.utf8.contains(UInt8(ascii: "/")),
+            "The name of an application is one path component."
+        )
         // XDG Base Directory Specification: a relative path is invalid and ignored.
-        if let data = environment["XDG_DATA_HOME"], data.hasPrefix("/") { return "\(data)/authflow" }
+        if let data = environment["XDG_DATA_HOME"], data.hasPrefix("/") { return "\(data)/\(application)" }
         let home = HomeDirectory.path(environment: environment)
         #if canImport(Darwin)
-        return "\(home)/Library/Application Support/authflow"
+        return "\(home)/Library/Application Support/\(application)"
         #else
-        return "\(home)/.local/share/authflow"
+        return "\(home)/.local/share/\(application)"
         #endif
     }
 

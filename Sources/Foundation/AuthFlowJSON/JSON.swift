@@ -32,6 +32,15 @@ extension JSON {
         return members[index].value
     }
 
+    /// Returns the object with one member changed, added, or removed where `value` is nil; unchanged where this is not an object.
+    public func replacing(_ name: String, with value: JSON?) -> JSON {
+        guard case .object(var members) = self else { return self }
+        // A name that differs in its normalization alone is another one.
+        if let index = members.index(forKey: name), !members[index].key.isIdentical(to: name) { return self }
+        members[name] = value
+        return .object(members)
+    }
+
     /// The string, when this is one.
     public var string: String? {
         if case .string(let value) = self { value } else { nil }

@@ -9,7 +9,7 @@ extension TokenStoreFactory {
             "The file, with mode 0600, not on a network file system. Default: sessions.sqlite in the user's data directory."
         )
         return TokenStoreFactory("sqlite", keys: [path]) { options, host in
-            let directory = FileTokenStore.defaultDirectory(environment: host.environment)
+            let directory = FileTokenStore.defaultDirectory(for: "authflow", environment: host.environment)
             return try SQLiteTokenStore(path: try options[path] ?? "\(directory)/sessions.sqlite", host: host)
         }
     }

@@ -191,7 +191,7 @@ extension TokenStoreFactory {
         _ options: ConfigurationObject,
         _ host: HostServices
     ) throws(ConfigurationError) -> String {
-        try options[directory] ?? FileTokenStore.defaultDirectory(environment: host.environment)
+        try options[directory] ?? FileTokenStore.defaultDirectory(for: "authflow", environment: host.environment)
     }
 
     /// The stores that need only this package and the system.

@@ -21,6 +21,7 @@ final class CallbackInbox: Sendable {
     private let authorities: [String]
     private let path: String
     private let expected: RedirectOptions
+    private let appearance: LoopbackUserAgent.Appearance
 
     private let callbacks: AsyncStream<RedirectArrival>
     private let callbackContinuation: AsyncStream<RedirectArrival>.Continuation
@@ -40,13 +41,15 @@ final class CallbackInbox: Sendable {
         host: String,
         port: Int,
         path: String,
-        expected: RedirectOptions
+        expected: RedirectOptions,
+        appearance: LoopbackUserAgent.Appearance
     ) {
         self.redirectURI = redirectURI
         self.authorities = ["\(host):\(port)"] + (port == 80 ? [host] : [])
         self.path = path
         self.expected = expected
-        self.start = StartPage(origin: "http://\(host):\(port)")
+        self.appearance = appearance
+        self.start = StartPage(origin: "http://\(host):\(port)", appearance: appearance)
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
     }
 
@@ -102,8 +105,9 @@ final class CallbackInbox: Sendable {
         let requestPath = target.prefix { $0 != "?" }
         // A page that made its own host name point here (DNS rebinding) sends that name.
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
-            return StatusPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
-                .response
+            return appearance.response(
+                StatusPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
+            )
         }
         // A prefetching browser has not been redirected here yet.
         if request.headerFields.contains(where: {
@@ -118,11 +122,13 @@ final class CallbackInbox: Sendable {
             return response
         }
         guard requestPath == path else {
-            return StatusPage(
-                status: .notFound,
-                title: "Nothing here",
-                message: "A sign-in is waiting at another address."
-            ).response
+            return appearance.response(
+                StatusPage(
+                    status: .notFound,
+                    title: "Nothing here",
+                    message: "A sign-in is waiting at another address."
+                )
+            )
         }
         let response: Substring
         switch (request.method, expected.responseMode) {
@@ -143,13 +149,15 @@ final class CallbackInbox: Sendable {
         }
         // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
-            return StatusPage(
-                status: .badRequest,
-                title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
-                message: expected.purpose == .signIn
-                    ? "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
-                    : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to the program; it will say how it ended."
-            ).response
+            return appearance.response(
+                StatusPage(
+                    status: .badRequest,
+                    title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
+                    message: expected.purpose == .signIn
+                        ? "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
+                        : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to \(appearance.program), which shows the result."
+                )
+            )
         }
         if let refusal = refusalOfAnotherUser { return refusal }
         let isFirst = state.withLock { state in
@@ -161,27 +169,30 @@ final class CallbackInbox: Sendable {
             callbackContinuation.yield(.response(received))
             callbackContinuation.finish()
         }
-        return await resultPage().response
+        return appearance.response(await resultPage())
     }
 
     /// The response to a program of another user of this machine, who may have read the address of the start page from a command line, and
     /// would finish the sign-in in an account of theirs.
     private var refusalOfAnotherUser: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
-        return StatusPage(
-            status: .forbidden,
-            title: "Not your sign-in",
-            message: "This sign-in belongs to another user of this machine."
-        ).response
+        return appearance.response(
+            StatusPage(
+                status: .forbidden,
+                title: "Not your sign-in",
+                message: "This sign-in belongs to another user of this machine."
+            )
+        )
     }
 
     private var notLikeThis: TransportResponse {
-        StatusPage(
-            status: .methodNotAllowed,
-            title: "Not like this",
-            message: "This is not the expected response mode."
+        appearance.response(
+            StatusPage(
+                status: .methodNotAllowed,
+                title: "Not like this",
+                message: "This is not the expected response mode."
+            )
         )
-        .response
     }
 
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
@@ -199,20 +210,20 @@ final class CallbackInbox: Sendable {
                 status: .ok,
                 mark: .done,
                 title: expected.purpose == .signIn ? "You are signed in" : "You are signed out",
-                message: "You can close this page and go back."
+                message: "You can close this page and go back to \(appearance.program)."
             )
         case .failed(let message)?:
             return StatusPage(
                 status: .ok,
                 mark: .failed,
                 title: expected.purpose == .signIn ? "The sign-in did not succeed" : "You may not be signed out",
-                message: message
+                message: "\(message) Go back to \(appearance.program), and try again there."
             )
         default:
             return StatusPage(
                 status: .ok,
                 title: "The response was received",
-                message: "Go back to the program that sent you here; it will say how it ended."
+                message: "Go back to \(appearance.program), which shows the result."
             )
         }
     }

@@ -10,11 +10,37 @@ import Synchronization
 /// line, which every user of the machine can read, reveals nothing about the sign-in.
 public struct LoopbackUserAgent: Sendable {
     private let launcher: BrowserLauncher?
+    private let appearance: Appearance
 
     /// Creates an agent.
-    /// - Parameter launcher: Opens the browser; nil to leave that to the user, who is shown the address.
-    public init(launcher: BrowserLauncher? = .system()) {
+    /// - Parameters:
+    ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the address.
+    ///   - applicationName: The name of the program on the pages that the browser shows at the end; empty for none.
+    ///   - accentColor: The color of the line above those pages, as `#rrggbb`; nil for none.
+    public init(
+        launcher: BrowserLauncher? = .system(),
+        applicationName: String = "",
+        accentColor: String? = nil
+    ) {
+        precondition(accentColor.map(StatusPage.isColor) ?? true, "The accent color has the form #rrggbb.")
         self.launcher = launcher
+        self.appearance = Appearance(applicationName: applicationName, accentColor: accentColor)
+    }
+
+    /// The program on the pages that the browser shows.
+    struct Appearance: Sendable {
+        let applicationName: String
+        let accentColor: String?
+
+        /// The window to go back to.
+        var program: String { applicationName.isEmpty ? "the program that opened it" : applicationName }
+
+        func response(_ page: StatusPage) -> TransportResponse {
+            var page = page
+            page.application = applicationName
+            page.accentColor = accentColor
+            return page.response
+        }
     }
 }
 
@@ -60,7 +86,8 @@ extension LoopbackUserAgent: UserAgent {
                 host: host,
                 port: port,
                 path: path,
-                expected: options
+                expected: options,
+                appearance: appearance
             )
             opened.withLock { $0 = inbox }
             return { request, body in await inbox.handle(request, body: body) }

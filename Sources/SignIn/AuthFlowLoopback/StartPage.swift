@@ -18,8 +18,11 @@ final class StartPage: Sendable {
     private let cookie: String
     private let state = Mutex(State())
 
+    private let appearance: LoopbackUserAgent.Appearance
+
     /// - Parameter origin: The origin of the loopback server.
-    init(origin: String) {
+    init(origin: String, appearance: LoopbackUserAgent.Appearance) {
+        self.appearance = appearance
         let name = Base64URL.encode(HostServices.systemRandomBytes(9))
         self.origin = origin
         self.path = "/start/\(name)"
@@ -47,12 +50,14 @@ final class StartPage: Sendable {
             return state.target
         }
         guard let target else {
-            return StatusPage(
-                status: .gone,
-                title: "Already opened",
-                message:
-                    "This sign-in was opened in another browser before, so it was stopped. Sign in again."
-            ).response
+            return appearance.response(
+                StatusPage(
+                    status: .gone,
+                    title: "Already opened",
+                    message:
+                        "This sign-in was opened in another browser before, so it was stopped. Go back to \(appearance.program), and sign in again."
+                )
+            )
         }
         var fields: HTTPFields = [
             .location: target,

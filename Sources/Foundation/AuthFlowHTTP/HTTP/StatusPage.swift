@@ -31,6 +31,8 @@ package struct StatusPage: Sendable {
     package var nextURL: String?
     /// The name of the application, above the title; empty for none.
     package var application = ""
+    /// The color of the line above the page, as `#rrggbb`; nil for none.
+    package var accentColor: String?
     /// The language of the texts (BCP 47).
     package var language = "en"
 
@@ -39,6 +41,12 @@ package struct StatusPage: Sendable {
         self.mark = mark
         self.title = title
         self.message = message
+    }
+
+    /// Whether a text is a color as `#rrggbb`, which is put into the style of the page.
+    package static func isColor(_ text: String) -> Bool {
+        text.utf8.count == 7 && text.utf8.first == UInt8(ascii: "#")
+            && text.utf8.dropFirst().allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }
     }
 
     package static let referrerPolicy = HTTPField.Name(known: "Referrer-Policy")
@@ -68,6 +76,7 @@ package struct StatusPage: Sendable {
             "\n<meta http-equiv=\"refresh\" content=\"0;url=\(DisplayText.escapedForHTML($0))\">"
         }
         let links = links.map { "\n<p><a href=\"\(DisplayText.escapedForHTML($0.url))\">\(text($0.text))</a></p>" }
+        let accent = accentColor.flatMap { Self.isColor($0) ? " border-top: 0.25rem solid \($0);" : nil } ?? ""
         return """
             <!doctype html>
             <html lang="\(text(language, limit: 35))">
@@ -78,7 +87,7 @@ package struct StatusPage: Sendable {
             <style nonce="\(nonce)">
             :root { color-scheme: light dark; font: 1.125rem/1.5 system-ui, sans-serif; }
             body { min-height: 90vh; margin: 0; display: grid; place-items: center; background: Canvas; color: CanvasText; }
-            main { max-width: 32rem; padding: 2rem; }
+            main { max-width: 32rem; padding: 2rem;\(accent) }
             h1 { font-size: 1.5rem; margin: 0 0 0.5rem; }
             p { margin: 0 0 0.5rem; overflow-wrap: anywhere; }
             small { display: block; color: light-dark(#595959, #a6a6a6); }

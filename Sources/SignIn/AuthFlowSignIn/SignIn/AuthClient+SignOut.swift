@@ -6,7 +6,7 @@ public import AuthFlowOAuth
 /// The result of a sign-out.
 public struct SignOut: Sendable {
     /// The outcome of one part of it.
-    public enum Outcome: Sendable {
+    public enum Outcome: Sendable, Equatable {
         /// It is done.
         case done
         /// It was not asked for, or there was nothing to do.
@@ -15,6 +15,16 @@ public struct SignOut: Sendable {
         case unsupported(String)
         /// It was tried and failed.
         case failed(AuthError)
+
+        /// Compares two outcomes. Failures are equal when their codes are.
+        public static func == (left: Outcome, right: Outcome) -> Bool {
+            switch (left, right) {
+            case (.done, .done), (.nothingToDo, .nothingToDo): true
+            case (.unsupported(let left), .unsupported(let right)): left == right
+            case (.failed(let left), .failed(let right)): left.code == right.code
+            default: false
+            }
+        }
     }
 
     /// The credential that was removed; nil when no user was signed in. Its access token may still work when it was not revoked.
@@ -31,6 +41,28 @@ public struct SignOut: Sendable {
         self.credential = credential
         self.revocation = revocation
         self.endSession = endSession
+    }
+}
+
+extension SignOut: CustomStringConvertible {
+    /// A line for a log or a terminal, without the user's claims.
+    public var description: String {
+        guard let credential else { return "No user was signed in" }
+        let tokens =
+            switch revocation {
+            case .done: "the tokens were revoked"
+            case .nothingToDo: "the tokens were not revoked"
+            case .unsupported(let reason): "the tokens were not revoked: \(reason)"
+            case .failed(let error): "the tokens could not be revoked: \(error.message)"
+            }
+        let session =
+            switch endSession {
+            case .done: "; the session at the provider has ended"
+            case .nothingToDo: ""
+            case .unsupported(let reason): "; the session at the provider goes on: \(reason)"
+            case .failed(let error): "; the session at the provider may go on: \(error.message)"
+            }
+        return "Signed out \(credential.displayName); \(tokens)\(session)"
     }
 }
 

@@ -19,7 +19,10 @@ struct InitCommand: AsyncParsableCommand {
             """
     )
 
-    @Option(help: "A provider by its name: authflow config presets lists them.")
+    @Option(
+        help: "A provider by its name: authflow config presets lists them.",
+        completion: .list(Known.presets.map(\.name).sorted())
+    )
     var preset: String?
 
     @Option(name: .customLong("set"), help: "A value of the preset, as name=value; may be given more than once.")

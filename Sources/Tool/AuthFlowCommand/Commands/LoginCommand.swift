@@ -26,7 +26,10 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Sign in on another screen, with a code (device grant). Overrides the profile.")
     var device = false
 
-    @Option(help: "The user agent, overriding the profile: auto, loopback, system-browser, headless, tree or paste.")
+    @Option(
+        help: "The user agent, overriding the profile: auto, loopback, system-browser, headless, tree or paste.",
+        completion: .list(["auto"] + Known.userAgents.map(\.name))
+    )
     var userAgent: String?
 
     @Flag(help: "Do not open a browser; only show the address.")

@@ -19,7 +19,8 @@ struct ConfigurationTrust {
     let folder: String
 
     init(environment: [String: String] = ToolEnvironment.host.environment) {
-        self.folder = "\(FileTokenStore.defaultDirectory(environment: environment))/trusted-configurations"
+        self.folder =
+            "\(FileTokenStore.defaultDirectory(for: "authflow", environment: environment))/trusted-configurations"
     }
 
     /// What is known about a file.

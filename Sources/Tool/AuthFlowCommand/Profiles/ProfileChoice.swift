@@ -18,7 +18,7 @@ import AuthFlowTerminal
 enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
     static let userAgents: [UserAgentFactory] = [
-        .loopback, .systemBrowser, .headless,
+        .loopback(applicationName: "authflow"), .systemBrowser, .headless,
         .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
     static let stores = TokenStoreFactory.standard + [.sqlite, .postgreSQL, .redis]
@@ -36,6 +36,12 @@ struct ProfileChoice: Hashable {
     var isQuiet = false
     /// A client that no file describes.
     var withoutFile: ClientWithoutFile?
+
+    /// The profiles of the file that a command line names, for the shell to complete; none where the file cannot be read.
+    static func profileNames(in words: [String]) -> [String] {
+        let config = zip(words, words.dropFirst()).first { ["-c", "--config"].contains($0.0) }?.1
+        return (try? ProfileChoice(config: config).file())?.profileNames ?? []
+    }
 
     func file() throws -> ConfigurationFile {
         try withoutFile?.file() ?? ConfigurationChoice(option: config).file()

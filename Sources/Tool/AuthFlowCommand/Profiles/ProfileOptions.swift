@@ -9,7 +9,11 @@ struct ProfileOptions: ParsableArguments {
     )
     var config: String?
 
-    @Option(name: [.short, .long], help: "The profile. Default: \"default_profile\", or the only one there is.")
+    @Option(
+        name: [.short, .long],
+        help: "The profile. Default: \"default_profile\", or the only one there is.",
+        completion: .custom { words, _, _ in ProfileChoice.profileNames(in: words) }
+    )
     var profile: String?
 
     @Option(help: "The subject of the account to use, when several are signed in.")

@@ -1,0 +1,79 @@
+import AuthFlow
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTerminal
+
+// The listings of the article "Signing in from an app or a tool".
+
+func signInFromAFile() async throws {
+    let file = try ConfigurationFile(path: "authflow.json")  // from the working directory
+    let client = try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [.loopback]) { event in
+        if let url = event.url { print("Sign in at: \(url)") }
+    }
+    print(try await client.signIn())
+}
+
+func clientFromValues() throws -> AuthClient {
+    let client = try AuthClient(
+        issuer: "https://id.example.com",
+        clientID: "my-client",
+        scopes: ["openid", "profile", "offline_access"],
+        userAgents: [LoopbackUserAgent()],
+        store: FileTokenStore(application: "my-app")
+    ) { event in
+        if let url = event.url { print("Sign in at: \(url)") }
+    }
+    return client
+}
+
+func clientWithMore() throws -> AuthClient {
+    var options = AuthClient.Options()
+    options.apiOrigins = ["https://api.example.com"]
+    let client = try AuthClient(
+        issuer: "https://id.example.com",
+        clientID: "my-client",
+        scopes: ["openid", "offline_access"],
+        userAgents: [LoopbackUserAgent()],
+        devicePresenter: TerminalDevicePresenter(),
+        store: FileTokenStore(application: "my-app"),
+        options: options,
+        registration: {
+            $0.redirectURIs = ["http://127.0.0.1:8456/callback"]
+            $0.usesDPoP = true
+        }
+    )
+    return client
+}
+
+func accessToken(_ client: AuthClient) async throws -> Secret {
+    do {
+        return try await client.freshTokens().accessToken
+    } catch let error as AuthError where error.code == .loginRequired {
+        return try await client.signIn().credential.tokens.accessToken
+    }
+}
+
+func useTokens(of client: AuthClient) async throws {
+    let tokens = try await client.freshTokens()  // before each use: refreshed when need be
+
+    let orders: Endpoint = "https://api.example.com/orders"
+    let response = try await client.send(TransportRequest(.get, orders))
+    print(response.status, String(decoding: response.body, as: UTF8.self))
+    _ = tokens
+}
+
+func followState(of client: AuthClient) async throws {
+    for await state in try await client.states() {
+        switch state {
+        case .signedIn(let identity): print("Signed in as \(identity?.displayName ?? "an unknown user")")
+        case .ended(let session): print("The provider has ended the session: \(session.reason)")
+        case .signedOut, .refreshed, .expired: break
+        }
+    }
+}
+
+func signOut(of client: AuthClient) async throws {
+    let signOut = try await client.signOut(endingSession: true)
+    if signOut.revocation != .done { print(signOut) }
+    _ = await client.drain()
+}

@@ -1,0 +1,26 @@
+import AuthFlow
+import AuthFlowLoopback
+
+// The listings of the article "Calling a protected resource of which the address is known".
+
+func callResource(_ store: any TokenStore) async throws -> Int {
+    let client = try ResourceClient(
+        "https://api.example.com/mcp",
+        methods: [.userAgent(LoopbackUserAgent())],
+        store: store
+    )
+    let response = try await client.send(TransportRequest(.get, client.address))
+    return response.status
+}
+
+func callResource(
+    _ client: ResourceClient,
+    send: (HTTPFields) async throws -> HTTPResponse
+) async throws -> HTTPResponse {
+    var head = HTTPResponse(status: .ok)
+    var attempt = try client.attempt(.post, "https://api.example.com/mcp")
+    repeat {
+        head = try await send(client.authorize(&attempt))
+    } while try await client.mustRepeat(&attempt, after: head)
+    return head
+}

@@ -1,0 +1,10 @@
+import AuthFlowOAuth
+
+// The listing of the article "Verifying ID Tokens".
+
+let idServer = AuthorizationServer(issuer: "https://id.example.com")  // one in the process
+
+func user(of idToken: String) async throws -> String {
+    let verified = try await idServer.verify(idToken, audience: "my-client")
+    return verified.subject
+}

@@ -1,0 +1,52 @@
+public import AuthFlowHTTP
+public import AuthFlowOAuth
+public import AuthFlowStorage
+
+extension AuthClient {
+    /// Creates a client from values, for an app or a tool whose provider is known when it is built.
+    ///
+    /// ```swift
+    /// let client = try AuthClient(
+    ///     MyProvider(),
+    ///     clientID: "my-client",
+    ///     scopes: ["profile"],
+    ///     userAgents: [LoopbackUserAgent()],
+    ///     store: FileTokenStore(application: "my-app")
+    /// )
+    /// ```
+    /// - Parameters:
+    ///   - provider: The provider's adapter.
+    ///   - clientID: `client_id`, as registered with the provider.
+    ///   - scopes: The scopes to request.
+    ///   - userAgents: The user agents, best first: the next one is used where one cannot work.
+    ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), where no user agent can work; default: none.
+    ///   - store: Keeps the tokens; default: memory, so that users sign in at each start.
+    ///   - options: Default: the defaults of ``Options``.
+    ///   - observer: Receives every event of every flow, in order. It must not block.
+    ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback address with a free port), the client's
+    ///     authentication (default: a public client), DPoP.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; what `registration` throws.
+    public convenience init(
+        _ provider: any ProviderAdapter,
+        clientID: String,
+        scopes: [String],
+        userAgents: [any UserAgent],
+        devicePresenter: (any DevicePresenter)? = nil,
+        store: any TokenStore = MemoryTokenStore(),
+        options: Options = Options(),
+        observer: (@Sendable (FlowEvent) -> Void)? = nil,
+        registration change: (inout ClientRegistration.Values) throws -> Void = { _ in }
+    ) throws {
+        let registration = try ClientRegistration(clientID: clientID) {
+            $0.scopes = scopes
+            try change(&$0)
+        }
+        self.init(
+            client: OAuthClient(server: AuthorizationServer(provider), registration: registration),
+            methods: userAgents.map { .userAgent($0) } + (devicePresenter.map { [.device($0)] } ?? []),
+            store: store,
+            options: options,
+            observer: observer
+        )
+    }
+}

@@ -1,0 +1,65 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// A client that is made from values, without a configuration file.
+@Suite struct ClientFromValuesTests {
+    @Test func signsInKeepsTheTokensAndSignsOut() async throws {
+        try await EmulatorScene.with(.sockets) { scene in
+            let store = MemoryTokenStore()
+            func client() throws -> AuthClient {
+                try AuthClient(
+                    issuer: scene.emulator.issuer,
+                    clientID: "authflow-demo",
+                    scopes: ["openid", "profile", "offline_access"],
+                    userAgents: [try scene.userAgent()],
+                    store: store,
+                    registration: { $0.redirectURIs = try EmulatorScene.registration().redirectURIs }
+                )
+            }
+            let signIn = try await client().signIn()
+            #expect(signIn.identity?.displayName == "Alice Example")
+            // Another start of the program.
+            #expect(try await client().freshTokens().accessToken == signIn.credential.tokens.accessToken)
+            let signOut = try await client().signOut()
+            #expect(signOut.revocation == .done && signOut.endSession == .nothingToDo)
+            #expect("\(signOut)" == "Signed out Alice Example; the tokens were revoked")
+            #expect("\(try await client().signOut())" == "No user was signed in")
+        }
+    }
+
+    @Test func aTrailingClosureIsTheObserver() async throws {
+        let (steps, step) = AsyncStream<FlowEvent.Step>.makeStream()
+        let client = try AuthClient(
+            issuer: "https://id.example.com",
+            clientID: "my-client",
+            scopes: ["openid"],
+            userAgents: []
+        ) { step.yield($0.step) }
+        await #expect(throws: AuthError.self) { try await client.metadata() }
+        var seen = steps.makeAsyncIterator()
+        #expect(await seen.next() == .discovery)
+    }
+
+    @Test(arguments: [
+        ([:], "/.local/share/my-app"), (["HOME": ""], "/.local/share/my-app"),
+        (["HOME": "relative"], "/.local/share/my-app"),
+        (["HOME": "/home/a"], "/home/a/.local/share/my-app"), (["XDG_DATA_HOME": "/data"], "/data/my-app"),
+        (["HOME": "/home/a", "XDG_DATA_HOME": "relative"], "/home/a/.local/share/my-app"),
+    ]) func theDirectoryOfAnApplicationIsInTheUsersDataDirectory(_ environment: [String: String], _ end: String) {
+        let path = FileTokenStore.defaultDirectory(for: "my-app", environment: environment)
+        // Without HOME the directory is in the home directory of the user database, which is not the root.
+        #expect(path.hasSuffix(end) && path.hasPrefix("/") && path != "/.local/share/my-app")
+    }
+
+    @Test func aMemberOfAnObjectIsReplaced() {
+        let json: JSON = ["a": 1, "b": 2]
+        #expect(json.replacing("a", with: "x") == ["a": "x", "b": 2])
+        #expect(json.replacing("a", with: nil) == ["b": 2])
+        #expect(json.replacing("c", with: true) == ["a": 1, "b": 2, "c": true])
+        #expect(JSON.array([]).replacing("a", with: 1) == .array([]))
+    }
+}
