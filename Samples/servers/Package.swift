@@ -85,6 +85,22 @@ let package = Package(
             path: "page-cost/Sources",
             swiftSettings: settings
         ),
+        // The listings of docs/servers.md
+        .executableTarget(
+            name: "handbook",
+            dependencies: [
+                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
+                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
+                .product(name: "AuthFlowResourceServerConfiguration", package: "AuthFlow"),
+                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "AuthFlowPostgreSQL", package: "AuthFlow"),
+                .product(name: "AuthFlowSQLite", package: "AuthFlow"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "handbook/Sources",
+            swiftSettings: settings
+        ),
         api("orders-api"),
         api("mcp-server"),
         // The products that need a trait are tested here, where it is enabled.
