@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -182,6 +182,11 @@ docs: dependencies ## Build the manual of every library as static pages, in .bui
 	swift build
 	swift build --build-tests $(WEB)
 	.ci/build-docs .build-docs "$$(swift build --show-bin-path)" "$$(swift build $(WEB) --show-bin-path)"
+	@echo "To read it: python3 -m http.server --bind 127.0.0.1 --directory .build-docs/AuthFlow 8000"
+
+docs-engine: dependencies ## Build the pages of the engine alone
+	swift build --target AuthFlow
+	.ci/build-docs .build-docs "$$(swift build --show-bin-path)"
 
 reference: dependencies ## Write the JSON Schema and the tables of docs/configuration.md from the declared keys
 	swift build --product authflow
@@ -194,6 +199,12 @@ trace-flows: dependencies ## Trace a login, a refresh and a callback, and write 
 	swift build --product flow-trace --scratch-path .build-trace --sanitize=address -Xswiftc -sanitize-coverage=func,trace-pc-guard
 	Tests/FlowTrace/trace.py $$(swift build --product flow-trace --scratch-path .build-trace --show-bin-path)/flow-trace \
 	  $$(swift build --product authflow --show-bin-path)/authflow docs/architecture.md
+
+workflows: ## Check the workflows of .github against their schema, and that what they call is here
+	[ -x .build/workflows-python/bin/python ] || python3 -m venv .build/workflows-python
+	.build/workflows-python/bin/python -c 'import yaml, check_jsonschema' 2>/dev/null || \
+	  .build/workflows-python/bin/pip install --quiet --disable-pip-version-check check-jsonschema==0.39.0 PyYAML==6.0.4
+	.build/workflows-python/bin/python .ci/check-workflows
 
 lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
