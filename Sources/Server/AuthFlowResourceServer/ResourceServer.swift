@@ -43,7 +43,7 @@ public final class ResourceServer: Sendable {
     ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
     ///   - host: Time and randomness; default: the system's.
     ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` makes metrics of them.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
     ///   duplicates, an issuer is to be asked about JWTs without an introspector, or several introspect tokens: a token that names no
     ///   issuer must not be sent to the wrong one.
     public init(

@@ -7,12 +7,12 @@ extension ResourceServer {
     /// - Parameters:
     ///   - file: The file.
     ///   - proofs: Remembers the DPoP proofs that were used; default: in the memory of this process. Several machines need a
-    ///     ``SharedReplayCache``.
+    ///     `SharedReplayCache`.
     ///   - publicURL: The URL of a request as its client saw it; default: the origin of the resource, and the path of the request.
     ///   - transport: Sends the requests to the issuers; default: the one that the file describes.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives each decision. It must not block.
-    /// - Throws: ``ConfigurationError`` with the place of every fault, such as that there is no such section.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the place of every fault, such as that there is no such section.
     public convenience init(
         configuration file: ConfigurationFile,
         proofs: any ProofReplayCache = MemoryReplayCache(),

@@ -21,7 +21,7 @@ extension SessionServer {
     ///   - host: Time, randomness and environment.
     ///   - change: Changes the options: the hooks and the pages, which no file can hold.
     ///   - observer: Receives every event of every flow. It must not block.
-    /// - Throws: ``/AuthFlowConfiguration/ConfigurationError`` with the place of what is wrong, and what making the store throws.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the place of what is wrong, and what making the store throws.
     public convenience init(
         configuration file: ConfigurationFile,
         providers: [ProviderFactory],

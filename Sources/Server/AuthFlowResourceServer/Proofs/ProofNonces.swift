@@ -13,7 +13,7 @@ public struct NonceKey: Sendable {
     /// - Parameters:
     ///   - key: At least 32 random bytes, base64url.
     ///   - lifetime: How long a nonce is accepted; default: five minutes.
-    /// - Throws: ``AuthError`` with `invalid_configuration` for a shorter key.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` for a shorter key.
     public init(_ key: Secret, lifetime: Duration = .seconds(300)) throws(AuthError) {
         guard let bytes = Base64URL.decode(key.exposed), bytes.count >= 32 else {
             throw AuthError(.invalidConfiguration, "The nonce key must be at least 32 bytes, base64url-encoded.")

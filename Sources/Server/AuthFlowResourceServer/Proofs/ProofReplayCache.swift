@@ -22,7 +22,7 @@ public protocol ProofReplayCache: Sendable {
     ///   - now: The time.
     ///   - window: The longest time in which the proof could be replayed.
     /// - Returns: Whether it was not used before.
-    /// - Throws: ``AuthError`` when that cannot be known: the request is then not authorized.
+    /// - Throws: ``/AuthFlow/AuthError`` when that cannot be known: the request is then not authorized.
     func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool
 }
 
