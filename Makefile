@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -104,6 +104,14 @@ endef
 test: dependencies ## Run all tests
 	swift build --build-tests
 	$(call run_tests,--skip-build)
+
+# What later steps of .ci/run build, in their order. It runs beside the steps that mostly wait.
+prebuild: dependencies
+	swift build --build-tests $(WEB)
+	swift build --build-tests --sanitize=address --scratch-path .build-sanitize
+	swift build --build-tests --disable-default-traits --scratch-path .build-no-traits
+	$(MAKE) release
+	for product in simulate fuzz; do swift build $(RELEASE) --product $$product || exit 1; done
 
 # The tests that need no process of their own: seconds, after a build.
 check: dependencies ## What a change needs before it is proposed: no warnings in the sources, the quick tests, lint

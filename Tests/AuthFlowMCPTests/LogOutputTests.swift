@@ -12,7 +12,7 @@ import Glibc
 @Suite(.timeLimit(.minutes(1))) struct LogOutputTests {
     private func withPipe(_ body: (_ reading: Int32, _ writing: Int32) async throws -> Void) async throws {
         var ends: [Int32] = [0, 0]
-        try #require(pipe(&ends) == 0)
+        try #require(unsafe pipe(&ends) == 0)
         defer { for end in ends { close(end) } }
         try await body(ends[0], ends[1])
     }
@@ -22,7 +22,7 @@ import Glibc
         var text: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 64 * 1024)
         while !String(decoding: text, as: UTF8.self).hasSuffix(end) {
-            let count = read(descriptor, &part, part.count)
+            let count = unsafe read(descriptor, &part, part.count)
             guard count > 0 else { break }
             text += part.prefix(count)
         }

@@ -46,7 +46,7 @@ struct HeldRequests: HTTPTransport {
             let server = try web.process(transport: held)
             let proxy = ResourceProxy(
                 server: server,
-                routes: [try .init("/api/", to: try Endpoint("https://api.example.com/"))]
+                routes: [try .init("/api/", to: Endpoint("https://api.example.com/"))]
             )
             let (alice, bob) = (WebBrowser(), WebBrowser())
             try await alice.signIn(web, at: server)
@@ -165,7 +165,7 @@ struct HeldRequests: HTTPTransport {
             let server = try web.process(transport: api)
             let route = try ResourceProxy.Route(
                 "/api/",
-                to: try Endpoint("https://api.example.com/"),
+                to: Endpoint("https://api.example.com/"),
                 maximumRequestSize: 10,
                 streamsResponses: true
             )

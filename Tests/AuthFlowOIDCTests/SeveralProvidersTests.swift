@@ -239,7 +239,7 @@ import Testing
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
             try await signIn(browser, "guests", scene, at: server)
-            let target = try Endpoint("https://api.example.com/")
+            let target = Endpoint("https://api.example.com/")
             for provider in [nil, "staff"] {
                 let route = try ResourceProxy.Route("/api/", to: target, provider: provider)
                 let proxy = ResourceProxy(server: server, routes: [route])

@@ -72,7 +72,7 @@ import Testing
         let transport = WaitingTransport(scene.transport)
         let store = TermStore()
         let client = try client(scene, transport, store: store, host: .system)
-        try await client.signIn()
+        _ = try await client.signIn()
         let waits = Atomic(0)
         transport.wait(beforeSending: {
             // The lease expires once; the next one is held.
@@ -89,7 +89,7 @@ import Testing
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)
         let client = try client(scene, transport, store: MemoryTokenStore(), host: .system)
-        try await client.signIn()
+        _ = try await client.signIn()
         transport.wait(beforeSending: { client.stopSending() })
         await #expect(throws: CancellationError.self) { _ = try await client.refresh() }
         #expect(refreshes(scene) == 0)
@@ -100,7 +100,7 @@ import Testing
         let transport = WaitingTransport(scene.transport)
         let clock = SteppedClock()
         let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
-        try await client.signIn()
+        _ = try await client.signIn()
         let old = try await client.freshTokens().refreshToken
         transport.wait(
             beforeSending: { await clock.advance(by: .seconds(29)) },
@@ -116,7 +116,7 @@ import Testing
         let transport = WaitingTransport(scene.transport)
         let clock = SteppedClock()
         let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
-        try await client.signIn()
+        _ = try await client.signIn()
         transport.wait(beforeSending: {
             await clock.advance(by: .seconds(31))
             await Self.cancellation()
@@ -133,7 +133,7 @@ import Testing
         let transport = WaitingTransport(scene.transport)
         let clock = SteppedClock()
         let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
-        try await client.signIn()
+        _ = try await client.signIn()
         transport.wait(beforeResponse: {
             await clock.advance(by: .seconds(31))
             await clock.advance(by: .seconds(31))
@@ -223,7 +223,7 @@ import Testing
         let store = GatedStore(base)
         let here = try life.client(store: store)
         let elsewhere = try life.client(store: base)
-        try await here.signIn()
+        _ = try await here.signIn()
         _ = try await here.freshTokens()
         _ = try await elsewhere.signOut()
         life.time.advance(11)
@@ -242,7 +242,7 @@ import Testing
         let life = try TokenLifeScene()
         let base = MemoryTokenStore()
         let elsewhere = try life.client(store: base)
-        try await elsewhere.signIn()
+        _ = try await elsewhere.signIn()
         let store = GatedStore(base, isResultLate: true)
         let here = try life.client(store: store)
         store.leaseGate.close()
@@ -279,7 +279,7 @@ import Testing
             transport: GatedTransport(base: life.transport, gate: gate),
             host: life.time.host
         )
-        try await client.signIn()
+        _ = try await client.signIn()
         let tokens = try await client.freshTokens()
         let end = try #require(tokens.expiresAt)
         // In the margin in which an access token counts as expired, and has not expired.

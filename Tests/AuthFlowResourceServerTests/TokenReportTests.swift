@@ -127,7 +127,7 @@ import Testing
         let api = try scene.api(issuer: {
             TrustedIssuer($0, introspector: try scene.introspector($0), introspectsJWTs: true)
         })
-        let report = try await api.report(on: Secret(try scene.token()))
+        let report = await api.report(on: Secret(try scene.token()))
         #expect(!report.isAccepted)
         #expect(
             report.steps.contains { $0.check == .introspection && $0.outcome == .skipped("its issuer was not asked") }

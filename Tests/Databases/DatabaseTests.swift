@@ -226,9 +226,9 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         let name = "newer\(UInt64.random(in: 0..<UInt64.max))"
         let url = try Database.address("AUTHFLOW_POSTGRESQL")
         _ = try await PostgreSQLTokenStore(url: url, schema: name).migrate()
-        setenv("NEWER_URL", url.exposed, 1)
+        unsafe setenv("NEWER_URL", url.exposed, 1)
         let change = "INSERT INTO \\\"\(name)\\\".migrations (version, needs) VALUES (2, \(needs))"
-        #expect(system("psql -q \"$NEWER_URL\" -c \"\(change)\" >/dev/null") == 0)
+        #expect(unsafe system("psql -q \"$NEWER_URL\" -c \"\(change)\" >/dev/null") == 0)
         let store = try PostgreSQLTokenStore(url: url, schema: name)
         if isUsable {
             #expect(try await store.bytes(for: key("any")) == nil)

@@ -51,7 +51,7 @@ import Testing
         try FileManager.default.createDirectory(atPath: "\(folder)/bin", withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
         for name in ["get", "bin/get"] {
-            FileManager.default.createFile(
+            _ = FileManager.default.createFile(
                 atPath: "\(folder)/\(name)",
                 contents: Data("#!/bin/sh\necho \(name)\n".utf8),
                 attributes: [.posixPermissions: 0o700]

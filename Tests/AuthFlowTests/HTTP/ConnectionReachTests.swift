@@ -130,7 +130,7 @@ import Testing
         var metadata = try ProviderMetadata(["issuer": .string(home), "token_endpoint": "https://tokens.example.net/t"])
         metadata.limitReach(to: .anywhere)
         var own = ProviderMetadata(issuer: home)
-        own.jwksURI = try Endpoint("https://keys.example.net/jwks")
+        own.jwksURI = Endpoint("https://keys.example.net/jwks")
         metadata.replaceEndpoints(by: own)
         #expect(metadata.jwksURI?.allowedReach == .thisMachine)
         #expect(metadata.tokenEndpoint?.allowedReach == .anywhere)

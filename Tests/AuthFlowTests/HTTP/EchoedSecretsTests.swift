@@ -15,7 +15,7 @@ import Testing
     ) throws -> String {
         var request = TransportRequest(
             .post,
-            try Endpoint("https://id.example.com/token"),
+            Endpoint("https://id.example.com/token"),
             body: Array(FormURLEncoding.encodeForm(sent).utf8)
         )
         request.head.headerFields[.authorization] = authorization

@@ -67,7 +67,7 @@ import Testing
         #expect(body.offer(Array(repeating: 1, count: 8)) == .taken)
         #expect(body.offer([2, 2, 2]) == .heldBack)
         #expect(body.offer([2, 2, 2]) == .heldBack)
-        var iterator = body.makeAsyncIterator()
+        let iterator = body.makeAsyncIterator()
         #expect(try await iterator.next()?.count == 8)
         for await _ in room { break }
         // However large, a part is taken when nothing else is there.

@@ -18,7 +18,7 @@ import Testing
         let body = try keys.jwks().serialized()
         let header: JSON = ["alg": "ES256", "kid": .string(keys.keyID(for: .es256))]
         let token = try JWS(Secret(try keys.sign(["sub": "alice"], header: header, with: .es256)))
-        let place = try Endpoint("https://id.example.com/jwks")
+        let place = Endpoint("https://id.example.com/jwks")
         func verdict() async throws -> SignatureVerdict {
             try await source.verdict(on: token, at: place) { _ in
                 if isDown.withLock({ $0 }) { throw AuthError(.networkFailed, "The network is down.") }

@@ -58,7 +58,7 @@ import Testing
         ("https://b.example/.well-known/oauth-protected-resource", false),
     ]) func aPrefixCountsAtTheHostsOwnWellKnownAddressesAlone(_ place: String, _ counts: Bool) throws {
         let json: JSON = ["resource": "https://a.example", "authorization_servers": ["https://id.example"]]
-        let address = try Endpoint("https://a.example/mallory/mcp")
+        let address = Endpoint("https://a.example/mallory/mcp")
         let metadata = try? ProtectedResourceMetadata(json, of: address, at: try Endpoint(place))
         #expect((metadata?.fit == .prefix) == counts)
     }

@@ -192,7 +192,8 @@ extension ConformanceTable {
                     claims["iss"] = .string(issuer)
                     claims["tid"] = tenant.map(JSON.string)
                 }
-                return try await web.logOut(token, at: server).status
+                let response = try await web.logOut(token, at: server)
+                return response.status
             }
             for (issuer, tenant) in [
                 ("\(emulator.issuer)/first", "second"), ("\(emulator.issuer)/first", nil), (template, "first"),

@@ -362,8 +362,8 @@ extension ConformanceTable {
             let proxy = ResourceProxy(
                 server: server,
                 routes: [
-                    try .init("/api/", to: try Endpoint("https://api.example.com/"), methods: [.get, .delete]),
-                    try .init("/api/admin/", to: try Endpoint("https://api.example.com/admin/")),
+                    try .init("/api/", to: Endpoint("https://api.example.com/"), methods: [.get, .delete]),
+                    try .init("/api/admin/", to: Endpoint("https://api.example.com/admin/")),
                 ]
             )
             try await browser.signIn(web, at: server)
@@ -399,7 +399,7 @@ extension ConformanceTable {
                 routes: [
                     try .init(
                         "/api/",
-                        to: try Endpoint("https://api.example.com/"),
+                        to: Endpoint("https://api.example.com/"),
                         forwardedFields: [try HTTPField.Name("X-Request-ID").required()]
                     )
                 ]
@@ -445,7 +445,7 @@ extension ConformanceTable {
             response = await proxy.response(to: browser.request(.get, "/api/x", fields))
             try ConformanceRow.require(response?.status == 304, "A page may revalidate (304).")
             do {
-                _ = try ResourceProxy.Route("/a/", to: try Endpoint("https://a.example/"), forwardedFields: [.cookie])
+                _ = try ResourceProxy.Route("/a/", to: Endpoint("https://a.example/"), forwardedFields: [.cookie])
                 throw ConformanceRow.Failure(description: "The session's cookie is forwarded.")
             } catch is AuthError {}
         },

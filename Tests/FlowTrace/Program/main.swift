@@ -15,7 +15,7 @@ let (issuer, browser, folder) = (CommandLine.arguments[1], CommandLine.arguments
 
 func traced<Return>(_ name: String, _ flow: () async throws -> Return) async rethrows -> Return {
     calls_begin()
-    defer { calls_write("\(folder)/\(name)") }
+    defer { unsafe calls_write("\(folder)/\(name)") }
     return try await flow()
 }
 
@@ -29,7 +29,7 @@ func registration(_ redirectURI: RedirectURI) throws -> ClientRegistration {
 let server = AuthorizationServer(issuer: issuer)
 let userAgent = LoopbackUserAgent(
     launcher: BrowserLauncher { url in
-        try Process.run(URL(filePath: "/usr/bin/env"), arguments: ["python3", browser, url])
+        _ = try Process.run(URL(filePath: "/usr/bin/env"), arguments: ["python3", browser, url])
         return "a script"
     }
 )
