@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -257,6 +257,11 @@ deb: release ## Build a package for Debian, in .build-deb
 	@rm -rf .build-deb
 	Packaging/deb.sh $(TOOL) .build-deb
 
+dist: release ## Make the files of a release in .build-dist: sources, tool, package, bill of materials, checksums
+	$(call install_missing,dpkg-dev binutils)
+	@rm -rf .build-dist
+	Packaging/dist.sh $(TOOL) .build-dist
+
 check-package: deb ## Install the package on a Debian 12 without Swift, sign in there, and remove it
 	$(call install_missing,debootstrap)
 	$(SUDO) .ci/check-package .build-deb/authflow_*.deb
@@ -310,9 +315,10 @@ apple: dependencies ## Type-check the files for Apple's systems against hand-wri
 	.ci/check-apple $$(swift build --show-bin-path)
 
 FUZZ ?= 1000000
-fuzz: dependencies ## Feed every parser FUZZ bad inputs (a million), the same ones every time
+FUZZ_SEED ?= 1
+fuzz: dependencies ## Feed every parser FUZZ malformed inputs (a million), the same ones for the same FUZZ_SEED
 	swift build $(RELEASE) --product fuzz
-	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ)
+	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ) $(FUZZ_SEED)
 
 mutants: dependencies ## Disable the checks of validation one at a time and see a test fail for each (an hour)
 	Tests/Mutation/mutate.py

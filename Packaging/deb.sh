@@ -35,9 +35,11 @@ depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/authflow | sed -n 's/^shl
 [ -n "$depends" ] || fail "dpkg-shlibdeps found nothing that $tool depends on"
 # libxml2, which parses pages, is loaded with the first page.
 grep -q libxml2 <<<"$depends" || depends="$depends, libxml2"
-# Loaded or started if installed: the network, the keyring, the QR code, the browser.
+# libcurl is loaded with the first request; without it the tool does nothing but say so. Debian 13 has it under another name.
+grep -q libcurl4 <<<"$depends" || depends="$depends, libcurl4t64 | libcurl4"
+# Loaded or started if installed: the keyring, the QR code, the browser.
 recommends=
-for package in libcurl4 libsecret-1-0 libqrencode4 xdg-utils ca-certificates; do
+for package in libsecret-1-0 libqrencode4 xdg-utils ca-certificates; do
   grep -qE "(^|, )$package( |,|$)" <<<"$depends" || recommends="$recommends${recommends:+, }$package"
 done
 
