@@ -37,7 +37,8 @@ import Testing
             issuer: "https://id.example.com",
             clientID: "my-client",
             scopes: ["openid"],
-            userAgents: []
+            userAgents: [],
+            transport: NoNetwork()
         ) { step.yield($0.step) }
         await #expect(throws: AuthError.self) { try await client.metadata() }
         var seen = steps.makeAsyncIterator()
@@ -61,5 +62,11 @@ import Testing
         #expect(json.replacing("a", with: nil) == ["b": 2])
         #expect(json.replacing("c", with: true) == ["a": 1, "b": 2, "c": true])
         #expect(JSON.array([]).replacing("a", with: 1) == .array([]))
+    }
+}
+
+private struct NoNetwork: HTTPTransport {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        throw AuthError(.networkFailed, "There is no network.")
     }
 }

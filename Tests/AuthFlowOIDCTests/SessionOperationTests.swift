@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
@@ -39,6 +40,28 @@ import Testing
             let subject = try #require(session.identity?.subject)
             let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: subject)
             #expect(try await web.logOut(token, at: server).status == 200)
+            #expect(try await browser.session(at: server) == nil)
+        }
+    }
+
+    /// The mark of a logout token is left with one process's first key, and looked for with all keys of another.
+    @Test(arguments: [([old, new], [new, old]), ([new, old], [old, new]), ([old], [new, old])])
+    func aLogoutTokenEndsASignInThatAProcessWithAnotherFirstKeyFinishes(
+        _ ofLogout: [Secret],
+        _ ofSignIn: [Secret]
+    ) async throws {
+        try await withWeb { web in
+            let (told, server) = (try web.process { $0.tagKeys = ofLogout }, try web.process { $0.tagKeys = ofSignIn })
+            let browser = WebBrowser()
+            let callback = try await browser.visitProvider(web, at: server)
+            // By the provider's clock after the ID Token that is to come.
+            let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: "248289761001") {
+                _,
+                claims in
+                claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + 20)
+            }
+            #expect(try await web.logOut(token, at: told).status == 200)
+            #expect(try await browser.send(.get, callback, to: server).status == 400)
             #expect(try await browser.session(at: server) == nil)
         }
     }

@@ -21,11 +21,13 @@ JSON
 processes+=($!)
 until curl -s -o "$folder/answer" "$origin/plain"; do kill -0 $! || { cat "$folder/program" >&2; exit 1; }; sleep 0.05; done
 cookie=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
-rate() { wrk -t1 -c16 -d2s "$@" | awk '/Requests\/sec/ { rate = $2 } /Non-2xx/ { bad = 1 } END { if (bad) exit 1; print rate }'; }
+rate() { wrk -t1 -c16 -d2s "$@" | awk '/Requests\/sec/ { rate = $2 } /Non-2xx|Socket errors/ { bad = 1 } END { if (bad) exit 1; print rate }'; }
 rate "$origin/plain" >"$folder/warm" && rate -H "Cookie: $cookie" "$origin/" >"$folder/warm"
 for _ in $(seq "$rounds"); do
   echo "$(rate "$origin/plain") $(rate -H "Cookie: $cookie" "$origin/")"
 done >"$folder/rates"
+# Both were the page, to the end.
+cmp <(curl -sf "$origin/plain") <(curl -sf -H "Cookie: $cookie" "$origin/") || { echo "the pages are not the same" >&2; exit 1; }
 python3 - "$folder/rates" <<'PYTHON'
 import statistics, sys
 rates = [tuple(map(float, line.split())) for line in open(sys.argv[1])]

@@ -50,7 +50,8 @@ status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
 for hidden in ready ready/ gauges gauges/ forward-auth forward-auth/; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
 WEB_LOGIN_PROCESS=$application WEB_LOGIN_COOKIE=$folder/cookie \
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
-! grep -iE "error|fatal" "$folder"/web-* || exit 1
+no_errors() { ! grep -iE "error|fatal" "$folder"/web-* || exit 1; }
+no_errors
 case $store in
   *memory*) ;;
   *) # Each alert is about a figure that the process has.
@@ -79,6 +80,7 @@ if [ ${#ports[@]} -gt 1 ]; then
     ! wait "$download" || { echo "a download that was broken off looked whole" >&2; exit 1; }
     [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to end" >&2; exit 1; }
     rm "$folder/download"
+    no_errors
     : >"$folder/web-$each"
     start "$each" && applications[$each]=$application
   done
@@ -93,6 +95,7 @@ case $store in *postgresql* | *sqlite*)
   "$here/operations.sh" backup "$store" "$folder/backup"
   later=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
   for each in "${ports[@]}"; do kill "${applications[$each]}" && wait "${applications[$each]}" || exit 1; done
+  no_errors
   "$here/operations.sh" restore "$store" "$folder/backup"
   for each in "${ports[@]}"; do : >"$folder/web-$each" && start "$each" && applications[$each]=$application; done
   page() { curl -s -H "Cookie: $1" "$origin/" | sed 's/<[^>]*>//g'; }
@@ -101,8 +104,13 @@ case $store in *postgresql* | *sqlite*)
   echo "Restored a backup: its sessions go on, and a later one is gone" ;;
 esac
 case $store in *postgresql*)
-  # Tables that need a later version: a process does not become ready, and the tool says why.
+  # Tables that need a later version: a process that starts does not become ready, and the tool says why.
+  no_errors
   "$here/operations.sh" needed-tables
+  each=${ports[0]}
+  kill "${applications[$each]}" && wait "${applications[$each]}" || exit 1
+  : >"$folder/web-$each" && start "$each"
+  [ "$(status "http://127.0.0.1:$each/ready")" = 503 ] && grep -q "Use a newer one" "$folder/answer" || { echo "ready with tables of a later version" >&2; exit 1; }
   ! "$authflow" store check --config "$folder/authflow.json" >"$folder/answer" 2>/dev/null || exit 1
   grep -q "Use a newer one" "$folder/answer" || { cat "$folder/answer" >&2; exit 1; } ;;
 esac

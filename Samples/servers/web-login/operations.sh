@@ -5,16 +5,19 @@
 #   operations.sh next-tables     changes the tables of PostgreSQL as a later version would that earlier ones can use
 #   operations.sh needed-tables   the same, and earlier ones cannot
 set -euo pipefail
+# A backup has tokens in it.
+umask 077
 sql() { psql --quiet --no-psqlrc --set ON_ERROR_STOP=1 "$AUTHFLOW_POSTGRESQL" -c "$1"; }
-path() { python3 -c 'import json, sys; print(json.loads(sys.argv[1])["path"])' "$1"; }
+case $1-${2-} in *sqlite*) database=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["path"])' "$2") ;; esac
 case $1-${2-} in
   backup-*postgresql*) pg_dump --format=custom --schema=authflow --file="$3" "$AUTHFLOW_POSTGRESQL" ;;
   restore-*postgresql*) pg_restore --clean --if-exists --single-transaction --dbname="$AUTHFLOW_POSTGRESQL" "$3" ;;
-  backup-*sqlite*) sqlite3 "$(path "$2")" ".backup '$3'" ;;
+  backup-*sqlite*) sqlite3 -readonly "$database" ".backup '$3'" ;;
   restore-*sqlite*)
-    # The log is of the database that goes.
-    rm -f "$(path "$2")-wal" "$(path "$2")-shm"
-    install -m 600 "$3" "$(path "$2")" ;;
+    # The log is of the database that goes. The file is written over, so that it stays the application's.
+    [ -s "$3" ] && [ -f "$database" ] || { echo "operations.sh: $3 is empty, or there is no $database" >&2; exit 1; }
+    rm -f "$database-wal" "$database-shm"
+    cat "$3" >"$database" ;;
   next-tables-)
     sql "SET client_min_messages = error; ALTER TABLE authflow.records ADD COLUMN IF NOT EXISTS of_next_version text;
       INSERT INTO authflow.migrations (version, needs) VALUES (1000, 1) ON CONFLICT DO NOTHING" ;;

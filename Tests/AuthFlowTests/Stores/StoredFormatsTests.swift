@@ -41,11 +41,24 @@ import Testing
         try expectAlice(in: try #require(try await store.bytes(for: key)))
     }
 
-    @Test func aNewerFormatIsRefusedAndLeftAsItIs() throws {
+    @Test func aNewerFormatIsRefusedAndLeftAsItIs() async throws {
         let text = String(decoding: try Self.file("accounts-4.json"), as: UTF8.self)
-        let newer = text.replacing("\"version\": 4", with: "\"version\": 5")
-        #expect(newer != text)
-        let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: Array(newer.utf8)) }
-        #expect(error?.code == .credentialUnusable)
+        let newer = Array(text.replacing("\"version\": 4", with: "\"version\": 5").utf8)
+        #expect(newer != Array(text.utf8))
+        let store = MemoryTokenStore()
+        let client = OAuthClient(
+            server: AuthorizationServer(issuer: "https://id.example.com"),
+            registration: try ClientRegistration(clientID: "my-client")
+        )
+        let credentials = CredentialManager(client: client, store: store)
+        let key = credentials.recordKey(for: CredentialKey("session"))
+        try await store.withLease(on: key) { lease in try await store.write(newer, under: lease) }
+        let read = await #expect(throws: AuthError.self) { try await credentials.freshTokens(for: "session") }
+        #expect(read?.code == .credentialUnusable)
+        let refreshed = await #expect(throws: AuthError.self) {
+            try await credentials.refresh(CredentialKey("session"))
+        }
+        #expect(refreshed?.code == .credentialUnusable)
+        #expect(try await store.bytes(for: key) == newer)
     }
 }
