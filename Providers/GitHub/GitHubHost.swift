@@ -23,7 +23,7 @@ public struct GitHubHost: Sendable, Hashable {
     public init(_ name: String) throws(AuthError) {
         let endpoint = try Endpoint(name.contains("://") ? name : "https://\(name)", name: "GitHub host")
         guard endpoint.path.isEmpty || endpoint.path == "/", endpoint.query == nil else {
-            throw AuthError(.invalidConfiguration, "The GitHub host \"\(endpoint)\" has more than a host in it.")
+            throw AuthError(.invalidConfiguration, "The GitHub host \"\(endpoint)\" must be a host only.")
         }
         // Users copy the address of any page or API.
         let isPublic = ["github.com", "www.github.com", "api.github.com", "gist.github.com"].contains(endpoint.host)

@@ -20,6 +20,7 @@ extension AuthClient {
     ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), where no user agent can work; default: none.
     ///   - store: Keeps the tokens; default: memory, so that users sign in at each start.
     ///   - options: Default: the defaults of ``/AuthFlow/AuthClient/Options``.
+    ///   - transport: Sends every request, such as one with a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback address with a free port), the client's
     ///     authentication (default: a public client), DPoP.
@@ -32,6 +33,7 @@ extension AuthClient {
         devicePresenter: (any DevicePresenter)? = nil,
         store: any TokenStore = MemoryTokenStore(),
         options: Options = Options(),
+        transport: any HTTPTransport = SystemTransport(),
         observer: (@Sendable (FlowEvent) -> Void)? = nil,
         registration: (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) throws {
@@ -43,6 +45,7 @@ extension AuthClient {
             devicePresenter: devicePresenter,
             store: store,
             options: options,
+            transport: transport,
             observer: observer,
             registration: registration
         )

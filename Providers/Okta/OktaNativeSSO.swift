@@ -51,7 +51,7 @@ extension OktaProvider {
         let shared = known.flatMap { credential.identity?.subject.isIdentical(to: $0.subject) == true ? $0 : nil }
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
             guard let expected = idToken?.leftHash(of: secret), hash == .string(expected) else {
-                throw AuthError(.invalidIDToken, "The ID Token belongs to another device secret (ds_hash).")
+                throw AuthError(.invalidIDToken, "The ID Token does not match the device secret (ds_hash).")
             }
         }
         if let sid = claims?["sid"], let expected = shared?.sid, sid != .string(expected) {

@@ -89,7 +89,10 @@ import Testing
         ("no provider and no terminal", [], 2, "--preset or --issuer"),
         ("an unknown preset", ["--preset", "nope"], 2, "gitlab"),
         ("a missing value", ["--preset", "auth0", "--client-id", "a"], 2, "--set domain"),
-        ("a value that is no host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2, "no host"),
+        (
+            "a value that is no host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2,
+            "not a valid host"
+        ),
         ("two providers", ["--preset", "gitlab", "--issuer", "ISSUER"], 2, "--preset and --issuer"),
         ("another address", ["--issuer", "ISSUER/other", "--client-id", "a"], 7, "No metadata document"),
     ]) func refusesWhatCannotWorkAndWritesNothing(

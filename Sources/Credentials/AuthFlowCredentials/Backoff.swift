@@ -41,7 +41,7 @@ struct Backoff: Sendable {
         let wait = Int(until.timeIntervalSince(now).rounded(.up))
         return AuthError(
             failure.code,
-            "\(failure.message) It is asked again in \(wait) s.",
+            "\(failure.message) Retrying in \(wait) s.",
             providerError: failure.providerError,
             retryAfter: .seconds(wait),
             underlyingError: failure

@@ -256,12 +256,12 @@ public final class CredentialManager: Sendable {
     /// | `authflow_credentials_unsaved` | refreshed or obtained, and not yet in the store: the only copies |
     /// | `authflow_provider_is_held_back` | 1 while the provider does not answer, and few refreshes are tried |
     public var gauges: [FlowGauge] {
-        let work = unfinished.counts
+        let (work, now) = (unfinished.counts, client.host.now())
         return [
             FlowGauge("authflow_credentials_in_memory", cachedCount),
             FlowGauge("authflow_credential_work_in_progress", work.running),
             FlowGauge("authflow_credentials_unsaved", work.unwritten),
-            FlowGauge("authflow_provider_is_held_back", outage.use { $0.isHeldBack } ? 1 : 0),
+            FlowGauge("authflow_provider_is_held_back", outage.use { $0.isHeldBack(at: now) } ? 1 : 0),
         ]
     }
 

@@ -131,7 +131,7 @@ extension ManagedCredential {
             guard credential.hasStorableSize else {
                 throw AuthError(
                     .sessionDataUnusable,
-                    "The session cannot be kept with this data: it would be too large."
+                    "The session cannot be stored with this data: it would be too large."
                 )
             }
             accounts.set(.signedIn(credential), isCurrent: false)

@@ -30,8 +30,10 @@ struct ProviderOutage: Sendable {
     private var failedAt: Date?
     private var wait: Wait?
 
-    /// Whether few refreshes are sent, because the provider did not answer the last ones.
-    var isHeldBack: Bool { wait != nil }
+    /// Whether few refreshes are sent, because the provider did not answer the last ones. Where none was asked for since, nothing is known.
+    func isHeldBack(at now: Date) -> Bool {
+        wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
+    }
 
     /// A refresh is about to be sent.
     /// - Returns: The error instead; nil when it may be sent.
@@ -43,7 +45,7 @@ struct ProviderOutage: Sendable {
             // Not the failure itself: it was another user's, and so may its words be.
             return AuthError(
                 wait.code,
-                "The provider does not answer at the moment. It is asked again in \(seconds) s.",
+                "The provider is not responding. Retrying in \(seconds) s.",
                 retryAfter: .seconds(seconds)
             )
         }

@@ -109,6 +109,9 @@ package final class KeySource: Sendable {
             .map { now.timeIntervalSince($0) }
     }
 
+    /// Whether the last fetch of a key set has failed.
+    package var lastFetchFailed: Bool { entries.withLock { $0.values.contains { $0.failure != nil } } }
+
     /// The provider's keys that messages to it are encrypted with.
     /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
     package func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {

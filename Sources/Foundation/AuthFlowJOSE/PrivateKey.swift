@@ -91,7 +91,7 @@ public struct PrivateKey: SigningKey {
             let name = DisplayText.sanitized(algorithm.rawValue, limit: 20)
             throw AuthError(
                 .unsupported,
-                "No key can be generated for \(name): it is not a signature with a private key."
+                "No key can be generated for \(name): it is not an asymmetric algorithm."
             )
         }
     }

@@ -74,7 +74,7 @@ extension SigningKey {
         if let common = able.first(where: { announced.contains($0.rawValue) }) { return common }
         throw AuthError(
             .unsupported,
-            "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), and the client's key makes none of these that may be used."
+            "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key supports none that is allowed."
         )
     }
 }

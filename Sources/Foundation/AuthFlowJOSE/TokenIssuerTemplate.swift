@@ -33,7 +33,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\"\(DisplayText.sanitized(text, limit: 200))\" is no issuer with a tenant in braces in its path."
+                "\"\(DisplayText.sanitized(text, limit: 200))\" is not an issuer with a tenant in braces in its path."
             )
         }
         self.text = text

@@ -32,7 +32,8 @@ extension JSON {
         return members[index].value
     }
 
-    /// Returns the object with one member changed, added, or removed where `value` is nil; unchanged where this is not an object.
+    /// Returns the object with one member changed, added, or removed where `value` is nil; unchanged where this is not an object, or has a
+    /// member whose name differs in its Unicode normalization alone.
     public func replacing(_ name: String, with value: JSON?) -> JSON {
         guard case .object(var members) = self else { return self }
         // A name that differs in its normalization alone is another one.

@@ -188,7 +188,7 @@ extension LeasedRecords {
                 guard waited < times.patience else {
                     throw AuthError(
                         .leaseBusy,
-                        "Another process works on this session, and has its lease for another \(Int(rest.seconds.rounded(.up))) seconds. Try again.",
+                        "Another process holds the lease on this session for another \(Int(rest.seconds.rounded(.up))) seconds. Try again.",
                         retryAfter: rest
                     )
                 }
@@ -286,7 +286,7 @@ extension LeasedRecords: SessionTokenStore {
     private static var unknownOutcome: AuthError {
         AuthError(
             .outcomeUnknown,
-            "It is not known whether the credential was stored: the connection was cut off, and another process has changed it since."
+            "Whether the credential was stored is unknown: the connection was lost, and another process has changed it since."
         )
     }
 

@@ -145,7 +145,7 @@ extension MCPBridge {
             guard bytes.count <= MCPMessage.maximumSize else {
                 throw AuthError(
                     .invalidResponse,
-                    "The server's response has more than \(MCPMessage.maximumSize >> 20) MiB."
+                    "The server's response exceeds \(MCPMessage.maximumSize >> 20) MiB."
                 )
             }
         }

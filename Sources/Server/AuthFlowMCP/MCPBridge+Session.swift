@@ -110,7 +110,7 @@ extension MCPBridge {
             let task = Task { [clock] in
                 // A server that answers with comments alone would have every request wait.
                 let isRepaired = try? await withDeadline(.seconds(60), clock: clock) {
-                    AuthError(.timedOut, "The server did not begin a new session.")
+                    AuthError(.timedOut, "The server did not start a new session.")
                 } _: {
                     await self.initializeAgain()
                 }

@@ -72,7 +72,7 @@ final class MCPEndpoint: Sendable {
                 // Read whole, so that the connection can be used again, and because it is read twice.
                 let bytes =
                     (try? await withDeadline(.seconds(10), clock: clock) {
-                        AuthError(.timedOut, "The server's refusal did not end.")
+                        AuthError(.timedOut, "The server's error response was not complete in time.")
                     } _: {
                         try await response.body.collect(upTo: 64 * 1024)
                     }) ?? []
@@ -106,7 +106,7 @@ final class MCPEndpoint: Sendable {
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) redirects to \(target.origin), where its token may not go. If that is the server's address, use it.",
+                "\(endpoint) redirects to \(target.origin), where its token must not go. If that is the server's URL, use it.",
                 status: head.status.code
             )
         }

@@ -56,7 +56,7 @@ struct ServerSentEventReader {
         guard line.count + data.count + bytes.count <= Self.maximumSize else {
             throw AuthError(
                 .invalidResponse,
-                "An event of the server's stream has more than \(Self.maximumSize >> 20) MiB."
+                "An event in the server's stream exceeds \(Self.maximumSize >> 20) MiB."
             )
         }
         line += bytes

@@ -38,7 +38,7 @@ struct PostgreSQLSettings: Sendable {
         }
         // PostgreSQL's names are at most 63 bytes.
         guard (1...63).contains(schema.utf8.count), !schema.utf8.contains(0), !schema.hasPrefix("pg_") else {
-            throw AuthError(.invalidConfiguration, "The schema's name is empty, too long, or PostgreSQL's own.")
+            throw AuthError(.invalidConfiguration, "The schema name is empty, too long, or reserved by PostgreSQL.")
         }
         var values = Dictionary(given, uniquingKeysWith: { $1 })
         let hosts = [values["host"], values["hostaddr"]].compactMap(\.self)
@@ -47,7 +47,7 @@ struct PostgreSQLSettings: Sendable {
         if let mode = values["sslmode"], mode != "verify-full", !isLocal || hosts.isEmpty, !allowsUnverifiedServer {
             throw AuthError(
                 .invalidConfiguration,
-                "The address of the database has sslmode=\(mode), which lets any server in between read the sessions. Use verify-full."
+                "The database URL has sslmode=\(mode), which lets a man in the middle read the sessions. Use verify-full."
             )
         }
         // Sockets of this machine have no TLS, whatever is asked for. Without a host libpq takes such a socket, or what the environment

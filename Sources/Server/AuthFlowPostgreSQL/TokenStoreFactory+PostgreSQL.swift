@@ -46,7 +46,7 @@ extension TokenStoreFactory {
         guard !user.contains(":"), !text.contains("password") else {
             throw AuthError(
                 .invalidConfiguration,
-                "The address has a password in it. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} in its place, or use \"password\"."
+                "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use \"password\"."
             )
         }
         return Secret(text)

@@ -28,7 +28,7 @@ struct RedisSettings: Sendable {
                 || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0) || "._-".utf8.contains($0)
         }
         guard !prefix.isEmpty, isName else {
-            throw AuthError(.invalidConfiguration, "The prefix of the keys has letters, digits and . _ - : only.")
+            throw AuthError(.invalidConfiguration, "The key prefix may contain only letters, digits and . _ - :")
         }
         self.prefix = prefix
         if text.hasPrefix("unix:") {
@@ -42,7 +42,7 @@ struct RedisSettings: Sendable {
         guard !text.hasPrefix("rediss://") else {
             throw AuthError(
                 .unsupported,
-                "hiredis 0.14, which connects to Redis, has no TLS. Use a socket of this machine, or a tunnel with TLS that ends on it."
+                "hiredis 0.14, which connects to Redis, has no TLS. Use a local socket, or a TLS tunnel that ends on this machine."
             )
         }
         guard text.hasPrefix("redis://") else { throw refused("begins with neither redis:// nor unix:") }

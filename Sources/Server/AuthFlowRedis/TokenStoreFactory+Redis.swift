@@ -40,7 +40,7 @@ extension TokenStoreFactory {
         guard !text.contains("@") || text.hasPrefix("unix:") else {
             throw AuthError(
                 .invalidConfiguration,
-                "The address has a password in it. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} in its place, or use \"password\"."
+                "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use \"password\"."
             )
         }
         return Secret(text)

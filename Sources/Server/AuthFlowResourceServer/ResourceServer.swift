@@ -73,17 +73,17 @@ public final class ResourceServer: Sendable {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "An issuer is also one of the tenants of another: which rules apply to its tokens would not be clear."
+                "An issuer is also a tenant of another issuer, so the rules for its tokens are ambiguous."
             )
         }
         guard issuers.count(where: { $0.introspector != nil }) <= 1 else {
             throw AuthError(
                 .invalidConfiguration,
-                "Only one issuer's tokens can be introspected: a token that names no issuer must not be sent to the wrong one."
+                "Only one issuer can have an introspector: an opaque token must not be sent to the wrong issuer."
             )
         }
         guard issuers.allSatisfy({ !$0.introspectsJWTs || $0.introspector != nil }) else {
-            throw AuthError(.invalidConfiguration, "JWTs are to be introspected, and the issuer has no introspector.")
+            throw AuthError(.invalidConfiguration, "JWT introspection is enabled, but the issuer has no introspector.")
         }
         self.issuers = issuers
         self.rules = rules

@@ -7,6 +7,8 @@ final class SQLiteLane: Sendable {
     private struct State {
         var jobs: [@Sendable () -> Void] = []
         var isRunning = false
+        /// The jobs that the thread has taken out and not done.
+        var taken = 0
         var opened: Opened?
     }
 
@@ -27,8 +29,8 @@ final class SQLiteLane: Sendable {
         if let connection = state.withLock({ $0.opened?.connection }) { DetachedThread.run { _ = connection } }
     }
 
-    /// How many calls wait for the thread.
-    var pending: Int { state.withLock(\.jobs.count) }
+    /// How many calls are in progress or wait.
+    var pending: Int { state.withLock { $0.jobs.count + $0.taken } }
 
     /// Runs a call. It is made, whatever becomes of the caller.
     func run<Value: Sendable>(
@@ -71,10 +73,14 @@ final class SQLiteLane: Sendable {
             let jobs = state.withLock { state in
                 defer { state.jobs = [] }
                 state.isRunning = !state.jobs.isEmpty
+                state.taken = state.jobs.count
                 return state.jobs
             }
             guard !jobs.isEmpty else { return }
-            for job in jobs { job() }
+            for job in jobs {
+                job()
+                state.withLock { $0.taken -= 1 }
+            }
         }
     }
 

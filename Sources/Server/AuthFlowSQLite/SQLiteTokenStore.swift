@@ -46,7 +46,7 @@ public struct SQLiteTokenStore: Sendable {
         leases: LeaseClock
     ) throws(AuthError) {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
-            throw AuthError(.invalidConfiguration, "The path of the database's file is not absolute.")
+            throw AuthError(.invalidConfiguration, "The path of the database file is not absolute.")
         }
         self.file = SQLiteFile(path: path)
         self.host = host

@@ -11,6 +11,9 @@ struct HashedTag {
     /// - Parameter keys: The first is the one to write with; none for a hash without a key.
     init(_ values: [String], keys: [Secret]) {
         written = RecordTag(values, key: keys.first)
-        all = [written] + keys.dropFirst().map { RecordTag(values, key: $0) }
+        // A key that is listed twice would find each session twice.
+        all = keys.dropFirst().map { RecordTag(values, key: $0) }.reduce(into: [written]) { all, tag in
+            if !all.contains(tag) { all.append(tag) }
+        }
     }
 }

@@ -38,7 +38,7 @@ extension PendingSignIn {
         } catch {
             throw AuthError(
                 .invalidCallback,
-                "The sign-in was begun by another version of this program.",
+                "The sign-in was started by another version of this program.",
                 underlyingError: error
             )
         }

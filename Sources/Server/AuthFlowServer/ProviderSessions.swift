@@ -33,7 +33,7 @@ final class ProviderSessions: Sendable {
         let client = provider.client
         guard client.registration.authentication.method != .none else {
             throw refused(
-                "A web application keeps a secret or a key, and authenticates with it: configure the client's authentication."
+                "A web application must be a confidential client: configure its client authentication (a secret or a key)."
             )
         }
         guard let redirectURI = client.registration.redirectURIs.first?.uri,

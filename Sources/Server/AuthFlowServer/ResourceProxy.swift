@@ -62,7 +62,7 @@ public struct ResourceProxy: Sendable {
             guard prefix.hasPrefix("/"), prefix.hasSuffix("/"), target.path.hasSuffix("/"), target.query == nil else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "A route's prefix begins and ends with a slash, and the API's address ends with one and has no query."
+                    "A route's prefix must start and end with a slash; the API's URL must end with one and have no query."
                 )
             }
             self.prefix = prefix
@@ -75,7 +75,7 @@ public struct ResourceProxy: Sendable {
             if let own {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The proxy sets \(own) itself, or it belongs to one connection."
+                    "The proxy sets \(own) itself, or it is a hop-by-hop field."
                 )
             }
             self.resource = resource
@@ -357,7 +357,7 @@ private final class StreamEnd: Sendable {
         self.place = place
         self.task = Task { [weak body] in
             guard (try? await clock.sleep(for: duration)) != nil else { return }
-            body?.cancel(throwing: AuthError(.timedOut, "The response took longer than it may."))
+            body?.cancel(throwing: AuthError(.timedOut, "The response exceeded its maximum duration."))
         }
     }
 

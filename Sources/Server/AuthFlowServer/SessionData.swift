@@ -54,7 +54,7 @@ enum StoredSessionData {
         guard bytes.count <= maximumSize else {
             throw AuthError(
                 .sessionDataUnusable,
-                "The session's data has \(bytes.count) bytes, and at most \(maximumSize) are kept."
+                "The session's data has \(bytes.count) bytes; the maximum is \(maximumSize)."
             )
         }
         let stored: JSON = ["version": .integer(Int64(type(of: data).version)), "value": value]

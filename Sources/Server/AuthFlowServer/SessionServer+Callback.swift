@@ -100,7 +100,7 @@ extension SessionServer {
                 refuse()
                 throw AuthError(
                     .sessionDataUnusable,
-                    "The session cannot be kept with this data: it would be too large."
+                    "The session cannot be stored with this data: it would be too large."
                 )
             }
             let identifier = try await reporter.step(.storing) { [credential] in
@@ -186,7 +186,7 @@ extension SessionServer {
     private static var unexpectedResponse: AuthError {
         AuthError(
             .invalidCallback,
-            "No sign-in of this browser waits for this response: it was finished already, took too long, or was begun elsewhere."
+            "This browser has no sign-in in progress for this response: it was completed, timed out, or was started elsewhere."
         )
     }
 

@@ -9,24 +9,29 @@ extension SessionServer {
     /// | gauge | |
     /// |---|---|
     /// | `authflow_sign_ins_beginning` | at most 32; further ones get 503 |
+    /// | `authflow_keys_fetch_failed` | 1 after a fetch of the provider's keys has failed |
     /// | `authflow_keys_age_seconds` | since the provider's keys were fetched; absent before that. They are used for a day at most |
     /// | `authflow_is_draining` | 1 when the process is about to end |
     ///
-    /// The store adds its own (`authflow_leases_held`, `authflow_lease_waiters`, `authflow_writes_unfinished`, `authflow_store_statements`), and so
-    /// does the transport (`authflow_requests_in_progress`, `authflow_requests_waiting`).
+    /// So have those of each provider's transport (`authflow_requests_in_progress`, `authflow_requests_waiting`); the transports of a process
+    /// mostly share their connections, and then have the same figures. The store adds its own (`authflow_leases_held`,
+    /// `authflow_lease_waiters`, `authflow_writes_unfinished`, `authflow_store_statements`).
     ///
     /// Keep a route that shows them from clients.
     public var gauges: [FlowGauge] {
         let ofProviders = providers.flatMap { provider in
             let own = [FlowGauge("authflow_sign_ins_beginning", provider.signIns.count)]
-            return (provider.credentials.gauges + own + provider.client.server.gauges).map { gauge in
-                FlowGauge(gauge.name, gauge.value, labels: ["provider": provider.name])
+            let server = provider.client.server
+            let ofTransport = (server.transport as? any GaugeSource)?.gauges ?? []
+            return (provider.credentials.gauges + own + server.gauges + ofTransport).map { gauge in
+                var gauge = gauge
+                gauge.labels["provider"] = provider.name
+                return gauge
             }
         }
-        let sources: [Any] = [store, providers[0].client.server.transport]
-        let ofSources = sources.flatMap { ($0 as? any GaugeSource)?.gauges ?? [] }
-        return ofProviders + ofSources + [
-            FlowGauge("authflow_is_draining", isDraining.load(ordering: .relaxed) ? 1 : 0)
-        ]
+        let ofStore = (store as? any GaugeSource)?.gauges ?? []
+        let own = [FlowGauge("authflow_is_draining", isDraining.load(ordering: .relaxed) ? 1 : 0)]
+        // Prometheus' text format has the lines of one name together.
+        return (ofProviders + ofStore + own).sorted { $0.name < $1.name }
     }
 }

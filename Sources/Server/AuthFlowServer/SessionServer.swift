@@ -70,7 +70,7 @@ public final class SessionServer: Sendable {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "Each provider has a name of its own, of 1 to 32 small letters, digits and hyphens."
+                "Each provider must have a unique name of 1 to 32 lowercase letters, digits and hyphens."
             )
         }
         try self.init(checked: providers, store: store, options: options, observer: observer)
@@ -103,7 +103,7 @@ public final class SessionServer: Sendable {
         guard paths.allSatisfy({ $0.hasPrefix("/") }), Set(paths).count == paths.count else {
             throw AuthError(
                 .invalidConfiguration,
-                "Each route has a path of its own, which begins with a slash; so has the redirect URI of each provider."
+                "Each route, and each provider's redirect URI, must have a unique path that starts with a slash."
             )
         }
         // A session of one would be that of the other.
@@ -114,7 +114,7 @@ public final class SessionServer: Sendable {
         guard let start = ReturnAddress(options.startPath, prefixes: nil), !paths.contains(start.path) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The start page is a path of the application, and no route of the session server."
+                "The start page must be a path of the application, not a route of the session server."
             )
         }
         let host = providers[0].client.host
@@ -132,7 +132,7 @@ public final class SessionServer: Sendable {
         _ options: SessionServerOptions
     ) throws -> (options: SessionServerOptions, headerName: HTTPField.Name, isSecure: Bool) {
         func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
-        guard options.sessionsPerUser >= 1 else { throw refused("A user has at least one session (sessionsPerUser).") }
+        guard options.sessionsPerUser >= 1 else { throw refused("sessionsPerUser must be at least 1.") }
         let origin = try Endpoint(options.origin, name: "origin of the application")
         let isSecure = origin.scheme == "https"
         guard isSecure || options.allowsPlainHTTPOnLoopback else {
@@ -282,7 +282,7 @@ public final class SessionServer: Sendable {
         guard let provider = provider(session.provider) else {
             throw AuthError(
                 .loginRequired,
-                "The session is of a provider that this application does not have. Sign in again."
+                "The session belongs to a provider that is no longer configured. Sign in again."
             )
         }
         return provider

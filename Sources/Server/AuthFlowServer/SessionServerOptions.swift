@@ -73,8 +73,8 @@ public struct SessionServerOptions: Sendable {
     /// The keys for the hashes of users and provider sessions by which the store finds sessions: new sessions get the hash by the first, and
     /// all are looked for. Default, none: a reader of the store can find out whether a user they know has a session.
     ///
-    /// To replace a key, add the new one as the last in every process, then make it the first in every process, and take the old one out
-    /// after ``lifetime``.
+    /// Sessions that began without a key are not found with a key. To rotate a key, add the new key as the last in every process, then make it
+    /// the first in every process, and remove the old key after ``lifetime``.
     public var tagKeys: [Secret] = []
 
     /// What the provider's logout tokens may lack; default: nothing that the standard requires.

@@ -60,7 +60,7 @@ public struct ProviderPreset: Sendable {
                     }
                 throw AuthError(
                     .invalidConfiguration,
-                    "\"\(DisplayText.sanitized(value, limit: 60))\" is no \(kind) (\(name): \(summary))"
+                    "\"\(DisplayText.sanitized(value, limit: 60))\" is not a valid \(kind) (\(name): \(summary))"
                 )
             }
         }

@@ -21,7 +21,7 @@ extension AssertionSource {
                 throw AuthError(.assertionUnusable, "There is no assertion: \(name) is not installed.")
             }
             let (status, bytes) = try await withDeadline(timeout, clock: request.host.clock) {
-                AuthError(.assertionUnusable, "There is no assertion: \(name) has not ended in time.")
+                AuthError(.assertionUnusable, "There is no assertion: \(name) did not exit in time.")
             } _: {
                 try await ProgramOutput.of(
                     [path] + command.dropFirst(),

@@ -35,7 +35,7 @@ public struct RedirectHandOver: Sendable {
         guard let folder = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {
             throw AuthError(
                 .userAgentFailed,
-                "XDG_RUNTIME_DIR is not set, so no other program can hand a redirect over. Set it to a folder of your own."
+                "XDG_RUNTIME_DIR is not set, so no program can pass a redirect to this one. Set it to a private directory."
             )
         }
         self.init(directory: "\(folder)/authflow")

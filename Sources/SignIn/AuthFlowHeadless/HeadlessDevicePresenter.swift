@@ -41,7 +41,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         observer(authorization)
         // The pages have until the code expires; after them the engine does its own waiting.
         try await withDeadline(authorization.lifetime, clock: host.clock) {
-            AuthError(.timedOut, "The provider's pages took longer than the code lasts.")
+            AuthError(.timedOut, "The code expired before the provider's pages were completed.")
         } _: {
             try await enter(authorization)
         }

@@ -85,7 +85,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client_id \"\(endpoint)\" is no address of a client metadata document: those have https and a path without \".\" or \"..\"."
+                "The client_id \"\(endpoint)\" is not the URL of a client metadata document, which has https and a path without \".\" or \"..\"."
             )
         }
     }

@@ -123,7 +123,7 @@ public struct DynamicRegistration: Sendable {
         // that the client must look at what it got. Other redirect URIs would send the codes elsewhere.
         if let uris = json["redirect_uris"] {
             guard let uris = uris.strings, Set(uris).isSuperset(of: request.redirectURIs.map(\.uri)) else {
-                throw AuthError(.invalidResponse, "The provider registered other redirect URIs than were asked for.")
+                throw AuthError(.invalidResponse, "The provider did not register the requested redirect URIs.")
             }
         }
         let secret = json["client_secret"]?.string.map(Secret.init)

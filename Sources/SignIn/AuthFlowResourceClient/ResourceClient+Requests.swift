@@ -216,7 +216,7 @@ extension ResourceClient {
                 }
                 throw AuthError(
                     .insufficientScope,
-                    "\(address) wants the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), and a token that was asked for with them does not do."
+                    "\(address) wants the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), but rejected a token requested with them."
                 )
             }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)

@@ -58,7 +58,7 @@ struct SignInHistory: Sendable {
         return AuthError(
             failure.code,
             failure.wasShown
-                ? "A sign-in that was started a moment ago has failed, and no other page is shown so soon. \(text)"
+                ? "A sign-in failed a moment ago, so no other sign-in page is opened yet. \(text)"
                 : text
         )
     }

@@ -54,7 +54,7 @@ public enum TerminalPrompt {
         guard terminal >= 0 else {
             throw AuthError(
                 .userAgentFailed,
-                "There is no terminal to ask \"\(question)\" at. Give the value in the configuration."
+                "There is no terminal for the prompt \"\(question)\". Set the value in the configuration."
             )
         }
         defer { close(terminal) }

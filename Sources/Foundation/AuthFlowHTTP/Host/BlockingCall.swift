@@ -13,7 +13,7 @@ package enum BlockingCall {
         let result = FirstResult<Value>()
         return try await result.value {
             guard DetachedThread.run({ result.finish(Result { try call() }) }) else {
-                return result.finish(.failure(AuthError(.storageFailed, "The system refuses another thread.")))
+                return result.finish(.failure(AuthError(.storageFailed, "The system could not create a thread.")))
             }
         } onCancel: {
             onCancel()

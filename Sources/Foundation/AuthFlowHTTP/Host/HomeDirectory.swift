@@ -11,15 +11,28 @@ package enum HomeDirectory {
         if let home = environment["HOME"], home.hasPrefix("/") { return home }
         #if canImport(Glibc)
         // Foundation takes an empty HOME for a path.
-        var entry = unsafe passwd()
-        var found: UnsafeMutablePointer<passwd>? = nil
-        var buffer = [CChar](repeating: 0, count: 16 * 1024)
-        if unsafe getpwuid_r(geteuid(), &entry, &buffer, buffer.count, &found) == 0, unsafe found != nil,
-            let home = unsafe entry.pw_dir.map({ unsafe String(cString: $0) }), home.hasPrefix("/")
-        {
-            return home
-        }
+        if let home = inUserDatabase() { return home }
         #endif
         return FileManager.default.homeDirectoryForCurrentUser.path
     }
+
+    #if canImport(Glibc)
+    /// The home directory in the system's user database; nil where the user is not in it.
+    private static func inUserDatabase() -> String? {
+        for size in [4096, 64 * 1024, 1024 * 1024] {
+            var entry = unsafe passwd()
+            var found: UnsafeMutablePointer<passwd>? = nil
+            var buffer = [CChar](repeating: 0, count: size)
+            // The entry points into the buffer.
+            let (status, home) = unsafe buffer.withUnsafeMutableBufferPointer { buffer -> (Int32, String?) in
+                guard let start = buffer.baseAddress else { return (ERANGE, nil) }
+                let status = unsafe getpwuid_r(geteuid(), &entry, start, buffer.count, &found)
+                guard status == 0, unsafe found != nil, let home = unsafe entry.pw_dir else { return (status, nil) }
+                return unsafe (status, String(cString: home))
+            }
+            if status != ERANGE { return home.flatMap { $0.hasPrefix("/") ? $0 : nil } }
+        }
+        return nil
+    }
+    #endif
 }

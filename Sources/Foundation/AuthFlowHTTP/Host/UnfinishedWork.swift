@@ -86,7 +86,7 @@ package final class UnfinishedWork: Sendable {
     package func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
         do {
             return try await withDeadline(patience, clock: clock) {
-                AuthError(.timedOut, "Work under way took too long.")
+                AuthError(.timedOut, "Operations in progress took too long.")
             } _: { [self] in
                 try await waitForRunning()
                 let writes = unwritten.withLock { $0.map(\.write) }

@@ -103,7 +103,7 @@ struct CurlFailure {
         case AUTHFLOW_CURL_MISSING:
             AuthError(
                 .networkFailed,
-                "libcurl is not installed, and there is no other way to the network here. Install it (Debian: libcurl4)."
+                "libcurl is not installed, and is required for network access. Install it (Debian: libcurl4)."
             )
         case AUTHFLOW_CURL_TOO_OLD:
             AuthError(.networkFailed, "The libcurl of this system is too old: it is older than 7.80.")

@@ -41,7 +41,7 @@ public struct Assertion: Sendable, Hashable {
         } catch {
             throw AuthError(
                 .assertionUnusable,
-                "What \(source) has is not a signed JWT.",
+                "The assertion from \(source) is not a signed JWT.",
                 underlyingError: error.underlyingError
             )
         }
@@ -62,7 +62,7 @@ public struct Assertion: Sendable, Hashable {
         guard expiry > time.timeIntervalSince1970 else {
             throw AuthError(
                 .assertionUnusable,
-                "The assertion from \(source) has expired. Ask for a new one, nearer to its use. It was \(claims)."
+                "The assertion from \(source) has expired. Request a new one closer to its use. It was \(claims)."
             )
         }
         if let audience, !claims.audiences.contains(where: { $0.isIdentical(to: audience) }) {

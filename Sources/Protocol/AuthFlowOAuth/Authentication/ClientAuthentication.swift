@@ -229,7 +229,7 @@ public struct ClientAuthentication: Sendable {
             guard !isSPIFFE || AssertionClaims(assertion.jwt).subject?.hasPrefix("spiffe://") == true else {
                 throw AuthError(
                     .assertionUnusable,
-                    "The assertion from \(source.name) is not a SPIFFE JWT-SVID: its subject is no SPIFFE ID."
+                    "The assertion from \(source.name) is not a SPIFFE JWT-SVID: its subject is not a SPIFFE ID."
                 )
             }
             return [

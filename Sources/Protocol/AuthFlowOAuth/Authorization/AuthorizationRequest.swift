@@ -63,7 +63,7 @@ extension OAuthClient {
         guard let redirectURI = options.redirectURI ?? whole else {
             throw AuthError(
                 .invalidConfiguration,
-                "The request needs a redirect URI that is whole. Give it the port that is listened on."
+                "The request needs a complete redirect URI. Include the port of the loopback listener."
             )
         }
         return try await authorizationRequest(options, redirectURI: redirectURI.uri, state: host.randomToken())
@@ -161,7 +161,7 @@ extension OAuthClient {
         guard metadata.codeChallengeMethods?.contains("S256") != true else { return }
         throw AuthError(
             .unsupported,
-            "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so a code could be stolen. No sign-in was begun."
+            "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so codes could be stolen. Sign-in was not begun."
         )
     }
 }

@@ -48,7 +48,7 @@ public struct AuthorizationResponse: Sendable {
         guard use(pending.state) else {
             throw AuthError(
                 .invalidCallback,
-                "This sign-in already has its authorization response; the same one came again."
+                "This sign-in already has its authorization response; it was received again."
             )
         }
 
@@ -124,7 +124,7 @@ public struct AuthorizationResponse: Sendable {
                 providerError: error
             )
         default:
-            AuthError(.providerRejected, "The provider did not let the user in.", providerError: error)
+            AuthError(.providerRejected, "The provider rejected the sign-in.", providerError: error)
         }
     }
 }

@@ -55,7 +55,7 @@ extension OAuthClient {
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .unsupported,
-                    "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), and none by reference."
+                    "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), none by reference."
                 )
             }
             return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
@@ -64,7 +64,7 @@ extension OAuthClient {
         guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) takes signed authorization requests only (RFC 9101). Give the client a key for them."
+                "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Give the client a key for them."
             )
         }
         guard try pushesRequests(at: metadata), let pushEndpoint = metadata.pushedAuthorizationRequestEndpoint else {
@@ -104,7 +104,7 @@ extension OAuthClient {
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), and the configuration forbids them."
+                    "The provider \(metadata.issuer) requires pushed authorization requests (RFC 9126), but the configuration forbids them."
                 )
             }
             return false

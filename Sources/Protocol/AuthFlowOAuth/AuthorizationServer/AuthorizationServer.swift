@@ -56,8 +56,11 @@ public final class AuthorizationServer: Sendable {
         try await cache.metadata { [self] in try await discover() }
     }
 
-    /// `authflow_keys_age_seconds`, once keys were fetched.
-    package var gauges: [FlowGauge] { keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [] }
+    /// `authflow_keys_fetch_failed`, and once keys were fetched `authflow_keys_age_seconds`.
+    package var gauges: [FlowGauge] {
+        [FlowGauge("authflow_keys_fetch_failed", keys.lastFetchFailed ? 1 : 0)]
+            + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
+    }
 
     /// The metadata, and the old one while it is fetched again: for a program that has no time to wait, as an API.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {

@@ -9,7 +9,7 @@ extension OAuthClient {
     /// - Throws: ``AuthError`` with `unsupported` when it is no JWT, `invalid_user_info` when it fails a check.
     func accessTokenClaims(_ tokens: TokenSet) async throws -> JSON {
         guard (try? JWS(tokens.accessToken)) != nil else {
-            throw AuthError(.unsupported, "The access token is no signed JWT, so it does not say who the user is.")
+            throw AuthError(.unsupported, "The access token is not a signed JWT, so it does not identify the user.")
         }
         let profile = JWTProfile(
             "The access token, which has to identify the user,",

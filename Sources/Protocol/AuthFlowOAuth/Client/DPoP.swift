@@ -23,7 +23,7 @@ extension OAuthClient {
         guard announced?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) takes no proofs that are signed with ES256, the only ones that a key made here signs (RFC 9449)."
+                "The provider \(metadata.issuer) does not accept proofs signed with ES256, the only algorithm of generated keys (RFC 9449)."
             )
         }
         return try DPoPKey(host: host)
@@ -135,7 +135,7 @@ extension OAuthClient {
         else {
             throw AuthError(
                 .keyUnavailable,
-                "The tokens are bound to another key than the one that is configured now. Configure that key again, or sign in again."
+                "The tokens are bound to a key that is no longer configured. Configure that key again, or sign in again."
             )
         }
         return key

@@ -107,7 +107,7 @@ extension OAuthClient {
         guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .invalidIDToken,
-                "The server has users of several tenants, and sent no ID Token that says which one: ask for the scope openid."
+                "The server has users of several tenants, and sent no ID Token that names the tenant: add the scope openid."
             )
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }

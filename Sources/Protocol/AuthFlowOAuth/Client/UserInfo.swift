@@ -21,7 +21,7 @@ extension OAuthClient {
         guard withoutIDToken || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .unsupported,
-                "Userinfo needs an ID Token to be compared with. Ask for the scope \"openid\"."
+                "Userinfo must be compared with an ID Token. Request the scope \"openid\"."
             )
         }
         let response = try await resource(
@@ -39,7 +39,7 @@ extension OAuthClient {
             guard let subject = claims["sub"]?.string else {
                 throw AuthError(
                     .invalidUserInfo,
-                    "Userinfo does not say whom it is about (sub, OpenID Connect Core section 5.3.2), so it was not used."
+                    "The userinfo response has no \"sub\" (OpenID Connect Core section 5.3.2), so it was not used."
                 )
             }
             guard subject.isIdentical(to: idToken.subject) else {

@@ -108,7 +108,7 @@ extension OAuthClient {
             throw AuthError(
                 isDisabled ? .unsupported : .providerRejected,
                 isDisabled
-                    ? "\(response.endpoint.host) does not let this client sign users in on another screen. Enable the device flow where the client is registered."
+                    ? "\(response.endpoint.host) does not allow this client the device flow (RFC 8628). Enable it in the client's registration."
                     : "\(response.endpoint.host) refused the \(response.purpose) request.",
                 providerError: error,
                 status: response.status

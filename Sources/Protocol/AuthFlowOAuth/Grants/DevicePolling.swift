@@ -133,7 +133,7 @@ package struct DevicePolling: Sendable {
             case "access_denied":
                 throw AuthError(
                     .accessDenied,
-                    "The sign-in was denied on the other screen.",
+                    "The sign-in was denied on the other device.",
                     providerError: error.providerError
                 )
             case "expired_token": throw expiry(nil, providerError: error.providerError)
@@ -146,7 +146,7 @@ package struct DevicePolling: Sendable {
     private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {
         AuthError(
             .timedOut,
-            "The code expired before the sign-in was finished. Start again for a new one.",
+            "The code expired before the sign-in was finished. Start again to get a new code.",
             providerError: providerError,
             underlyingError: silence
         )

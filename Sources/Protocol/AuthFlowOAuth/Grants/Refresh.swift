@@ -137,7 +137,7 @@ extension OAuthClient {
         guard identity?.account == known.account else {
             throw AuthError(
                 .invalidUserInfo,
-                "The tokens belong to another user than \(known.displayName), so they were not used."
+                "The tokens do not belong to \(known.displayName), so they were not used."
             )
         }
     }
@@ -177,7 +177,7 @@ extension OAuthClient {
         if namesUser {
             do {
                 try await withDeadline(.seconds(10), clock: host.clock) {
-                    AuthError(.timedOut, "The provider did not say within 10 seconds whose the refreshed tokens are.")
+                    AuthError(.timedOut, "The refreshed tokens' user was not identified within 10 seconds.")
                 } _: { [tokens] in
                     try await requireUser(of: credential, tokens)
                 }
@@ -185,7 +185,7 @@ extension OAuthClient {
                 // Without its status: the refresh itself was not refused.
                 throw AuthError(
                     .invalidUserInfo,
-                    "It is not known whose the refreshed tokens are. \(error.message)",
+                    "The user of the refreshed tokens could not be determined. \(error.message)",
                     underlyingError: error
                 )
             }

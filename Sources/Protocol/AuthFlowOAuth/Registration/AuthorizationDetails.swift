@@ -28,7 +28,7 @@ package enum AuthorizationDetails {
         if let type = types.first(where: { !known.contains($0) }) {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) knows no authorization details of the type \"\(DisplayText.sanitized(type, limit: 60))\"."
+                "The provider \(metadata.issuer) supports no authorization details of type \"\(DisplayText.sanitized(type, limit: 60))\"."
             )
         }
     }

@@ -160,7 +160,7 @@ extension ClientRegistration.Values {
         guard !bindsTokensToCertificate || certificate != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "Tokens are to be bound to a certificate, and none is given."
+                "Certificate-bound tokens require a client certificate, but none is given."
             )
         }
         guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
@@ -191,7 +191,7 @@ extension ClientRegistration.Values {
         try Self.check(idTokenSigningAlgorithms, authentication)
         if let requestObjectReference {
             guard pushedRequests != .always else {
-                throw AuthError(.invalidConfiguration, "A request is pushed, or fetched by the server, and not both.")
+                throw AuthError(.invalidConfiguration, "A request is either pushed or fetched by the server, not both.")
             }
             guard requestObjectKey != nil || requestObjectReference.mayBeUnsigned else {
                 throw AuthError(
@@ -208,7 +208,7 @@ extension ClientRegistration.Values {
             )
         }
         guard dpopKey == nil || usesDPoP else {
-            throw AuthError(.invalidConfiguration, "A DPoP key is given, and tokens are not to be bound to it.")
+            throw AuthError(.invalidConfiguration, "A DPoP key is given, but DPoP is not enabled.")
         }
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
             throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
@@ -217,13 +217,13 @@ extension ClientRegistration.Values {
         guard !encryptedResponses.contains(.authorizationResponse) || responseMode.isSigned else {
             throw AuthError(
                 .invalidConfiguration,
-                "Authorization responses are encrypted only when they are signed: the response mode has to be jwt or one of its kin."
+                "Authorization responses are encrypted only when they are signed: the response mode must be jwt or a variant of it."
             )
         }
         guard !encryptedResponses.contains(.introspection) || signedIntrospection != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "Introspection responses are encrypted only when they are signed: signed introspection has to be demanded."
+                "Introspection responses are encrypted only when they are signed: signed introspection must be required."
             )
         }
         try authentication.check()

@@ -65,7 +65,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         }
         throw AuthError(
             .unsupported,
-            "The provider \(metadata.issuer) has no key that requests can be encrypted with\(algorithm.map { " by \($0.rawValue)" } ?? "")."
+            "The provider \(metadata.issuer) has no key for encrypting requests\(algorithm.map { " with \($0.rawValue)" } ?? "")."
         )
     }
 
@@ -82,7 +82,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         guard offered?.contains(content.rawValue) != false else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not take requests in \(content.rawValue)."
+                "The provider \(metadata.issuer) does not accept requests encrypted with \(content.rawValue)."
             )
         }
         return content

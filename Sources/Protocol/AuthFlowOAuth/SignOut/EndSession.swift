@@ -20,7 +20,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not known whether the session has ended.
     public func check(_ callback: String) throws(AuthError) {
         guard let fault = fault(of: callback) else { return }
-        throw AuthError(.invalidCallback, "It is not known whether the session at the provider has ended: \(fault).")
+        throw AuthError(.invalidCallback, "Whether the session at the provider has ended is unknown: \(fault).")
     }
 
     /// Checks the return where it may have been decoded already.

@@ -159,7 +159,7 @@ extension Credential {
         guard hasStorableSize else {
             throw AuthError(
                 .invalidResponse,
-                "The provider sent more about the user and their tokens than \(Self.maximumSize / 1024) KiB, which is the most that is kept."
+                "The tokens and user information exceed the maximum size of a credential (\(Self.maximumSize / 1024) KiB)."
             )
         }
     }

@@ -58,7 +58,7 @@ final class IntrospectionCache: Sendable {
             guard state.running.count < Self.maximumRequests, isKnown || state.unknown < Self.maximumUnknown else {
                 throw AuthError(
                     .temporarilyUnavailable,
-                    "\(state.running.count) tokens are being introspected already.",
+                    "\(state.running.count) introspection requests are already in progress.",
                     retryAfter: .seconds(1)
                 )
             }

@@ -58,7 +58,7 @@ extension AuthClient {
         if let idToken = unexpired(try await refresh().tokens) { return idToken }
         throw AuthError(
             .loginRequired,
-            "The ID Token of the sign-in \(options.name) has expired, and refreshing brings no new one. Sign in there again."
+            "The ID Token of the sign-in \(options.name) has expired, and a refresh returns no new one. Sign in there again."
         )
     }
 }

@@ -45,7 +45,7 @@ public struct SignOut: Sendable {
 }
 
 extension SignOut: CustomStringConvertible {
-    /// A line for a log or a terminal, without the user's claims.
+    /// A line for a terminal: the user's display name, which may be an e-mail address, and the outcomes.
     public var description: String {
         guard let credential else { return "No user was signed in" }
         let tokens =
@@ -122,7 +122,7 @@ extension AuthClient {
         try await withDeadline(timeout, clock: client.host.clock) {
             AuthError(
                 .timedOut,
-                "The provider's sign-out page did not come back within \(Int(timeout.seconds)) s, so it is not known whether the session there has ended.\(expected.notes.advice)"
+                "The provider's sign-out page did not redirect back within \(Int(timeout.seconds)) s, so the session there may not have ended.\(expected.notes.advice)"
             )
         } _: { [visits] in
             try await userAgent.withRedirectSession(expected) { place in

@@ -1,6 +1,7 @@
 public import AuthFlowHTTP
 public import AuthFlowOAuth
 public import AuthFlowStorage
+public import AuthFlowTransport
 
 extension AuthClient {
     /// Creates a client from values, for an app or a tool whose provider is known when it is built.
@@ -22,6 +23,7 @@ extension AuthClient {
     ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), where no user agent can work; default: none.
     ///   - store: Keeps the tokens; default: memory, so that users sign in at each start.
     ///   - options: Default: the defaults of ``Options``.
+    ///   - transport: Sends every request, such as one with a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback address with a free port), the client's
     ///     authentication (default: a public client), DPoP.
@@ -34,6 +36,7 @@ extension AuthClient {
         devicePresenter: (any DevicePresenter)? = nil,
         store: any TokenStore = MemoryTokenStore(),
         options: Options = Options(),
+        transport: any HTTPTransport = SystemTransport(),
         observer: (@Sendable (FlowEvent) -> Void)? = nil,
         registration change: (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) throws {
@@ -42,7 +45,10 @@ extension AuthClient {
             try change(&$0)
         }
         self.init(
-            client: OAuthClient(server: AuthorizationServer(provider), registration: registration),
+            client: OAuthClient(
+                server: AuthorizationServer(provider, transport: transport),
+                registration: registration
+            ),
             methods: userAgents.map { .userAgent($0) } + (devicePresenter.map { [.device($0)] } ?? []),
             store: store,
             options: options,

@@ -21,7 +21,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Read an access token from standard input, and say which of the API's checks it passes.",
             discussion: """
-                The token is sent to no one, except to its issuer with --introspect. The issuer's metadata and keys are fetched. \
+                The token is never sent, except to its issuer with --introspect. The issuer's metadata and keys are fetched. \
                 Exits with 0 when the API of "resource_server" would accept it, with 1 when it would not, and with 7 when that \
                 could not be decided.
                 """
@@ -36,10 +36,10 @@ struct AccessTokenCommand: AsyncParsableCommand {
         @Option(help: "A scope that the route demands; may be repeated.")
         var scope: [String] = []
 
-        @Option(help: "An acr value of which the route demands one; may be repeated.")
+        @Option(help: "An acr value that the route accepts; may be repeated.")
         var acr: [String] = []
 
-        @Option(help: "How long ago the user may have been authenticated, in seconds.")
+        @Option(help: "The maximum age of the user's authentication, in seconds.")
         var maxAge: Int?
 
         @Flag(help: "Send the token to its issuer, where the configuration says that it is introspected (RFC 7662).")

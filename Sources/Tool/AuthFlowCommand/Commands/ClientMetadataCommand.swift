@@ -8,7 +8,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
         commandName: "client-metadata",
         abstract: "Make or check the document by which a client describes itself (Client ID Metadata Document).",
         discussion: """
-            A client with such a document needs no registration at servers that fetch it. Serve it by https at its own address, and \
+            A client with such a document needs no registration at servers that fetch it. Serve it over https at its own URL, and \
             write that address into the configuration as resource_client.client_id.
             """,
         subcommands: [Make.self, Check.self],
@@ -18,7 +18,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
     struct Make: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Print a document.")
 
-        @Argument(help: "The address that it will be served at, which is the client_id.")
+        @Argument(help: "The URL that it will be served at, which is the client_id.")
         var url: String
 
         @Option(help: "The name that servers show to the user.")

@@ -14,7 +14,7 @@ struct CurlCommand: AsyncParsableCommand {
         commandName: "curl",
         abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
         discussion: """
-            The token is bound to the resource, goes into the header alone, and follows no redirect. It never shows in the list of \
+            The token is bound to the resource, is sent only in the header, and never follows a redirect or appears in the list of \
             processes. Exit status 4 means that a login is needed; 1 that the response has a status of 400 or above.
             """
     )

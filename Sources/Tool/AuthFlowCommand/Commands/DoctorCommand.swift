@@ -14,7 +14,7 @@ import Glibc
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Find out what would keep a login from working: here, with this profile, at its provider.",
+        abstract: "Diagnose problems that would prevent a login: here, with this profile, at its provider.",
         discussion: "No user is signed in or out, and nothing secret is printed. Exits with 1 when something is wrong."
     )
 
@@ -42,7 +42,7 @@ struct DoctorCommand: AsyncParsableCommand {
         guard findings.areGood else {
             throw AuthError(
                 .userAgentFailed,
-                "Something would keep a login from working: see the lines that begin with !!."
+                "A problem would prevent a login: see the lines that begin with !!."
             )
         }
     }

@@ -12,12 +12,12 @@ import Glibc
 struct ExecCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "exec",
-        abstract: "Run a program with a fresh access token: by a variable, a descriptor, or a file that is kept fresh.",
+        abstract: "Run a program with a fresh access token: in a variable, on a descriptor, or in a fresh file.",
         discussion: """
             authflow exec -- restic backup /home
             authflow exec --file TOKEN_FILE -- long-running-job
 
-            With a variable or a descriptor the program takes the place of this one. The token is then as fresh as it was at the start.
+            With a variable or a descriptor the program replaces this process (exec), and its token is not refreshed afterwards.
             """
     )
 
@@ -111,7 +111,7 @@ struct ExecCommand: AsyncParsableCommand {
         let bytes = Array("\(token.exposed)\n".utf8)
         // pipe(7): so many bytes fit in without a reader, on every system.
         guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
-            throw AuthError(.storageFailed, "The token could not be handed over by a pipe.")
+            throw AuthError(.storageFailed, "The token could not be written to a pipe.")
         }
         close(ends[1])
         if ends[0] != descriptor {

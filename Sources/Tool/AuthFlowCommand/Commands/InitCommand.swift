@@ -11,7 +11,7 @@ struct InitCommand: AsyncParsableCommand {
         commandName: "init",
         abstract: "Write a configuration file: asks for what is needed, looks at the provider, and tries a sign-in.",
         discussion: """
-            Everything can be given by options, for scripts. A file that is there already gets another profile.
+            Every value can be passed as an option, for scripts. An existing file gets an additional profile.
 
             authflow init --preset gitlab --client-id ID
             authflow init --preset entra --set tenant=8eaef023-2b34-4da1-9baa-8bc8c9d6a490 --client-id ID
@@ -140,7 +140,7 @@ struct InitCommand: AsyncParsableCommand {
             let question = canRegister ? "Client ID (empty: register one now)" : "Client ID"
             identifier = try await InitProvider.ask(question, option: "--client-id")
             if identifier?.isEmpty == true, !canRegister {
-                throw AuthError(.invalidConfiguration, "Without a client ID there is nothing to sign in with.")
+                throw AuthError(.invalidConfiguration, "A client ID is required to sign in.")
             }
         }
         if let identifier, !identifier.isEmpty {

@@ -9,7 +9,7 @@ struct KeysCommand: AsyncParsableCommand {
         discussion: """
             Register the public key set that "new" and "jwks" print with the provider, and name the file in the configuration \
             as "client_key", or as "decryption_key" for the ECDH-ES and RSA-OAEP algorithms: "show" and "jwks" \
-            are told so by --decryption. To rotate a key, register the new one too, and then replace the file.
+            then need --decryption. To rotate a key, register the new one too, and then replace the file.
             """,
         subcommands: [New.self, Show.self, PublicKeys.self]
     )
@@ -90,7 +90,7 @@ struct KeysCommand: AsyncParsableCommand {
         @Option(help: "The kid of the key in a set.")
         var kid: String?
 
-        @Flag(help: "It is a key to decrypt with.")
+        @Flag(help: "The key is a decryption key.")
         var decryption = false
 
         func run() async throws {

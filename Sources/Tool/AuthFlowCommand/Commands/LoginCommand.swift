@@ -6,7 +6,7 @@ import AuthFlowTerminal
 import AuthFlowTrace
 
 struct LoginCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "login", abstract: "Sign in and keep the credential.")
+    static let configuration = CommandConfiguration(commandName: "login", abstract: "Sign in and store the credential.")
 
     @OptionGroup var resource: ResourceOptions
 
@@ -20,10 +20,10 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Keep the account that is signed in already, and add the new one.")
     var addAccount = false
 
-    @Flag(help: "Forget the account that is signed in already, when another one signs in.")
+    @Flag(help: "Replace the account that is signed in, if another account signs in.")
     var replaceAccount = false
 
-    @Flag(help: "Sign in on another screen, with a code (device grant). Overrides the profile.")
+    @Flag(help: "Sign in on another device, with a code (device flow). Overrides the profile.")
     var device = false
 
     @Option(
@@ -38,7 +38,7 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(
         name: .customLong("private"),
         help:
-            "Open a private browser window, which knows no earlier sign-in. Where that cannot be done, none is opened."
+            "Open a private browser window, without existing sign-ins. If that is not possible, no browser is opened."
     )
     var isPrivate = false
 

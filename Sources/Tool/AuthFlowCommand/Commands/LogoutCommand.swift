@@ -5,7 +5,7 @@ import AuthFlowTerminal
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logout",
-        abstract: "Revoke the tokens at the provider and forget them on this machine.",
+        abstract: "Revoke the tokens at the provider and remove them from this machine.",
         discussion: """
             The credential is removed whatever the provider responds. Exit status 9 means that tokens or a session \
             may still be valid at the provider; the output says why. 0 means that everything requested was done.

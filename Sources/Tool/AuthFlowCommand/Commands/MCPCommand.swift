@@ -20,7 +20,7 @@ struct MCPCommand: AsyncParsableCommand {
 
     struct Connect: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Speak MCP on standard input and output with a host, and Streamable HTTP with a remote server.",
+            abstract: "Bridge MCP on standard input and output to a remote server over Streamable HTTP.",
             discussion: """
                 Write it into the host's configuration as the command of a local server. The first request that demands a sign-in \
                 opens one browser tab, however many bridges wait for it; without a browser, the host is told which command to run. \
@@ -40,7 +40,7 @@ struct MCPCommand: AsyncParsableCommand {
         @Option(help: "The user agent, overriding the configuration: auto, loopback, system-browser, headless or tree.")
         var userAgent: String?
 
-        @Option(help: "How long a stream may be silent before its request is given up, in seconds.")
+        @Option(help: "The idle timeout of a stream, in seconds.")
         var silence = 900
 
         func validate() throws {
@@ -89,7 +89,7 @@ struct MCPCommand: AsyncParsableCommand {
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the protected resources that were signed in to, and until when. Sends no request."
+            abstract: "Show the protected resources you are signed in to, with the tokens' expiry. Sends no request."
         )
 
         @Option(name: [.short, .long], help: "The configuration file, for its store.")

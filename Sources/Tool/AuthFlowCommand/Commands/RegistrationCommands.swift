@@ -41,7 +41,7 @@ enum RegistrationCommands {
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the registrations that were made by themselves. Sends no request, and shows no secret."
+            abstract: "Show the dynamic client registrations. Sends no request, and shows no secret."
         )
 
         @Argument(help: "The address of a protected resource or an issuer; default: all.")
@@ -109,7 +109,7 @@ enum RegistrationCommands {
 
     struct Remove: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Remove a registration here, and at the authorization server where it can be (RFC 7592)."
+            abstract: "Remove a registration here, and at the authorization server where possible (RFC 7592)."
         )
 
         @Argument(help: "The address of a protected resource or an issuer.")

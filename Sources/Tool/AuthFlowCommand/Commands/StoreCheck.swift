@@ -16,15 +16,18 @@ extension StoreCommand {
 
         func run() async throws {
             let (profile, store) = try StoreCommand.store(options)
-            guard let sessions = store as? any SessionTokenStore else {
+            // As another process has it: it is told of a removal through the store alone.
+            let another = try StoreCommand.store(options).store
+            guard let sessions = store as? any SessionTokenStore, let others = another as? any SessionTokenStore,
+                !(store is MemoryTokenStore)
+            else {
                 throw AuthError(
                     .unsupported,
-                    "The store of the profile \(profile.name) keeps the credentials of one user."
+                    "The store of the profile \(profile.name) is not shared by processes: SQLite, PostgreSQL and Redis are."
                 )
             }
-            let isWell = await StoreTrial(store: sessions, host: ToolEnvironment.host).run { line in
-                Terminal.result(line)
-            }
+            let trial = StoreTrial(store: sessions, another: others, host: ToolEnvironment.host)
+            let isWell = await trial.run { line in Terminal.result(line) }
             if !isWell { throw StoreIsNotWell() }
         }
     }
@@ -38,6 +41,8 @@ private struct StoreIsNotWell: CommandFailure {
 /// Tries the operations of a store, in the order in which each needs those before it.
 private struct StoreTrial {
     let store: any SessionTokenStore
+    /// The same, as another process has it.
+    let another: any SessionTokenStore
     let host: HostServices
 
     private var key: RecordKey {
@@ -72,7 +77,7 @@ private struct StoreTrial {
             )
         else { return false }
         let messages = RemovalMessages(digest: key.digest)
-        store.observeRemovals { messages.receive($0) }
+        another.observeRemovals { messages.receive($0) }
         guard await step("write", { try await write(key, since: elapsed) }) else { return false }
         let removal = await step("removal", { try await remove(key, messages) })
         let records = await step("records", { try await count() })
@@ -85,7 +90,7 @@ private struct StoreTrial {
         let attributes = RecordAttributes(lifetime: .seconds(60), idleTime: .seconds(60))
         try await store.withLease(on: key) { lease in try await store.write(bytes, attributes, under: lease) }
         guard try await store.bytes(for: key) == bytes else {
-            throw AuthError(.storageFailed, "What was written was not read again.")
+            throw AuthError(.storageFailed, "The record read does not match the record written.")
         }
         return "under a lease, durable and read again in \(Self.text(elapsed() - began))"
     }
@@ -102,7 +107,7 @@ private struct StoreTrial {
         }
         throw AuthError(
             .storageFailed,
-            "Other processes are not told: a sign-out counts there after ten seconds. Is there a pooler between that is not in session mode?"
+            "Other processes are not told: a sign-out counts there after ten seconds. Is there a pooler that is not in session mode?"
         )
     }
 

@@ -51,10 +51,10 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Rewrap: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Encrypt the keys of all records by the first of \"encryption_keys\".",
+            abstract: "Rewrap the keys of all records with the first of \"encryption_keys\".",
             discussion: """
                 To replace a key while programs run: add the new one as the last everywhere, then make it the first everywhere, then run \
-                this, and then take the old one out.
+                this command, and then remove the old key.
                 """
         )
 
@@ -65,7 +65,7 @@ struct StoreCommand: AsyncParsableCommand {
             guard let encrypted = store as? EncryptedSessionStore else {
                 throw AuthError(
                     .unsupported,
-                    "The store of the profile \(profile.name) has no encryption keys, or cannot list what it keeps: SQLite, PostgreSQL and Redis can."
+                    "The store of the profile \(profile.name) has no encryption keys, or cannot list its records: SQLite, PostgreSQL and Redis can."
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()

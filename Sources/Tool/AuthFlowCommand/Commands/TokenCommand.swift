@@ -20,7 +20,7 @@ struct TokenCommand: AsyncParsableCommand {
     )
     var minTTL = 60
 
-    @Flag(help: "Get a new token, also when the last one has not expired: for one that an API refuses.")
+    @Flag(help: "Get a new token even if the last token has not expired: for a token that an API rejects.")
     var refresh = false
 
     @Option(

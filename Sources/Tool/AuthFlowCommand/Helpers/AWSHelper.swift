@@ -10,7 +10,7 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             commandName: "aws",
             abstract: "Keys of a role for AWS's programs: credential_process = authflow credential aws --profile NAME",
-            discussion: "The role stands in the \"helpers\" of the profile. The keys are kept in the profile's store."
+            discussion: "The role is set in the \"helpers\" of the profile. The keys are stored in the profile's store."
         )
 
         @OptionGroup var options: ProfileOptions
@@ -20,7 +20,7 @@ extension CredentialCommand {
             guard let settings = try profile.helpers().aws else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The profile \"\(profile.name)\" has no \"aws\" in its \"helpers\", which says the role."
+                    "The profile \"\(profile.name)\" has no \"aws\" in its \"helpers\", which names the role."
                 )
             }
             let client = try options.helperChoice.client()
@@ -143,7 +143,7 @@ struct AWSKeys {
             let code = root["Error", "Code"] ?? "status \(response.status)"
             throw AuthError(
                 .providerRejected,
-                "AWS gives no keys of the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider there has to trust this issuer and the token's audience."
+                "AWS gave no keys for the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider there has to trust this issuer and the token's audience."
             )
         }
         let path = ["AssumeRoleWithWebIdentityResult", "Credentials"]

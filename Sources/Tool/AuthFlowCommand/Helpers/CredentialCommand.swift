@@ -4,7 +4,7 @@ import AuthFlow
 struct CredentialCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "credential",
-        abstract: "Give other programs a fresh token, in the way of each: Git, Docker, Kubernetes, AWS.",
+        abstract: "Supply other programs with a fresh token, by their own protocols: Git, Docker, Kubernetes, AWS.",
         discussion: "Never signs in. The \"helpers\" of a profile say which addresses its tokens are for.",
         subcommands: [Git.self, Docker.self, Kubernetes.self, AWS.self]
     )

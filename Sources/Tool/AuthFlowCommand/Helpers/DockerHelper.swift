@@ -8,8 +8,8 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             abstract: "Docker's credential helper, by its name docker-credential-authflow.",
             discussion: """
-                {"credHelpers": {"registry.example.com": "authflow"}} in ~/.docker/config.json has it asked. A profile says in "helpers" \
-                which registries its token is for.
+                {"credHelpers": {"registry.example.com": "authflow"}} in ~/.docker/config.json uses it. A profile lists in "helpers" \
+                the registries that its token is for.
                 """
         )
 

@@ -33,7 +33,7 @@ extension CredentialCommand {
             var lines = ["username=\(found.git.username)", "password=\(token.exposed)"]
             if let end { lines.append("password_expiry_utc=\(Int(end.timeIntervalSince1970))") }
             guard lines.allSatisfy({ !$0.utf8.contains(UInt8(ascii: "\n")) && !$0.utf8.contains(0) }) else {
-                throw AuthError(.invalidResponse, "The access token has a line end, which Git cannot take.")
+                throw AuthError(.invalidResponse, "The access token contains a newline, which Git cannot accept.")
             }
             Terminal.result(lines.joined(separator: "\n"))
         }

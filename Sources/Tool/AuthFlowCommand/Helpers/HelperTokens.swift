@@ -36,7 +36,7 @@ enum HelperTokens {
         guard credential.tokens.idToken != nil else {
             throw AuthError(
                 .unsupported,
-                "The provider has given no ID Token: the scopes need \"openid\", or the service takes the access token."
+                "The provider returned no ID Token: add the scope \"openid\", or use the access token."
             )
         }
         if let current = lasting(credential) { return current }
@@ -90,7 +90,7 @@ enum HelperInput {
             bytes += buffer[..<count]
             if isComplete(bytes) { return bytes }
             guard bytes.count <= limit else {
-                throw AuthError(.invalidConfiguration, "The calling program has written more than a credential.")
+                throw AuthError(.invalidConfiguration, "The calling program's input is larger than a credential.")
             }
         }
     }

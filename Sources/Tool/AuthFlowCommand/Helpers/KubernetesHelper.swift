@@ -31,7 +31,7 @@ extension CredentialCommand {
                 guard !asked.skipsVerification else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The kubeconfig file turns the check of the server's certificate off, so the server may be another one."
+                        "The kubeconfig file disables verification of the server's certificate, so the server is unverified."
                     )
                 }
                 // Either leads the request to another server than the one that is listed.

@@ -92,7 +92,7 @@ struct ConfigurationWriter {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(shown) is no configuration with profiles. Choose another --output."
+                "\(shown) is not a configuration file with profiles. Choose another --output."
             )
         }
         guard profiles[profile] == nil else {

@@ -212,7 +212,7 @@ struct ScopeOptions: ParsableArguments {
     @Option(
         name: .customLong("scope"),
         help:
-            "With an address: a scope to ask for beside those that the resource demands. With --issuer: a scope to ask for; default: openid, profile and email. May be given more than once."
+            "With an address: a scope to request together with those of the challenge. With --issuer: a scope to request; default: openid, profile and email. May be given more than once."
     )
     var scopes: [String] = []
 }
