@@ -1,10 +1,10 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist bench-build
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
-APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
+APT_TEST := nginx-light caddy openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
   python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc spin
 # What has failed is printed last.
 SWIFT_TEST := .ci/failures-last swift test --disable-xctest
@@ -62,6 +62,7 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 	swift build --build-tests $(WEB)
 	$(SWIFT_TEST) --skip-build $(WEB)
 	@Samples/servers/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+	@Samples/servers/web-login/caddy.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/web-login
 	@Samples/servers/hostile_browsers.sh $$(swift build --show-bin-path)/authflow \
 	  $(SERVERS)/web-login $(SERVERS)/router-login $(SERVERS)/nio-login
 	@Tests/Databases/databases.sh Samples/servers/web-login/demo_databases.sh \
@@ -172,6 +173,9 @@ bench-server: dependencies ## Measure the stores, and the load of two web applic
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
 	Samples/servers/page-cost/measure.sh $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow \
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/page-cost
+
+bench-build: dependencies ## Time clean and incremental builds of small programs, beside jwt-kit and async-http-client; writes docs/performance.md
+	Benchmarks/build_costs.py debug
 
 PEERS := .build/peers
 bench-peers: dependencies ## Measure beside other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md

@@ -192,6 +192,7 @@ def bodies_are_bounded(alice, _):
 @scene
 def strange_requests_harm_no_other(alice, _):
     refused, any_page = rb"HTTP/1.[01] [45]\d\d", rb"HTTP/1.1 [24]\d\d"
+    host = HOST.netloc.encode()
     for text, wanted in (
         (b"GET /session%00 HTTP/1.1\r\nHost: x\r\n\r\n", refused), (b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", any_page),
         (b"POST /logout HTTP/1.1\r\nHo", refused), (b"\x16\x03\x01\x02\x00", refused), (b"GET / HTTP/9.9\r\n\r\n", refused),
@@ -199,7 +200,7 @@ def strange_requests_harm_no_other(alice, _):
         (b"POST /logout HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /", refused),
     ):
         with socket.create_connection((HOST.hostname, HOST.port), 10) as connection:
-            connection.sendall(text)
+            connection.sendall(text.replace(b"Host: x", b"Host: " + host))
             connection.shutdown(socket.SHUT_WR)
             try:
                 reply = connection.recv(65536)
@@ -210,7 +211,7 @@ def strange_requests_harm_no_other(alice, _):
             expect(signed_in(alice), text)
     waiting = [socket.create_connection((HOST.hostname, HOST.port), 10) for _ in range(100)]
     for connection in waiting:
-        connection.sendall(b"POST /logout HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
+        connection.sendall(f"POST /logout HTTP/1.1\r\nHost: {HOST.netloc}\r\nContent-Length: 100\r\n\r\nx".encode())
     expect(signed_in(alice), "slow senders keep others out")
     for connection in waiting:
         connection.close()

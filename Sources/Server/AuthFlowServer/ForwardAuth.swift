@@ -1,8 +1,8 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// Tells a proxy in front of another application whether a request has a session, and whose: for `auth_request` of nginx and `forwardAuth` of
-/// Traefik.
+/// Tells a proxy in front of another application whether a request has a session, and whose: for `auth_request` of nginx, `forward_auth` of
+/// Caddy and `forwardAuth` of Traefik.
 ///
 /// The proxy asks with the header fields of the client's request, and must remove the session's cookie and the fields that are set here from that
 /// request before it forwards it.

@@ -1,0 +1,3 @@
+import AuthFlowResourceServer
+
+print(try ResourceServer("https://api.example.com", issuers: [TrustedIssuer(AuthorizationServer(issuer: "https://id.example.com"))]))

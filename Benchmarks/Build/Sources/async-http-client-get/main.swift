@@ -1,0 +1,3 @@
+import AsyncHTTPClient
+
+print(HTTPClient.shared)

@@ -1,0 +1,6 @@
+import Crypto
+import CryptoExtras
+import FlyingSocks
+import HTTPTypes
+
+print(SHA256.self, _RSA.self, HTTPRequest.self, SyncEventQueue.self)

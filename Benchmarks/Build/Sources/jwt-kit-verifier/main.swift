@@ -1,0 +1,3 @@
+import JWTKit
+
+print(JWTKeyCollection())

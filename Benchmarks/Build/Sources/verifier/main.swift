@@ -1,0 +1,3 @@
+import AuthFlowOAuth
+
+print(AuthorizationServer(issuer: "https://id.example.com").issuer)
