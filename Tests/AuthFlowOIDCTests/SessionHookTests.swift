@@ -46,7 +46,7 @@ private final class Notes: Sendable {
         }
     }
 
-    enum Refusal: CaseIterable { case refused, redirected, thrown, cancelled }
+    enum Refusal: CaseIterable { case refused, redirected, thrown, cancelled, hanging }
 
     @Test(arguments: Refusal.allCases) func aRefusedUserHasNoSessionAndTheTokensAreRevoked(_ refusal: Refusal)
         async throws
@@ -59,8 +59,13 @@ private final class Notes: Sendable {
                     case .redirected: return .redirect(to: "https://help.example.com/")
                     case .thrown: throw HookError()
                     case .cancelled: throw CancellationError()
+                    case .hanging:
+                        // Ends when the task is cancelled.
+                        for await _ in AsyncStream<Void>.makeStream().stream {}
+                        throw CancellationError()
                     }
                 }
+                if refusal == .hanging { $0.timeout = .zero }
             }
             let browser = WebBrowser()
             let response = try await browser.signIn(web, at: server)
@@ -72,7 +77,7 @@ private final class Notes: Sendable {
                 #expect(page.contains("Ask &lt;your&gt; administrator."))
             case .redirected:
                 #expect(response.head.headerFields[.location] == "https://help.example.com/")
-            case .thrown, .cancelled:
+            case .thrown, .cancelled, .hanging:
                 #expect(response.status == 500)
                 #expect(!page.contains("HookError"))
             }

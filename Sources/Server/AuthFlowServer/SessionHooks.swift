@@ -19,6 +19,10 @@ public struct SessionHooks: Sendable {
     /// the end of a session could not be stored. ``SessionServer/drain(within:)`` waits for it. Default: nothing.
     public var onEnd: @Sendable (SessionEnd) async -> Void = { _ in }
 
+    /// The timeout of ``onSignIn`` and ``onSignOut``, after which their tasks are cancelled; default: 30 seconds. An ``onSignIn`` that throws
+    /// because of that counts as one that throws.
+    public var timeout = Duration.seconds(30)
+
     /// Creates hooks that do nothing.
     public init() {}
 }

@@ -77,7 +77,11 @@ extension SessionServer {
         )
         let decision: SignInDecision
         do {
-            decision = try await options.hooks.onSignIn(new)
+            decision = try await withDeadline(options.hooks.timeout, clock: host.clock) {
+                AuthError(.timedOut, "The application's onSignIn took too long.")
+            } _: { [hooks = options.hooks] in
+                try await hooks.onSignIn(new)
+            }
         } catch {
             refuse()
             reporter.report(.storing, details: ["refused": "by the application's onSignIn"])

@@ -212,7 +212,13 @@ extension SessionServer {
             }
             meant[key] = .some(own.credential)
             if let credential = own.credential {
-                await options.hooks.onSignOut(Session(identifier, credential, of: provider))
+                let session = Session(identifier, credential, of: provider)
+                // It cannot prevent the sign-out.
+                try? await withDeadline(options.hooks.timeout, clock: host.clock) {
+                    AuthError(.timedOut, "The application's onSignOut took too long.")
+                } _: { [hooks = options.hooks] in
+                    await hooks.onSignOut(session)
+                }
             }
             try await self.end(meant, at: provider, .signedOut, last: key)
             var end: EndSessionRequest?
