@@ -108,7 +108,7 @@ let package = Package(
         module("C/CCurl"),
         // The functions of libxml2, loaded with the first page or XML response.
         module("C/CMarkup"),
-        // The functions of a hardware token's library, loaded at its first use.
+        // The functions of a hardware token's PKCS #11 library, loaded at its first use.
         module("C/CPKCS11"),
         // The functions of libpq, loaded at the first use of the store.
         module("C/CPostgreSQL"),
@@ -131,7 +131,7 @@ let package = Package(
         ),
         // Endpoints, forms, requests and responses, the transport seam, limits, redaction, errors, and host services: time, randomness, files.
         module("Foundation/AuthFlowHTTP", ["AuthFlowJSON", "AuthFlowEssentials", httpTypes, crypto]),
-        // The transport of the system: libcurl on Linux, URLSession on Apple's systems.
+        // The system's HTTP transport: libcurl on Linux, URLSession on Apple's systems.
         module(
             "Foundation/AuthFlowTransport",
             [
@@ -152,7 +152,7 @@ let package = Package(
                 .target(name: "CPKCS11", condition: .when(platforms: [.linux, .macOS])), crypto, cryptoExtras,
             ]
         ),
-        // The XML responses of services.
+        // XML parsing, for services that respond in XML.
         module("Foundation/AuthFlowMarkup", ["AuthFlowHTTP", "AuthFlowJSON", "CMarkup"]),
         // The seam of every store: records, leases, and the store in memory.
         module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials"]),
@@ -166,7 +166,7 @@ let package = Package(
             ]
         ),
 
-        // The life of a credential: refreshes, leases, accounts, and the sessions of many users.
+        // The lifecycle of a credential: refreshes, leases, accounts, and the sessions of many users.
         module(
             "Credentials/AuthFlowCredentials",
             [
@@ -175,7 +175,7 @@ let package = Package(
                 crypto,
             ]
         ),
-        // Stores of one machine: files, encrypted files, and the key stores of the systems.
+        // Stores on one machine: files, encrypted files, and the key stores of the operating systems.
         module(
             "Credentials/AuthFlowStores",
             [
@@ -192,7 +192,7 @@ let package = Package(
                 "AuthFlowCredentials", "AuthFlowStores", "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
-        // The client of protected resources (RFC 9728), which needs their URL alone.
+        // The client for protected resources (RFC 9728), which needs only their URL.
         module(
             "SignIn/AuthFlowResourceClient",
             [
@@ -260,20 +260,20 @@ let package = Package(
             path: "Providers/ForgeRock",
             exclude: ["README.md"]
         ),
-        // Settings of providers that need no adapter of their own, as data.
+        // Presets, as data, for providers that need no separate adapter.
         .target(name: "AuthFlowPresets", dependencies: engine, path: "Providers/Presets"),
 
-        // The common part of the stores in databases: connections on one thread, leases, waiting.
+        // The common part of the database stores: connections on one thread, leases, waiting.
         module("Server/AuthFlowDatabase", engine),
-        // The store in PostgreSQL.
+        // The PostgreSQL store.
         module("Server/AuthFlowPostgreSQL", engine + ["AuthFlowDatabase", "CPostgreSQL"]),
-        // The store in Redis.
+        // The Redis store.
         module("Server/AuthFlowRedis", engine + ["AuthFlowDatabase", "CRedis", crypto]),
-        // The store in a SQLite file, shared by the processes of one machine.
+        // The SQLite store: a file shared by the processes of one machine.
         module("Server/AuthFlowSQLite", engine + ["AuthFlowDatabase", "CSQLite"]),
         // The sessions of a web application's users: cookies, routes, back-channel logout; independent of web frameworks.
         module("Server/AuthFlowServer", engine + [crypto, httpTypes]),
-        // The other side: an API and the access tokens that it receives; independent of web frameworks.
+        // The resource server: an API that validates access tokens; independent of web frameworks.
         module(
             "Server/AuthFlowResourceServer",
             [
@@ -320,7 +320,7 @@ let package = Package(
         ),
         // Events as log lines of swift-log.
         module("Server/AuthFlowLog", engine + [logging]),
-        // A login as a page: every step, check and request.
+        // A trace of a sign-in as a page: every step, check and request.
         module("Server/AuthFlowTrace", engine),
         // The bridge between an MCP host and a remote server: JSON-RPC, event streams, sessions, mirrored headers.
         module("Server/AuthFlowMCP", engine + [httpTypes]),

@@ -4,17 +4,17 @@ import AuthFlowHeadless
 extension ProviderFactory {
     /// `forgerock`: ForgeRock (PingAM), whose sign-in is a tree.
     public static var forgeRock: ProviderFactory {
-        let issuer = ConfigurationKey("issuer", .issuer, "The issuer, when it is not the realm's address.")
+        let issuer = ConfigurationKey("issuer", .issuer, "The issuer, if it differs from the realm's URL.")
         let acrValues = ConfigurationKey(
             "acr_values",
             .list(.text),
             default: [],
-            "Names that the server maps to trees, best first."
+            "The acr values that the server maps to trees, in order of preference."
         )
         let minimumAuthLevel = ConfigurationKey(
             "minimum_auth_level",
             .number(0...1000),
-            "The minimum auth_level of a sign-in, read from the ID Token's claim, then from the access token; one that cannot be read is refused."
+            "The minimum auth_level of a sign-in, read from the ID Token, else the access token; a sign-in without it is rejected."
         )
         let requiresACR = ConfigurationKey(
             "requires_acr",
@@ -76,7 +76,7 @@ extension UserAgentFactory {
 
 /// The options of the user agent `tree`.
 private struct TreeKeys: Sendable {
-    let tree = ConfigurationKey("tree", .text, "The tree. Default: the one that the provider names.")
+    let tree = ConfigurationKey("tree", .text, "The authentication tree. Default: the tree that the provider names.")
     let username = ConfigurationKey("username", .text, "The user name.")
     let password = ConfigurationKey("password", .secret, "The password, by reference.")
     let answers = ConfigurationKey(
@@ -90,7 +90,7 @@ private struct TreeKeys: Sendable {
             }
         },
         default: [:],
-        "Other answers, by the prompt of their question, or its type when it has none; strings or secrets."
+        "Other answers, by prompt, or by callback type for questions without a prompt; strings or secrets."
     )
     let consent = ConfigurationKey(
         "consent",
@@ -122,13 +122,13 @@ private struct SharedCookieSettings: Sendable {
     private static let names = ConfigurationKey(
         "names",
         required: .list(.text),
-        "The cookies that are shared, and no others."
+        "The names of the cookies to share."
     )
     private static let atRisk = ConfigurationKey(
         "session_cookies_at_risk",
         .flag,
         default: false,
-        "Whether cookies that are not meant to outlive the browser are shared too."
+        "Whether session cookies, which are not meant to outlive the browser, are shared too."
     )
     static let keys: [any AnyConfigurationKey] = [group, store, names, atRisk]
 
@@ -159,7 +159,7 @@ private enum RealmKeys {
     private static let baseURL = ConfigurationKey(
         "base_url",
         required: .issuer,
-        "The server's address with its context: https://id.example.com/am."
+        "The server's URL with its context path: https://id.example.com/am."
     )
     private static let path = ConfigurationKey("realm", .text, default: "/", "The realm.")
 

@@ -6,13 +6,13 @@ extension ProviderFactory {
         let host = ConfigurationKey(
             "host",
             .parsed { text throws(AuthError) in try GitHubHost(text) },
-            "NAME.ghe.com, the host of an Enterprise Server, or an address such as https://git.example.com:8443; api.github.com and gist.github.com mean github.com. Default: github.com."
+            "NAME.ghe.com, the host of an Enterprise Server, or a URL such as https://git.example.com:8443; api.github.com and gist.github.com mean github.com. Default: github.com."
         )
         let signOut = ConfigurationKey(
             "sign_out",
             ConfigurationValue<GitHubProvider.SignOut>.choice,
             default: .token,
-            "What signing out revokes: the token, or everything that the user granted to the app, on every device."
+            "What a sign-out revokes: the token, or the user's whole grant to the app, on every device."
         )
         // The documentation asks for the secret as a parameter of the body.
         return ProviderFactory(

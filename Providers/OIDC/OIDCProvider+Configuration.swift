@@ -7,13 +7,13 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Single endpoints in place of the discovered ones, or beside them. With authorization, token and jwks nothing is discovered, for a provider without a metadata document."
+            "Endpoints that replace discovered ones or supplement them. With authorization, token and jwks there is no discovery, for a provider without a metadata document."
         )
         let identity = ConfigurationKey(
             "identity",
             ConfigurationValue<OIDCProvider.IdentitySource>.choice,
             default: .idToken,
-            "Where the user's identity comes from. With id_token, a user without an ID Token is unknown."
+            "The source of the user's identity. With id_token, a user without an ID Token has no identity."
         )
         let subjectClaim = ConfigurationKey(
             "subject_claim",
@@ -24,7 +24,7 @@ extension ProviderFactory {
         let template = ConfigurationKey(
             "issuer",
             required: .text,
-            "The issuer with the tenant in braces, as the metadata has it: https://login.example.com/{tenantid}/v2.0."
+            "The issuer with the tenant in braces, as in the metadata: https://login.example.com/{tenantid}/v2.0."
         )
         let claim = ConfigurationKey("claim", required: .text, "The claim of ID Tokens that names the tenant.")
         let tenants = ConfigurationKey("tenants", .list(.text), "The tenants whose users are accepted. Default: any.")
@@ -37,7 +37,7 @@ extension ProviderFactory {
                     try TokenIssuerTemplate(text, claim: claim, tenants: tenants)
                 }
             },
-            "The rule by which ID Tokens name an issuer for each tenant, where users of several sign in. Default: all name the issuer."
+            "The issuer of each tenant's ID Tokens, where users of several tenants sign in. Default: all name the issuer."
         )
         return ProviderFactory("oidc", keys: [issuer, endpoints, identity, subjectClaim, tokenIssuer]) { profile in
             let issuer = try profile[issuer]

@@ -11,7 +11,7 @@ extension ProviderFactory {
         let audience = ConfigurationKey(
             "audience",
             .text,
-            "The audience of the custom authorization server. Default: api://default for the one named default."
+            "The audience of the custom authorization server. Default: api://default for the server named default."
         )
         let secretType = ConfigurationKey(
             "device_secret_type",
@@ -23,7 +23,7 @@ extension ProviderFactory {
             "sign_out",
             ConfigurationValue<OktaProvider.SignOut>.choice,
             default: .allApps,
-            "What signing out ends."
+            "The extent of a sign-out."
         )
         return ProviderFactory("okta", keys: [issuer, audience, secretType, signOut]) { registration, profile in
             // "Configure Native SSO": the exchange names the audience of the authorization server.

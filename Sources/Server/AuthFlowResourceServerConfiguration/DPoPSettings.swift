@@ -14,18 +14,18 @@ struct DPoPSettings: Sendable {
         "window",
         .seconds(5...600),
         default: .seconds(60),
-        "How far the time of a proof may be from the server's, in seconds, in both directions."
+        "The allowed difference between a proof's iat and the server's clock, in seconds, in both directions."
     )
     private static let nonceKey = ConfigurationKey(
         "nonce_key",
         .secret,
-        "The key of the nonces that proofs must have, by reference: at least 32 random bytes, base64url, the same on every machine of the API. Default: none is demanded."
+        "The key of the nonces that proofs must contain, by reference: at least 32 random bytes, base64url, the same on every instance of the API. Default: no nonces."
     )
     private static let nonceLifetime = ConfigurationKey(
         "nonce_lifetime",
         .seconds(10...86_400),
         default: .seconds(300),
-        "How long a nonce is accepted, in seconds."
+        "The lifetime of a nonce, in seconds."
     )
 
     static let keys: [any AnyConfigurationKey] = [algorithms, window, nonceKey, nonceLifetime]

@@ -22,13 +22,13 @@ struct IssuerSettings: Sendable {
         "audiences",
         .list(.text),
         default: [],
-        "The values of aud that mean the API. Default: its resource."
+        "The aud values that identify the API. Default: its resource."
     )
     private static let tokenType = ConfigurationKey(
         "token_type",
         ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
         default: .accessToken,
-        "The header type that its tokens must have. risky-any-jwt also accepts JWT or none, as Entra and Keycloak write: an ID Token without claims of its own would pass."
+        "The typ header that its tokens must have. risky-any-jwt also accepts JWT or none, as Entra and Keycloak issue: an ID Token without its typical claims would pass."
     )
     private static let algorithms = ConfigurationKey(
         "algorithms",
@@ -58,7 +58,7 @@ struct IssuerSettings: Sendable {
                 try TokenIssuerTemplate(text, claim: claim, tenants: names)
             }
         },
-        "The tenants whose tokens are accepted, where each has an issuer of its own. Default: the issuer alone."
+        "The tenants whose tokens are accepted, where each tenant has its own issuer. Default: the issuer alone."
     )
     private static let requiresEncryption = ConfigurationKey(
         "requires_encryption",

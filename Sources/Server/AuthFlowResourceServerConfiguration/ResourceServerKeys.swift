@@ -30,7 +30,7 @@ enum ResourceServerKeys {
             "dpop-or-certificate": .dpopOrCertificate,
         ]),
         default: .asIssued,
-        "How tokens have to be bound to their client; as-issued accepts bearer tokens."
+        "The required binding of tokens to their client; as-issued also accepts bearer tokens."
     )
     static let dpop = ConfigurationKey(
         "dpop",
@@ -64,19 +64,19 @@ enum ResourceServerKeys {
         "cached_tokens",
         .number(0...10_000_000),
         default: ResourceServerRules().cachedTokens,
-        "The largest number of verified tokens in memory."
+        "The maximum number of verified tokens cached in memory."
     )
     static let verificationCacheTime = ConfigurationKey(
         "verification_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().verificationCacheTime,
-        "How long a verified JWT is accepted without its signature being checked again, in seconds, never beyond its end."
+        "How long a verified JWT is accepted without another signature check, in seconds, never beyond its expiry."
     )
     static let introspectionCacheTime = ConfigurationKey(
         "introspection_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().introspectionCacheTime,
-        "How long an active introspection result counts, in seconds."
+        "How long an active introspection result is cached, in seconds."
     )
     static let exposesChallenges = ConfigurationKey(
         "exposes_challenges_to_browsers",
@@ -101,7 +101,7 @@ private enum CertificateFieldKeys {
             "structured": .structured, "escaped-pem": .escapedPEM,
         ]),
         default: .structured,
-        "How the certificate is written: structured (RFC 9440), or escaped-pem ($ssl_client_escaped_cert of nginx)."
+        "The encoding of the certificate: structured (RFC 9440), or escaped-pem ($ssl_client_escaped_cert of nginx)."
     )
 
     static func field(

@@ -8,20 +8,20 @@ enum ServerKeys {
     static let origin = ConfigurationKey(
         "origin",
         .text,
-        "The application as browsers know it: scheme, host and port. Default: the origin of the first provider's redirect URI."
+        "The origin that browsers see: scheme, host and port. Default: the origin of the first provider's redirect URI."
     )
     static let providers = ConfigurationKey(
         "providers",
         .list(ProviderEntry.value),
         default: [],
-        "The profiles of the providers that users sign in at, with their names in sessions: the profile of each, or an object. Default: the default profile, or the only one. The store is that of the first."
+        "The providers that users sign in with, and their names in sessions: the profile of each, or an object. Default: the default profile, or the only one. The first profile's store is used."
     )
-    static let loginPath = path("login_path", "/login", "The path that begins a sign-in.")
+    static let loginPath = path("login_path", "/login", "The path that starts a sign-in.")
     static let logoutPath = path("logout_path", "/logout", "The path that ends the session.")
     static let sessionPath = path(
         "session_path",
         "/session",
-        "The path that tells scripts of the page who is signed in."
+        "The path that returns the signed-in user to the page's scripts."
     )
     static let backChannelLogoutPath = path(
         "backchannel_logout_path",
@@ -33,59 +33,59 @@ enum ServerKeys {
         .text,
         "The path that the provider loads in a frame when a user signs out there. A client that knows a sid can end that session with it. Default: none."
     )
-    static let startPath = path("start_path", "/", "Where users land by default.")
+    static let startPath = path("start_path", "/", "The page that users are sent to by default.")
     static let returnPrefixes = ConfigurationKey(
         "return_prefixes",
         .list(.text),
-        "What the page to return to has to begin with. Default: any path of the application."
+        "The allowed prefixes of the path to return to. Default: any path of the application."
     )
     static let signInParameters = ConfigurationKey(
         "sign_in_parameters",
         .list(.choice(of: SignInParameter.allCases)),
         default: [],
-        "The parameters of the sign-in route that go on to the provider. A page of another site can set them. Default: none."
+        "The sign-in route's parameters that are sent to the provider. A page of another site can set them. Default: none."
     )
     static let sessionClaims = ConfigurationKey(
         "session_claims",
         .list(.text),
         default: [],
-        "The claims that the session path tells scripts, besides sub and name. Default: none."
+        "The claims that the session path returns to scripts, besides sub and name. Default: none."
     )
     static let idleTime = ConfigurationKey(
         "idle_time",
         .seconds(60...31_536_000),
         default: .seconds(3600),
-        "How long a session lasts that is not used, in seconds."
+        "The idle timeout of a session, in seconds."
     )
     static let lifetime = ConfigurationKey(
         "lifetime",
         .seconds(60...31_536_000),
         default: .seconds(43_200),
-        "How long a session lasts, in seconds."
+        "The maximum lifetime of a session, in seconds."
     )
     static let sessionsPerUser = ConfigurationKey(
         "sessions_per_user",
         .number(1...10_000),
         default: 100,
-        "The most sessions of a user. A sign-in beyond it ends the one that was used longest ago."
+        "The maximum number of sessions of a user. A further sign-in ends the least recently used one."
     )
     static let isPersistent = ConfigurationKey(
         "persistent",
         .flag,
         default: false,
-        "Whether the browser keeps the cookie when it is closed."
+        "Whether the cookie persists after the browser is closed."
     )
     static let cookieName = ConfigurationKey(
         "cookie_name",
         .text,
         default: "__Host-Http-authflow",
-        "The name of the session's cookie. With TLS it begins with __Host-."
+        "The name of the session cookie. Over TLS it must begin with __Host-."
     )
     static let sameSite = ConfigurationKey(
         "same_site",
         ConfigurationValue<SessionServerOptions.SameSite>.named(["strict": .strict, "lax": .lax]),
         default: .strict,
-        "The cross-site requests that carry the session's cookie: none, or links that the user follows."
+        "The cross-site requests that contain the session cookie: none (strict), or links that the user follows (lax)."
     )
     static let headerName = ConfigurationKey(
         "header_name",
@@ -97,7 +97,7 @@ enum ServerKeys {
         "tag_keys",
         .list(.secret),
         default: [],
-        "The keys of the hashes by which the store finds the sessions of a user, each by reference: the first is for new sessions, and all are looked for. Sign-outs everywhere, and the provider's, do not find sessions of a key that is not in the list. Default: none."
+        "The keys of the hashes that index the sessions of a user in the store, each by reference: the first is for new sessions, lookups use all. Global sign-outs and the provider's logouts do not find sessions of an unlisted key. Default: none."
     )
     static let applicationName = ConfigurationKey(
         "application_name",
@@ -114,13 +114,13 @@ enum ServerKeys {
     static let logoutTokenAge = ConfigurationKey(
         "logout_token_age",
         .seconds(10...3600),
-        "How old a logout token without exp may be, in seconds. Default: it is refused."
+        "The maximum age of a logout token without exp, in seconds. Default: such a token is rejected."
     )
     static let allowsPlainHTTP = ConfigurationKey(
         "allow_plain_http_on_loopback",
         .flag,
         default: false,
-        "Whether the application may be served by plain HTTP on this machine, for trials."
+        "Whether the application may be served over plain HTTP on loopback, for testing."
     )
 
     static let all: [any AnyConfigurationKey] = [
@@ -144,7 +144,7 @@ struct ProviderEntry: Sendable {
     private static let nameKey = ConfigurationKey(
         "name",
         .text,
-        "The name in sessions and addresses: 1 to 32 of a-z, 0-9 and -. Default: that of the profile."
+        "The name in sessions and URLs: 1 to 32 characters from a-z, 0-9 and -. Default: the profile's name."
     )
     private static let displayNameKey = ConfigurationKey(
         "display_name",

@@ -41,7 +41,7 @@ extension AssertionSourceFactory {
     public static let audience = ConfigurationKey(
         "audience",
         .text,
-        "The audience that the assertion must have. Default: any, which the provider checks."
+        "The required audience of the assertion. Default: any; the provider checks it."
     )
 
     /// `file`: a file that the platform keeps up to date.
@@ -62,7 +62,7 @@ extension AssertionSourceFactory {
 
     /// `actions`: the runner of a CI job.
     public static var actionsRunner: AssertionSourceFactory {
-        let audience = ConfigurationKey("audience", .text, "The audience to ask for. Default: the issuer.")
+        let audience = ConfigurationKey("audience", .text, "The audience to request. Default: the issuer.")
         return AssertionSourceFactory("actions", keys: [audience]) { options, _ in
             .actionsRunner(audience: try options[audience])
         }
@@ -70,12 +70,12 @@ extension AssertionSourceFactory {
 
     /// `key`: an assertion that the client signs itself, with `client_key`.
     public static var key: AssertionSourceFactory {
-        let subject = ConfigurationKey("subject", required: .text, "sub: whom the access token is for.")
+        let subject = ConfigurationKey("subject", required: .text, "sub: the subject of the access token.")
         let issuer = ConfigurationKey("issuer", .text, "iss. Default: client_id.")
         let audience = ConfigurationKey("audience", .text, "aud. Default: the issuer of the provider.")
         return AssertionSourceFactory("key", keys: [subject, issuer, audience]) { options, context in
             guard let key = context.clientKey else {
-                throw options.error("assertions of the client's own need a \"client_key\"")
+                throw options.error("assertions that the client signs need a \"client_key\"")
             }
             return .signed(
                 by: key.source,

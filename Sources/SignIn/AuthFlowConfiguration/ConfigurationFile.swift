@@ -176,11 +176,11 @@ public struct ConfigurationFile: Sendable {
         resourceServer: ConfigurationShape,
         server: ConfigurationShape
     ) -> [ConfigurationKeyDeclaration] {
-        let schema = ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file.")
+        let schema = ConfigurationKey("$schema", .text, "The JSON Schema of this file, for editors.")
         let defaultProfile = ConfigurationKey(
             "default_profile",
             .text,
-            "The profile to use when none is named; not needed when there is only one."
+            "The profile to use by default; not needed when there is only one."
         )
         let profiles = ConfigurationShape.map(profile) { _ in nil }
         return [
@@ -189,7 +189,7 @@ public struct ConfigurationFile: Sendable {
             ConfigurationKeyDeclaration(
                 "resource_client",
                 resourceClient,
-                "The client of protected resources of which only the address is known. Without it, the defaults."
+                "The client for protected resources that are known only by their URL. Without it, the defaults apply."
             ),
             ConfigurationKeyDeclaration(
                 "resource_server",

@@ -62,26 +62,26 @@ extension CredentialHelperSettings {
             object throws(ConfigurationError) in try CredentialHelperSettings(object)
         },
         default: CredentialHelperSettings(),
-        "Which other programs may have the tokens, and for which addresses. Default: none."
+        "The other programs that may receive the tokens, and for which hosts. Default: none."
     )
 
     private static let username = ConfigurationKey(
         "username",
         .text,
         default: "oauth2",
-        "The user name beside the token, as the service wants it, such as oauth2, x-access-token or x-token-auth."
+        "The user name that the service expects with the token, such as oauth2, x-access-token or x-token-auth."
     )
     private static let hosts = ConfigurationKey(
         "hosts",
         required: .list(.text),
-        "The hosts, with their port where it is not the usual one: git.example.com, git.example.com:8443."
+        "The hosts, with the port unless it is the default: git.example.com, git.example.com:8443."
     )
     private static let gitKey = ConfigurationKey(
         "git",
         ConfigurationValue<Git>.object([hosts, username]) { object throws(ConfigurationError) in
             Git(hosts: try object[hosts].map { $0.lowercased() }, username: try object[username])
         },
-        "Git: hosts that take the access token as a password."
+        "Git: hosts that accept the access token as a password."
     )
     private static let registries = ConfigurationKey(
         "registries",
@@ -97,24 +97,24 @@ extension CredentialHelperSettings {
             }
             return Docker(registries: names, username: try object[username])
         },
-        "Docker, Podman, Skopeo: registries that take the access token as a password."
+        "Docker, Podman, Skopeo: registries that accept the access token as a password."
     )
     private static let servers = ConfigurationKey(
         "servers",
         .list(.url),
         default: [],
-        "The API servers that may have the token, for kubeconfig files with \"provideClusterInfo: true\". Default: the one of the kubeconfig file, which then has to be trusted."
+        "The API servers that may receive the token, for kubeconfig files with \"provideClusterInfo: true\". Default: that of the kubeconfig file, which must then be trusted."
     )
     private static let kubernetesAuthorities = ConfigurationKey(
         "ca_file",
         ConfigurationValue<String>.certificateFile,
-        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file may name no other ones. Default: none, for servers that the system trusts."
+        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file may not name others. Default: none, for servers that the system trusts."
     )
     private static let kubernetesToken = ConfigurationKey(
         "token",
         ConfigurationValue<Token>.choice,
         default: .idToken,
-        "Which token API servers take: id_token, as with their own OpenID Connect, or access_token, as with webhooks."
+        "The token that API servers accept: id_token, as with their OpenID Connect, or access_token, as with webhooks."
     )
     private static let kubernetesKey = ConfigurationKey(
         "kubernetes",
@@ -126,7 +126,7 @@ extension CredentialHelperSettings {
                 token: try object[kubernetesToken]
             )
         },
-        "Kubernetes: what API servers take."
+        "Kubernetes: the tokens that API servers accept."
     )
     private static let role = ConfigurationKey("role_arn", required: .text, "The ARN of the role.")
     private static let session = ConfigurationKey(
@@ -139,12 +139,12 @@ extension CredentialHelperSettings {
         "token",
         ConfigurationValue<Token>.choice,
         default: .idToken,
-        "Which token is exchanged. Its audience has to be one of the identity provider's at AWS."
+        "The token to exchange. Its audience must be one of those registered for the identity provider at AWS."
     )
     private static let lifetime = ConfigurationKey(
         "duration",
         .seconds(900...43_200),
-        "How long the keys last, in seconds. Default: an hour, by AWS."
+        "The lifetime of the temporary keys, in seconds. Default: that of AWS, an hour."
     )
     private static let endpoint = ConfigurationKey(
         "endpoint",
@@ -163,6 +163,6 @@ extension CredentialHelperSettings {
                 endpoint: try object[endpoint] ?? "https://sts.amazonaws.com/"
             )
         },
-        "AWS: a role whose keys the token is exchanged for (AssumeRoleWithWebIdentity)."
+        "AWS: the role whose temporary keys the token is exchanged for (AssumeRoleWithWebIdentity)."
     )
 }

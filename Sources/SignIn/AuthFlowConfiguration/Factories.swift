@@ -93,14 +93,14 @@ public struct TokenStoreFactory: Sendable {
 }
 
 extension TokenStoreFactory {
-    private static let keyName = ConfigurationKey("id", required: .text, "The name, which is no secret.")
+    private static let keyName = ConfigurationKey("id", required: .text, "The key ID, which is not secret.")
     private static let keyValue = ConfigurationKey("key", .secret, "32 random bytes in base64url.")
     private static let keyInToken = ConfigurationKey(
         "pkcs11",
         .text,
-        "In place of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), which makes it from the name, such as pkcs11:token=Server;object=sessions."
+        "Instead of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), which derives it from the id, such as pkcs11:token=Server;object=sessions."
     )
-    private static let keyPIN = ConfigurationKey("pin", .secret, "The PIN of the token, by reference.")
+    private static let keyPIN = ConfigurationKey("pin", .secret, "The PIN of the PKCS #11 token, by reference.")
 
     /// Every store takes them.
     static let encryptionKeys = ConfigurationKey(
@@ -110,7 +110,7 @@ extension TokenStoreFactory {
                 try namedKey(object)
             }
         ).map { keys throws(AuthError) in try EncryptionKeys(keys.map { ($0.id, $0.key) }) },
-        "The keys that what is stored is encrypted by: the first encrypts, all decrypt. Default: none, and the store keeps it as it is."
+        "The keys that encrypt stored data: the first encrypts, all decrypt. Default: none, and data is stored in plaintext."
     )
 
     struct NamedKey: Sendable {
@@ -161,7 +161,7 @@ extension TokenStoreFactory {
         let keyStore = ConfigurationKey(
             "key_store",
             .choice(PlatformKeyStore.names),
-            "The key store of the system, which keeps the key."
+            "The system key store that holds the key."
         )
         let keys: [any AnyConfigurationKey] = [directory, keyFile, passphrase, keyStore]
         return TokenStoreFactory("encrypted-file", keys: keys) { options, host in

@@ -19,24 +19,24 @@ extension NetworkSettings {
                 }
             ),
             default: .environment,
-            "The proxy: its address, \"none\", or \"environment\" for what https_proxy and no_proxy say. It is never used for this machine itself. Default: environment."
+            "The proxy: its URL, \"none\", or \"environment\" to follow https_proxy and no_proxy. It is never used for loopback addresses. Default: environment."
         )
         private static let proxyURL = ConfigurationKey(
             "url",
             required: .text,
-            "Its address: http://proxy.example.com:3128."
+            "The URL of the proxy: http://proxy.example.com:3128."
         )
-        private static let proxyUsername = ConfigurationKey("username", .text, "The user name for it.")
+        private static let proxyUsername = ConfigurationKey("username", .text, "The user name at the proxy.")
         private static let proxyPassword = ConfigurationKey(
             "password",
             .secret,
-            "The password that goes with it, by reference."
+            "The password at the proxy, by reference."
         )
 
         static let certificateAuthorities = ConfigurationKey(
             "ca_file",
             ConfigurationValue<String>.certificateFile,
-            "A PEM file with certificates of authorities that are trusted besides the system's, where those are in a folder as on Debian."
+            "A PEM file of CA certificates that are trusted in addition to the system's, where those are in a directory, as on Debian."
         )
 
         package static let clientCertificate = ConfigurationKey(
@@ -50,7 +50,7 @@ extension NetworkSettings {
                     ClientCertificate(file: try object[certificate], keyFile: try object[certificateKey])
                 }
             ),
-            "The certificate that is shown to servers that request one: a PEM file with the certificate and its private key, or a file for each."
+            "The client certificate for servers that request one: a PEM file with the certificate and its private key, or a file for each."
         )
         private static let certificate = ConfigurationKey(
             "certificate",
@@ -73,7 +73,7 @@ extension NetworkSettings {
                 name: { name throws(AuthError) in try requireHostAndPort(name) }
             ),
             default: [:],
-            "Addresses of hosts that are not looked up, by host and port: {\"id.example.com:443\": \"127.0.0.1\"}. For tests."
+            "IP addresses to use instead of DNS, by host and port: {\"id.example.com:443\": \"127.0.0.1\"}. For tests."
         )
 
         static let connectionsPerHost = ConfigurationKey(

@@ -24,22 +24,22 @@ public enum ProfileKeys {
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
             .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
         ]),
-        "How the client authenticates. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
+        "How the client authenticates. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise the adapter's method, usually client_secret_basic."
     )
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",
         .text,
-        "The client's secret is a JWT that client_key signs for each request, with this iss: at Apple the identifier of the team. With client_authentication client_secret_post."
+        "The iss of a client secret that is a JWT, signed with client_key for each request: at Apple the team ID. Requires client_authentication client_secret_post."
     )
     package static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
-        "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read, and that is read again when it was replaced; or a key in a PKCS #11 token."
+        "The private key that signs client assertions and request objects: a PEM, JWK or JWK set file that other users cannot read, reloaded when it is replaced; or a key in a PKCS #11 token."
     )
     static let dpopKey = ConfigurationKey(
         "dpop_key",
         ClientKey.value,
-        "A key that tokens are bound to (RFC 9449) in place of one for each sign-in: for keys in hardware. With it, dpop is true."
+        "The key that tokens are bound to (RFC 9449), instead of a new key for each sign-in: for hardware keys. Implies dpop."
     )
     package static let decryptionKey = ConfigurationKey(
         "decryption_key",
@@ -55,24 +55,24 @@ public enum ProfileKeys {
                 }
             )
         ),
-        "The private key that the provider encrypts tokens to: a PEM, JWK or JWK set file that others cannot read; during a rotation the old one too."
+        "The private key that the provider encrypts tokens to: a PEM, JWK or JWK set file that others cannot read; during rotation, the old key too."
     )
     private static let decryptionFile = ConfigurationKey("file", required: .path, "The file.")
     private static let decryptionAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The algorithm that the key is registered for. Default: that of the JWK, else every one that fits the key but RSA-OAEP with SHA-1."
+        "The algorithm that the key is registered for. Default: the JWK's, else all that fit the key except RSA-OAEP with SHA-1."
     )
     static let encryptedResponses = ConfigurationKey(
         "encrypted_responses",
         .list(ConfigurationValue<EncryptedResponse>.choice),
         default: [],
-        "What has to be encrypted to the client; plain ones are then refused. With a decryption_key, all may be."
+        "The responses that must be encrypted; others are rejected. With a decryption_key, all may be encrypted."
     )
     private static let introspectionAudience = ConfigurationKey(
         "audience",
         .text,
-        "The audience that the response must have. Default: client_id; some providers name the audience of the token."
+        "The required audience of the response. Default: client_id; some providers use the token's audience."
     )
     package static let signedIntrospection = ConfigurationKey(
         "signed_introspection",
@@ -84,13 +84,13 @@ public enum ProfileKeys {
             }
         ),
         default: nil,
-        "Whether the provider has to sign what it says about a token (RFC 9701). Default: false; true under fapi2-message-signing."
+        "Whether introspection responses must be signed (RFC 9701). Default: false; true under fapi2-message-signing."
     )
     package static let assertionAudience = ConfigurationKey(
         "client_assertion_audience",
         ConfigurationValue<ClientAuthentication.Audience>.choice,
         default: .issuer,
-        "Who client assertions are made for: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ."
+        "The audience of client assertions: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ."
     )
     package static let assertionAlgorithm = ConfigurationKey(
         "client_assertion_algorithm",
@@ -102,13 +102,13 @@ public enum ProfileKeys {
         "par",
         ConfigurationValue<PushedRequests>.choice,
         default: .automatic,
-        "Whether authorization requests are pushed to the provider (RFC 9126): auto when it requires or offers that."
+        "Whether authorization requests are pushed (RFC 9126); auto: when the provider requires or supports it."
     )
     static let repeatedPushedParameters = ConfigurationKey(
         "par_repeats",
         .list(ConfigurationValue<RepeatedPushedParameter>.choice),
         default: [],
-        "Parameters of a pushed request that are repeated in the browser, for providers that want them there."
+        "Parameters of a pushed request that are repeated in the authorization URL, for providers that require that."
     )
     static let signsRequests = ConfigurationKey(
         "signed_requests",
@@ -119,12 +119,12 @@ public enum ProfileKeys {
     private static let requestAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The algorithm that is registered (request_object_encryption_alg). Default: the best one that the provider announces and has a key for."
+        "The registered algorithm (request_object_encryption_alg). Default: the best algorithm that the provider announces and has a key for."
     )
     private static let requestContent = ConfigurationKey(
         "content",
         .choice(of: ContentEncryption.allCases),
-        "How the content is encrypted (request_object_encryption_enc). Default: the best one that the provider announces, else A128CBC-HS256."
+        "The content encryption (request_object_encryption_enc). Default: the best that the provider announces, otherwise A128CBC-HS256."
     )
     static let requestEncryption = ConfigurationKey(
         "encrypted_requests",
@@ -141,54 +141,54 @@ public enum ProfileKeys {
     static let authorizationDetails = ConfigurationKey(
         "authorization_details",
         ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
-        "What is asked for beside scopes (RFC 9396): an array of objects, each with a type."
+        "The authorization details to request in addition to scopes (RFC 9396): an array of objects, each with a type."
     )
     static let demandsExactDetails = ConfigurationKey(
         "authorization_details_exact",
         .flag,
         default: false,
-        "Whether tokens are refused that have other authorization details than were asked for."
+        "Whether tokens are rejected whose authorization details differ from the requested ones."
     )
     static let securityProfile = ConfigurationKey(
         "security_profile",
         ConfigurationValue<SecurityProfile>.choice,
-        "The profile that the client keeps to as a whole; settings that break it are refused."
+        "The security profile that the client conforms to as a whole; settings that violate it are rejected."
     )
     static let resources = ConfigurationKey(
         "resources",
         .list(.issuer),
         default: [],
-        "The addresses of the services that access tokens are for (RFC 8707)."
+        "The URIs of the resources that access tokens are for (RFC 8707)."
     )
     static let namesResourcesOnRefresh = ConfigurationKey(
         "resources_on_refresh",
         .flag,
         default: true,
-        "Whether a refresh names the resources again; some providers, such as Microsoft Entra, refuse it."
+        "Whether refresh requests contain the resources too; some providers, such as Microsoft Entra, reject that."
     )
     static let requiresAnnouncedPKCE = ConfigurationKey(
         "announced_pkce",
         .flag,
         default: false,
-        "Whether the provider has to announce PKCE with S256 in its metadata; without it, only a provider that announces other methods is refused."
+        "Whether the provider must announce PKCE with S256 in its metadata; if false, only a provider that announces other methods is rejected."
     )
     /// The sign-in flows, best first.
     public static let flow = ConfigurationKey(
         "flow",
         .oneOrMore(ConfigurationValue<SignInFlow>.choice),
         default: [.authorizationCode],
-        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first that can start here and that the provider supports is used; once the user has been shown something, no other is tried."
     )
     /// The scopes that are requested; nil for those of the provider's adapter.
     public static let scopes = ConfigurationKey(
         "scopes",
         .list(.text, canBeEmpty: true),
-        "The scopes to request; [] for none. Default: those of the provider's adapter, mostly [\"openid\"]."
+        "The scopes to request; [] for none. Default: those of the provider's adapter, usually [\"openid\"]."
     )
     static let redirectURI = ConfigurationKey(
         "redirect_uri",
         .oneOrMore(.parsed("uri") { text throws(AuthError) in try RedirectURI(text) }),
-        "Where the provider sends the user back to, as registered; of several, the first that the user agent can receive. Default: http://127.0.0.1/callback, on a free port."
+        "The registered redirect URI; of several, the first that the user agent can receive is used. Default: http://127.0.0.1/callback, on a free port."
     )
     static let responseMode = ConfigurationKey(
         "response_mode",
@@ -199,13 +199,13 @@ public enum ProfileKeys {
     static let idTokenSigningAlgorithms = ConfigurationKey(
         "id_token_signing_algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
-        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: those that the provider announces and that use a public key; HS256, HS384 and HS512 must be named, and need a client_secret."
+        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric ones that the provider announces; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",
         .seconds(0...300),
         default: .seconds(60),
-        "How far this machine's clock and the provider's may be apart, in seconds."
+        "The allowed clock skew between this machine and the provider, in seconds."
     )
     static let freshnessMargin = ConfigurationKey(
         "freshness_margin",
@@ -216,24 +216,24 @@ public enum ProfileKeys {
     static let account = ConfigurationKey(
         "account",
         .text,
-        "The subject of the account to use when several are signed in. Default: the one that signed in or was selected last."
+        "The subject of the account to use when several are signed in. Default: the last to sign in or be selected."
     )
     static let postLogoutRedirectURI = ConfigurationKey(
         "post_logout_redirect_uri",
         .parsed("uri") { text throws(AuthError) in try RedirectURI(text) },
-        "Where the provider sends the user back to after a sign-out, as registered; without it the session at the provider cannot be ended. The return is awaited for 30 seconds at most."
+        "The registered post-logout redirect URI; without it the session at the provider cannot be ended. The redirect is awaited for 30 seconds at most."
     )
     static let sendsClientIDAtSignOut = ConfigurationKey(
         "client_id_at_sign_out",
         .flag,
         default: true,
-        "Whether a sign-out at the provider sends client_id beside the ID Token, which some providers need to accept the post-logout redirect URI."
+        "Whether a logout request contains client_id besides the ID Token, which some providers require to accept the post-logout redirect URI."
     )
     static let usesDPoP = ConfigurationKey(
         "dpop",
         .flag,
         default: false,
-        "Whether tokens are bound to a key of this client (RFC 9449): a key for each sign-in, kept with its tokens. Tokens that are not bound are then refused."
+        "Whether tokens are DPoP-bound (RFC 9449): to a key for each sign-in, stored with its tokens. Tokens that are not bound are then rejected."
     )
     static let apiOrigins = ConfigurationKey(
         "api_origins",
@@ -245,7 +245,7 @@ public enum ProfileKeys {
         "timeout",
         .seconds(5...3600),
         default: AuthClient.Options().timeout,
-        "How long a sign-in may take, in seconds. With the flow device, until the device code expires."
+        "The timeout of a sign-in, in seconds. In the device flow, the lifetime of the device code applies instead."
     )
     static let parameters = ConfigurationKey<[ProviderRequest.Purpose: FormParameters]>(
         "parameters",
@@ -259,7 +259,7 @@ public enum ProfileKeys {
             return parameters
         },
         default: [:],
-        "More parameters for requests, by their purpose, each an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set. max_age and an essential acr in claims are checked in the ID Token."
+        "Additional request parameters, by purpose, each an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set. max_age and an essential acr in claims are checked in the ID Token."
     )
 
     private static let parametersOfPurposes = ProviderRequest.Purpose.configurable.map { purpose in
@@ -268,7 +268,7 @@ public enum ProfileKeys {
                 throw AuthError(.invalidConfiguration, "this parameter is set by AuthFlow and cannot be given")
             }
         }
-        let summary = "More parameters of \(purpose) requests."
+        let summary = "Additional parameters of \(purpose) requests."
         return (purpose, key: ConfigurationKey(purpose.rawValue, values, default: [:], summary))
     }
 
@@ -328,7 +328,7 @@ struct ProfileChoices: Sendable {
             "user_agent",
             .oneOrMore(.named([(nil, UserAgentChoice.auto, automatic)] + agents)),
             default: [],
-            "How the user is shown the provider's page; of a list, the first that can work where the program runs. Default: auto."
+            "The user agent for the provider's page; of a list, the first that can work where the program runs. Default: auto."
         )
         self.store = ConfigurationKey(
             "store",
@@ -339,26 +339,26 @@ struct ProfileChoices: Sendable {
         self.assertion = ConfigurationKey(
             "assertion",
             .named(sources),
-            "Where the assertion comes from that the flow jwt_bearer exchanges for an access token. It is asked for every use."
+            "The source of the assertion that the flow jwt_bearer exchanges for an access token. It is queried for every use."
         )
         // Another sign-in gives an assertion for one server, and not for the client itself.
         self.clientAssertion = ConfigurationKey(
             "client_assertion",
             .named(sources.filter { $0.1 != "key" && $0.1 != "profile" }),
-            "Where the JWT comes from by which the client authenticates in place of a key of its own: with client_authentication spiffe_jwt as a SPIFFE JWT-SVID, otherwise as private_key_jwt."
+            "The source of the JWT that authenticates the client instead of a key of its own: with client_authentication spiffe_jwt as a SPIFFE JWT-SVID, otherwise as private_key_jwt."
         )
-        let group = ConfigurationKey("group", required: .text, "The name that all apps of the group give.")
+        let group = ConfigurationKey("group", required: .text, "The name of the group, the same in all its apps.")
         let sharedStore = ConfigurationKey(
             "store",
             required: .store(of: stores),
-            "Where it is stored: the same for all of them."
+            "The shared store, the same in all apps of the group."
         )
         self.shared = ConfigurationKey(
             "shared",
             .object([group, sharedStore]) { object throws(ConfigurationError) in
                 Shared(group: try object[group], store: try object[sharedStore])
             },
-            "What several apps of one vendor share, for providers that can sign in to one app with another app's tokens."
+            "The sign-in that a vendor's apps share, for providers that can sign in to one app with another's tokens."
         )
     }
 
@@ -393,19 +393,19 @@ package struct ClientKey: Sendable {
     static let keyID = ConfigurationKey(
         "kid",
         .text,
-        "The kid that the key is registered by; in a set, the key to use. Default: that of the JWK, else its thumbprint."
+        "The kid under which the key is registered; in a set, the key to use. Default: the JWK's, else its thumbprint."
     )
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The algorithm that assertions are registered with. Default: the best of the key's that the provider announces."
+        "The registered algorithm of assertions. Default: the best that fits the key and that the provider announces."
     )
     private static let token = ConfigurationKey(
         "pkcs11",
         .text,
-        "In place of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its library is named by module-path; without it, p11-kit knows."
+        "Instead of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its module-path names the library; default: p11-kit's."
     )
-    private static let pin = ConfigurationKey("pin", .secret, "The PIN of the token, by reference.")
+    private static let pin = ConfigurationKey("pin", .secret, "The PIN of the PKCS #11 token, by reference.")
 
     let source: SigningKeySource
     let algorithm: SignatureAlgorithm?

@@ -30,12 +30,12 @@ public struct ResourceClientSettings: Sendable {
             try ClientMetadataDocument.checkAddress(text)
             return text
         },
-        "The address of the client's own description, which is its client_id at servers that fetch it (Client ID Metadata Document). Default: none, and the client registers itself."
+        "The URL of the client ID metadata document, which is the client_id at servers that support such documents. Default: none, and the client registers itself."
     )
     private static let usesDPoP = ConfigurationKey(
         "dpop",
         .flag,
-        "Whether tokens are bound to a key of this client (RFC 9449). Default: when the resource and its authorization server offer it."
+        "Whether tokens are DPoP-bound (RFC 9449). Default: when the resource and its authorization server support it."
     )
 
     private static let issuers = ConfigurationKey(

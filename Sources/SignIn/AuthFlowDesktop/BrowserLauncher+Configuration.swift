@@ -4,20 +4,20 @@ extension BrowserLauncher {
     private static let command = ConfigurationKey(
         "browser",
         .command,
-        "The program to open and its arguments, such as [\"google-chrome\", \"--profile-directory=Work\"], instead of the system's browser. The address replaces %s, or is added at the end. No shell is involved, and the program gets only the environment variables that a browser needs."
+        "The browser to run and its arguments, such as [\"google-chrome\", \"--profile-directory=Work\"], instead of the system's browser. The URL replaces %s, or is appended. No shell is involved, and the program gets only the environment variables that a browser needs."
     )
     private static let opensBrowser = ConfigurationKey(
         "open_browser",
         .flag,
         default: true,
-        "Whether to open a browser at all; otherwise only the address is shown."
+        "Whether to open a browser; if false, the URL is only shown."
     )
 
     private static let isPrivate = ConfigurationKey(
         "private",
         .flag,
         default: false,
-        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. Where the browser's way to do that is not known, none is opened and the address is shown."
+        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. If the browser's option for that is unknown, no browser is opened and the URL is shown."
     )
 
     /// The options of a user agent that opens a browser.

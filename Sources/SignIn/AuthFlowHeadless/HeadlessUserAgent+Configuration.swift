@@ -12,7 +12,7 @@ extension UserAgentFactory {
         let origins = ConfigurationKey(
             "origins",
             required: .list(.url),
-            "The only sites that both may be typed into, and whose forms are sent: the page with the form and the address it goes to must both be listed."
+            "The only origins where credentials are entered and forms are submitted: the page with the form and its action URL must both be listed."
         )
         let consent = ConfigurationKey(
             "consent",
@@ -28,7 +28,7 @@ extension UserAgentFactory {
         let transcript = ConfigurationKey(
             "transcript",
             .path,
-            "A file (0600) that records requests and responses: methods, addresses, names; no value that could be secret."
+            "A file (0600) that records requests and responses: methods, URLs, names; no values that could be secret."
         )
         let keys: [any AnyConfigurationKey] = [username, password, origins, consent, userAgentString, transcript]
         return UserAgentFactory("headless", keys: keys) { options, context in
