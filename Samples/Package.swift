@@ -57,7 +57,8 @@ let package = Package(
             name: "manual",
             dependencies: [
                 authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowTerminal"),
-                authFlow("AuthFlowPostgreSQL"), authFlow("AuthFlowServerConfiguration"), authFlow("AuthFlowTesting"),
+                authFlow("AuthFlowHeadless"), authFlow("AuthFlowPostgreSQL"), authFlow("AuthFlowServerConfiguration"),
+                authFlow("AuthFlowTesting"),
             ],
             path: "manual"
         ),

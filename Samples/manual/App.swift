@@ -1,14 +1,16 @@
 import AuthFlow
+import AuthFlowHeadless
 import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowTerminal
+import Foundation
 
 // The listings of the article "Signing in from an app or a tool".
 
 func signInFromAFile() async throws {
     let file = try ConfigurationFile(path: "authflow.json")  // from the working directory
     let client = try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [.loopback]) { event in
-        if let url = event.url { print("Sign in at: \(url)") }
+        if let url = event.url { FileHandle.standardError.write(Data("Sign in at: \(url)\n".utf8)) }
     }
     print(try await client.signIn())
 }
@@ -21,7 +23,7 @@ func clientFromValues() throws -> AuthClient {
         userAgents: [LoopbackUserAgent()],
         store: FileTokenStore(application: "my-app")
     ) { event in
-        if let url = event.url { print("Sign in at: \(url)") }
+        if let url = event.url { FileHandle.standardError.write(Data("Sign in at: \(url)\n".utf8)) }
     }
     return client
 }
@@ -40,6 +42,25 @@ func clientWithMore() throws -> AuthClient {
         registration: {
             $0.redirectURIs = ["http://127.0.0.1:8456/callback"]
             $0.usesDPoP = true
+        }
+    )
+    return client
+}
+
+func clientOfARobot() throws -> AuthClient {
+    let driver = HTMLFormDriver(
+        username: "alice",
+        password: Secret("wonderland"),
+        origins: ["http://127.0.0.1:8455"]  // the password is entered at no other origin
+    )
+    let client = try AuthClient(
+        issuer: "http://127.0.0.1:8455",
+        clientID: "authflow-demo",
+        scopes: ["openid", "profile", "offline_access"],
+        userAgents: [HeadlessUserAgent(driver: driver)],
+        registration: {
+            $0.redirectURIs = ["http://127.0.0.1:8456/callback"]  // nothing listens there: the agent reads the redirect
+            $0.resources = ["https://api.example.com/orders"]  // the API that the tokens are for (RFC 8707)
         }
     )
     return client

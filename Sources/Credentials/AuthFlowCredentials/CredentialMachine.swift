@@ -57,7 +57,7 @@ struct CredentialMachine {
     /// An unsaved credential: the stored one is older than it.
     private struct Unsaved {
         let credential: Credential
-        /// The entry that the store has instead. When the store has something else, that is newer.
+        /// The stored entry that this one replaces. Any other entry in the store is newer.
         var replaces: Replaced
         /// Whether it is the result of a sign-in, and the current account.
         let isSignIn: Bool
@@ -123,7 +123,7 @@ extension CredentialMachine {
         checkedAt = askedAt
     }
 
-    /// The provider has sent tokens of another user: those in memory are not handed out any more.
+    /// The provider has sent tokens of another user: the cached tokens are no longer returned.
     mutating func forget(_ epoch: Int) {
         if self.epoch == epoch { cached = nil }
     }
@@ -313,7 +313,7 @@ extension CredentialMachine {
 // MARK: - The provider
 
 extension CredentialMachine {
-    /// The error for a caller that comes while the provider is left alone; nil when a request may be sent.
+    /// The error for a caller during the backoff after a failed request; nil when a request may be sent.
     func wait(for account: AccountID, at now: Date) -> AuthError? { backoffs[account]?.error(at: now) }
 
     /// A request for an account failed.

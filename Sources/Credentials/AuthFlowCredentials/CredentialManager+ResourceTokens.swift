@@ -6,7 +6,7 @@ import AuthFlowStorage
 import Synchronization
 
 extension Credential {
-    /// The token for one resource of the grant, with its own life; nil when there is none.
+    /// The token for one resource of the grant, with its own lifetime; nil when there is none.
     func tokens(for resource: String, _ scopes: [String]?) -> Credential? {
         resourceTokens.first { $0.isFor(resource, scopes) }.map { token in
             var tokens = TokenSet(
@@ -25,7 +25,7 @@ extension Credential {
         }
     }
 
-    /// Keeps a token for one resource, in the place of the one before. Those that have expired make room.
+    /// Stores a token for one resource in place of the previous one, and removes expired tokens.
     mutating func keep(_ token: ResourceToken, at now: Date) {
         resourceTokens.removeAll { $0.expiresAt.map { $0 <= now } ?? false }
         resourceTokens.removeAll { $0.isFor(token.resource, token.requestedScopes) }
@@ -37,13 +37,13 @@ extension Credential {
 }
 
 extension ManagedCredential {
-    /// Tokens for one resource of the grant, whose access token is fresh: stored ones, or ones that the grant's refresh token was
-    /// exchanged for. The grant's own access token stays as it is.
+    /// Tokens for one resource of the grant, with a fresh access token: stored ones, or the result of exchanging the grant's
+    /// refresh token. The grant's main access token does not change.
     /// - Parameters:
     ///   - resource: One of the resources that the user was signed in for.
     ///   - scopes: Fewer scopes than were granted; nil for all.
-    ///   - rejected: An access token that the resource has refused.
-    ///   - margin: How long before its expiry the access token counts as expired; default: the manager's.
+    ///   - rejected: An access token that the resource has rejected.
+    ///   - margin: How long before its expiry the access token is treated as expired; default: the manager's margin.
     package func tokens(
         for resource: String,
         scopes: [String]?,
@@ -75,14 +75,14 @@ extension ManagedCredential {
         if let known = freshCredential(), let tokens = fresh(known) { return tokens }
         if let tokens = fresh(try await lastCredential()) { return tokens }
         return try await unfinished.finish { [self] in
-            // Its caller may be cancelled, and it stays in memory all the same.
+            // It stays in memory even if its caller is cancelled.
             willBeUsed()
             return try await used {
                 try await underLease { lease in
                     let epoch = state.withLock { $0.machine.epoch }
                     var accounts = try await latestAccounts(lease)
                     let credential = try signedIn(in: accounts)
-                    // Another task or process may have asked for it meanwhile.
+                    // Another task or process may have obtained it meanwhile.
                     if let tokens = fresh(credential) { return tokens }
                     return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
                 }
@@ -132,7 +132,7 @@ extension ManagedCredential {
         }
         state.withLock { $0.machine.succeeded(credential.account) }
         kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
-        // The refresh token matters most: what does not fit beside it is asked for again.
+        // The refresh token matters most: access tokens that do not fit into the record are requested again.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
         await save(kept, in: &accounts, lease, epoch)
         adopt(kept, epoch)

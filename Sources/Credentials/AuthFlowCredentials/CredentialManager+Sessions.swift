@@ -5,22 +5,22 @@ public import AuthFlowStorage
 
 /// A credential that was found in a ``SessionTokenStore`` by its tag.
 public struct TaggedCredential: Sendable, Hashable {
-    /// The key of its record. It does not have the session's identifier, but its SHA-256.
+    /// The key of its record. It contains the SHA-256 of the session's identifier, not the identifier.
     public let key: RecordKey
 
-    /// The credential; nil when it has ended, or cannot be read here.
+    /// The credential; nil when it has ended, or this process cannot read it.
     public let credential: Credential?
 
-    /// When the session was begun or used last, give or take a minute.
+    /// The time of the session's start or last use, accurate to a minute.
     public let lastUse: Date
 
-    /// Whether the store has said that this call has removed it; false where its answer was lost.
+    /// Whether the store has confirmed that this call removed it; false if the store's response was lost.
     package var isKnownToBeRemoved = true
 }
 
 /// The sessions of many users, in a ``SessionTokenStore``. With another store these methods throw `invalid_configuration`.
 extension CredentialManager {
-    /// The credential as it was stored last, whether or not its access token is fresh: from memory, when the store was read in the last
+    /// The stored credential, even if its access token has expired: from memory, when the store was read in the last
     /// ten seconds.
     /// - Throws: ``AuthError`` with `login_required` and the reason, `storage_failed`.
     public func lastCredential(for key: CredentialKey) async throws -> Credential {
@@ -30,8 +30,8 @@ extension CredentialManager {
         }
     }
 
-    /// Moves the idle end of a session on.
-    /// - Returns: Whether the session is there and has not ended.
+    /// Extends the idle timeout of a session.
+    /// - Returns: Whether the session exists and has not ended.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func touch(_ key: CredentialKey) async throws -> Bool {
         try await sessionStore.touch(recordKey(for: key))
@@ -43,18 +43,18 @@ extension CredentialManager {
         try await sessionStore.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
     }
 
-    /// Removes credentials in every process, whatever is under way with them: tokens that a refresh brings are dropped. Nothing is
+    /// Removes credentials in every process, even during a refresh, whose tokens are then discarded. Nothing is
     /// revoked.
-    /// - Returns: Those that were there, with the tokens that were good last. Where the store's answer was lost, also those that another
-    ///   process may have removed at the same time: to revoke tokens twice does no harm.
+    /// - Returns: The removed credentials, with the last valid tokens. If the store's response was lost, also those that another
+    ///   process may have removed at the same time: revoking tokens twice is harmless.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
         defer { for key in keys { forget(key.digest) } }
         let store = try sessionStore
-        // It ends whichever task is cancelled: a user who signs out and leaves is signed out.
+        // It completes even if the task is cancelled: a user who signs out and closes the page is signed out.
         return try await unfinished.finish { [self] in
-            // A removal whose answer is lost is repeated, and finds nothing then.
+            // If the response to a removal is lost, it is retried, and then finds nothing.
             let before = await withTaskGroup { group in
                 for key in keys { group.addTask { (key, try? await self.stored(key)?.credential) } }
                 return await group.reduce(into: [RecordKey: Credential]()) { found, next in found[next.0] = next.1 }
@@ -86,7 +86,7 @@ extension CredentialManager {
         }
     }
 
-    /// What is stored under a key, whether or not it can be read here; nil when nothing is. It takes no place in memory.
+    /// The record under a key, even if this process cannot read it; nil when there is none. It is not cached.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {
         do {
@@ -102,10 +102,10 @@ extension CredentialManager {
         try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
     }
 
-    /// Begins a revocation, or the removal of what is left, for which ``drain(within:)`` waits.
+    /// Starts a revocation, or the removal of leftover records, for which ``drain(within:)`` waits.
     package func beginCleanup(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
 
-    /// Has the tokens revoked that a refresh in progress returns, in any process. Call it before ``remove(_:)``.
+    /// Causes the tokens from any refresh in progress, in any process, to be revoked. Call it before ``remove(_:)``.
     package func revokeLateTokens(of keys: [RecordKey]) async throws {
         for key in keys { _ = try await sessionStore.claim(key.signOut, for: .seconds(600)) }
     }
@@ -115,7 +115,7 @@ extension CredentialManager {
             guard let sessions = store as? any SessionTokenStore else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The store keeps no sessions: its records have no ends and no tags."
+                    "The store does not support sessions: its records have no expiry and no tags."
                 )
             }
             return sessions

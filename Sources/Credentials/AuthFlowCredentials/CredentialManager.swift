@@ -5,10 +5,10 @@ public import AuthFlowStorage
 import Crypto
 import Synchronization
 
-/// Keeps credentials fresh over a store: for one user or for many, across tasks, processes and crashes.
+/// Keeps stored credentials fresh: for one user or for many, across tasks, processes and crashes.
 ///
-/// One refresh runs at a time for each credential, and those of different credentials run side by side. A new refresh token is
-/// in the store before the new access token is handed out.
+/// One refresh runs at a time for each credential; different credentials refresh concurrently. A new refresh token is
+/// stored before the new access token is returned.
 ///
 /// ```swift
 /// let credentials = CredentialManager(client: client, store: store)
@@ -22,7 +22,7 @@ public final class CredentialManager: Sendable {
     package let unfinished = UnfinishedWork()
     package let store: any TokenStore
     private let freshnessMargin: Duration
-    /// Revocations in progress. Nothing is lost when one does not complete.
+    /// Revocations in progress. No credential is lost if one does not complete.
     let revocations = UnfinishedWork()
     private let outage = SharedOutage()
     private let cacheLimit: Int
@@ -32,11 +32,11 @@ public final class CredentialManager: Sendable {
     private let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     private let cache = Mutex(Cache())
 
-    /// Credentials that were used a while ago are forgotten by generations: they are read from the store again when needed.
+    /// The cache evicts credentials by generations, and reads them from the store again when needed.
     private struct Cache {
         var recent: [CredentialKey: ManagedCredential] = [:]
         var earlier: [CredentialKey: ManagedCredential] = [:]
-        /// Their keys by the digests of their records, which messages name.
+        /// The keys by the digests of their records, which notifications contain.
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
@@ -46,13 +46,13 @@ public final class CredentialManager: Sendable {
     /// Creates a manager.
     /// - Parameters:
     ///   - client: The client that the credentials belong to.
-    ///   - store: Keeps the credentials.
-    ///   - freshnessMargin: How long before its expiry an access token counts as expired; default: one minute.
-    ///   - cacheLimit: The most credentials kept in memory, besides those in use; default: 20,000.
-    ///   - renewal: Obtains a credential where there is none, or where it has expired and has no refresh token: for grants
+    ///   - store: Stores the credentials.
+    ///   - freshnessMargin: How long before its expiry an access token is treated as expired; default: one minute.
+    ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
+    ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
-    ///   - refreshesAhead: Whether a use of tokens that will soon expire begins to refresh them, so that busy sessions never wait; each
-    ///     at a time of its own in the last half minute. Default: no.
+    ///   - refreshesAhead: Whether using tokens that will soon expire starts a refresh, so that busy sessions never wait; each
+    ///     at a random time in the last half minute. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
     ///   - onEnd: Called with the last credential when the provider has refused to refresh it and this process has noticed; ``drain(within:)``
     ///     waits for it.
@@ -76,15 +76,15 @@ public final class CredentialManager: Sendable {
         self.onEnd = onEnd
     }
 
-    /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
+    /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
-    /// Call it before each use and keep nothing. At most every ten seconds the store is read to see whether another process has
-    /// ended the session; in between, what is in memory is trusted.
+    /// Call it before each use; do not store the result. At most every ten seconds the store is read to see if another process
+    /// has ended the session; in between, the cache is trusted.
     ///
-    /// With a resource in the key it is the token for that resource: of a grant for it alone, or of one for several (RFC 8707), whose
+    /// With a resource in the key, it is the token for that resource: of a grant for it alone, or for several (RFC 8707), whose
     /// refresh token serves all of them.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; what
-    ///   refreshing throws; `CancellationError`, which ends no other task's refresh.
+    ///   refreshing throws; `CancellationError`, which does not cancel the refresh for other tasks.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         do {
             return try await using(key) { managed in
@@ -120,16 +120,16 @@ public final class CredentialManager: Sendable {
         try await freshTokens(for: CredentialKey(session, resource: resource))
     }
 
-    /// Keeps the credential of a sign-in, in the place of the one that was under this key. It completes even if the task is
+    /// Stores the credential of a sign-in in place of the previous one under this key. It completes even if the task is
     /// cancelled.
     ///
-    /// A refresh token that is used once can stand under one key only, so a credential that was granted for one resource
-    /// (RFC 8707) is kept under a key with this resource, and any other under one without.
+    /// A one-time refresh token must be stored under one key only, so a credential that was granted for one resource
+    /// (RFC 8707) needs a key with this resource, and any other a key without a resource.
     /// - Parameters:
     ///   - credential: The credential.
     ///   - key: The user or session.
-    ///   - attributes: When it ends and how it is found, for a ``SessionTokenStore``; default: it has neither ends nor tags.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant, or the store knows no
+    ///   - attributes: The expiry and the tags, for a ``SessionTokenStore``; default: no expiry and no tags.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant, or the store has no
     ///   attributes; `storage_failed`.
     public func save(
         _ credential: Credential,
@@ -164,7 +164,7 @@ public final class CredentialManager: Sendable {
     }
 
     /// The key of a credential's record in the store, for ``SessionTokenStore/remove(_:)`` and ``SessionTokenStore/touch(_:)``. The
-    /// session's identifier stands in it as its SHA-256.
+    /// key contains the SHA-256 of the session's identifier.
     public func recordKey(for key: CredentialKey) -> RecordKey {
         recordKey(named: Self.recordName(of: key.session), resource: key.resource)
     }
@@ -183,14 +183,14 @@ public final class CredentialManager: Sendable {
         )
     }
 
-    /// Forgets credentials at once that another process removes from a ``SessionTokenStore``, instead of at the next look into the
-    /// store. Without effect for other stores.
+    /// Evicts credentials as soon as another process removes them from a ``SessionTokenStore``, instead of at the next read of the
+    /// store. It has no effect with other stores.
     public func followRemovals() {
         (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.forget(digest) }
     }
 
     /// Makes the next call for a credential read the store.
-    /// - Parameter digest: The record; nil when any may have been removed.
+    /// - Parameter digest: The digest of the record; nil when any record may have been removed.
     func forget(_ digest: [UInt8]?) {
         guard let digest else {
             let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
@@ -202,13 +202,13 @@ public final class CredentialManager: Sendable {
         }?.beginEpoch()
     }
 
-    /// The stored credential, whether or not its access token is still fresh; nil when no user is signed in under this key.
+    /// The stored credential, even if its access token has expired; nil when no user is signed in under this key.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(for key: CredentialKey) async throws -> Credential? {
         try await using(key) { try await $0.accounts().entry(nil)?.credential }
     }
 
-    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them.
     /// - Throws: As ``freshTokens(for:)``.
     @discardableResult
     public func refresh(_ key: CredentialKey) async throws -> Credential {
@@ -217,8 +217,8 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// Removes a credential, and waits for a refresh under way, here or in another process. Nothing is revoked.
-    /// - Returns: The credential that was good last, for ``OAuthClient/revoke(_:)-(Credential)`` and
+    /// Removes a credential, and waits for a refresh in progress, here or in another process. Nothing is revoked.
+    /// - Returns: The last valid credential, for ``OAuthClient/revoke(_:)-(Credential)`` and
     ///   ``OAuthClient/endSessionRequest(for:)``; nil when there was none.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
@@ -226,16 +226,16 @@ public final class CredentialManager: Sendable {
         try await unfinished.finish { [self] in try await using(key) { try await $0.remove()?.credential } }
     }
 
-    /// The states of a credential, beginning with the present one: for views and logs. A slow reader misses older ones.
+    /// The states of a credential, starting with the current one: for views and logs. A slow reader may miss some.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
         try await using(key) { try await $0.states() }
     }
 
-    /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They complete
+    /// Waits for operations that must complete: refreshes, whose results are then stored. They complete
     /// even if tasks are cancelled, but not when the process exits: call this before.
     /// - Parameter patience: How long to wait; default: three seconds.
-    /// - Returns: Whether everything is stored. Revocations in progress are waited for too, and do not count.
+    /// - Returns: Whether everything is stored. It also waits for revocations, which do not affect the result.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()
         let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
@@ -247,14 +247,14 @@ public final class CredentialManager: Sendable {
     /// The number of credentials in memory.
     var cachedCount: Int { cache.withLock { $0.recent.count + $0.earlier.keys.count } }
 
-    /// The present figures of this process, for monitoring:
+    /// The current metrics of this process, for monitoring:
     ///
     /// | gauge | |
     /// |---|---|
-    /// | `authflow_credentials_in_memory` | at most the limit of the cache, besides those in use |
+    /// | `authflow_credentials_in_memory` | at most the cache limit, plus those in use |
     /// | `authflow_credential_work_in_progress` | refreshes, sign-ins and sign-outs |
-    /// | `authflow_credentials_unsaved` | refreshed or obtained, and not yet in the store: the only copies |
-    /// | `authflow_provider_is_held_back` | 1 while the provider does not answer, and few refreshes are tried |
+    /// | `authflow_credentials_unsaved` | refreshed or obtained, but not yet stored: the only copies |
+    /// | `authflow_provider_is_held_back` | 1 while the provider does not respond and refreshes are throttled |
     public var gauges: [FlowGauge] {
         let (work, now) = (unfinished.counts, client.host.now())
         return [
@@ -286,7 +286,7 @@ public final class CredentialManager: Sendable {
         cache.recent[key] = managed
         cache.keys[managed.digest] = key
         if cache.recent.count >= cacheLimit / 2 {
-            // What has something that is nowhere else stays.
+            // An entry with unsaved data stays.
             let needed = cache.earlier.filter { $0.value.isNeeded }
             cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
             cache.recent = [:]
@@ -295,12 +295,12 @@ public final class CredentialManager: Sendable {
         return managed
     }
 
-    /// A credential that is not in the cache, for a caller that keeps it.
+    /// A credential that is not in the cache, for a caller that holds on to it.
     /// - Parameters:
     ///   - key: The key of its record.
-    ///   - account: The subject of the account that is meant when several are signed in; nil for the current one.
+    ///   - account: The subject of the account to use when several are signed in; nil for the current one.
     ///   - label: The name to show for it.
-    ///   - renewal: Obtains it without a user; default: as the manager's others.
+    ///   - renewal: Obtains it without a user; default: the manager's renewal.
     package func managed(
         _ key: RecordKey,
         account: String?,
@@ -340,7 +340,7 @@ public struct CredentialKey: Sendable, Hashable {
         self.resource = resource
     }
 
-    /// Compares two keys code point by code point. Two users whose names differ only in their Unicode normalization are two.
+    /// Compares two keys code point by code point. Names that differ only in Unicode normalization are different users.
     public static func == (left: CredentialKey, right: CredentialKey) -> Bool {
         left.session.isIdentical(to: right.session) && left.resource.isIdentical(to: right.resource)
     }

@@ -6,7 +6,7 @@ package import AuthFlowStorage
 import Synchronization
 
 extension ManagedCredential {
-    /// The stored accounts, with what could not be written in their place. Cached tokens that are not stored any more are
+    /// The stored accounts, with unsaved credentials in place of older ones. Cached tokens that are no longer stored are
     /// dropped.
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
     package func accounts() async throws -> StoredAccounts { try await read().known }
@@ -153,7 +153,7 @@ extension ManagedCredential {
             guard let store = store as? any SessionTokenStore else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The store keeps no sessions: its records have no ends and no tags."
+                    "The store does not support sessions: its records have no expiry and no tags."
                 )
             }
             try await store.write(try accounts.serialized(), attributes, under: lease)
@@ -198,7 +198,7 @@ extension ManagedCredential {
             }
             let (new, isUndisturbed) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
             // A client that is made for one account keeps what it signs in for another, and does not use it.
-            // One that is being removed by another task of this process is not returned from memory.
+            // A credential that another task of this process is removing is not returned from memory.
             if isUndisturbed, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)

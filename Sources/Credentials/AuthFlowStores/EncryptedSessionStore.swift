@@ -10,7 +10,7 @@ public struct EncryptedSessionStore: Sendable {
 
     /// Creates a store.
     /// - Parameters:
-    ///   - base: Keeps what is encrypted.
+    ///   - base: The store for the encrypted records.
     ///   - keys: The keys.
     ///   - host: Randomness.
     public init(_ base: any SessionTokenStore, keys: EncryptionKeys, host: HostServices = .system) {

@@ -164,7 +164,7 @@ extension EncryptedTokenStore {
         let id: String
         let key: SymmetricKey
 
-        /// - Parameter secret: What it is derived from. Its name tells a wrong key from a changed credential, which the cipher cannot.
+        /// - Parameter secret: The secret to derive it from. Its ID tells a wrong key from tampering, which the cipher cannot.
         init(_ secret: SymmetricKey) {
             let check = HKDF<SHA256>.deriveKey(
                 inputKeyMaterial: secret,

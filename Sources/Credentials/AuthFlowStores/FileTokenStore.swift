@@ -26,7 +26,7 @@ public struct FileTokenStore: TokenStore {
     /// Creates a store.
     /// - Parameters:
     ///   - directory: An absolute path. Created with mode 0700 when it is missing.
-    ///   - clock: The clock to wait for other processes on.
+    ///   - clock: The clock for the waits for other processes.
     ///   - patience: How long to wait for another process that has the lease: longer than a refresh with a slow provider takes.
     public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
         self.init(directory: directory, clock: clock, patience: patience, renewal: ContinuousClock())

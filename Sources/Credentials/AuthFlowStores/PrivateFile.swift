@@ -339,7 +339,7 @@ final class FileLock: Sendable {
         }
     }
 
-    /// The mark of the last renewal: another value means that there was one.
+    /// The timestamp of the last renewal: a changed value means that the lease was renewed.
     var renewedAt: Int64 {
         var status = stat()
         let isKnown = descriptor.withLock { descriptor in

@@ -118,8 +118,8 @@ extension DecryptionKey {
         return SymmetricKey(data: try own.decrypt(encrypted, padding: padding))
     }
 
-    /// The secret that is shared with the holder of a public key on the same curve. A point that is not on the curve would give the
-    /// key away bit by bit; the initializers refuse one.
+    /// The ECDH shared secret with a public key on the same curve. A point that is not on the curve would leak the private
+    /// key bit by bit (an invalid curve attack); the initializers reject such points.
     func agreement(with jwk: JSON) throws -> [UInt8] {
         let secret: SharedSecret
         switch (material, PublicKeyMaterial(jwk)) {

@@ -145,7 +145,7 @@ package struct JWTVerifier: Sendable {
         switch try await keys.verdict(on: jws) {
         case .verified: return true
         case .wrongSignature: return false
-        case .noKey: throw profile.refused("none of the provider's keys fits its signature")
+        case .noKey: throw profile.refused("none of the provider's keys matches its signature")
         }
     }
 }

@@ -18,7 +18,7 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     /// The same, with 256 bits.
     public static let ecdhESA256KW = Self(rawValue: "ECDH-ES+A256KW")
 
-    /// Those that are implemented. RSA1_5 is not: whether its padding is right can be learned from how it is refused, and that
+    /// The implemented algorithms. RSA1_5 is not: its errors can reveal whether the padding is valid (a padding oracle), which
     /// gives the key away (RFC 8725 section 3.2: "avoid all RSA-PKCS1 v1.5 encryption algorithms").
     package static let all: [KeyManagementAlgorithm] = [
         .ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES, .rsaOAEP256, .rsaOAEP,

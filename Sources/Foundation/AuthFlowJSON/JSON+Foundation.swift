@@ -28,7 +28,7 @@ extension JSON {
     }
 
     /// The value as UTF-8 JSON text, keys sorted, so that equal values give equal bytes.
-    /// - Parameter indented: Whether each member stands on a line of its own.
+    /// - Parameter indented: Whether each member is on a separate line.
     /// - Throws: ``JSONError`` when a number is not finite or memory runs out.
     public func serialized(indented: Bool = false) throws(JSONError) -> [UInt8] {
         let encoder = JSONEncoder()

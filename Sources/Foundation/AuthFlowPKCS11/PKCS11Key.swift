@@ -183,7 +183,7 @@ package final class PKCS11Key: SigningKey {
         // As the token is now: another login may have failed since it was listed.
         let tokens = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         guard let token = tokens.first(where: { $0.slot == slot }) else {
-            throw refusal("the token is not present any more", uri)
+            throw refusal("the hardware token is no longer present", uri)
         }
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_IS_LOCKED) == 0 else {
             throw refusal("the token is locked, after too many wrong PINs", uri)

@@ -2,7 +2,7 @@ import AuthFlowEssentials
 public import AuthFlowHTTP
 import Synchronization
 
-/// Keeps credentials as long as the process runs.
+/// Stores credentials in memory, until the process exits.
 public actor MemoryTokenStore: SessionTokenStore {
     private struct Entry {
         var bytes: [UInt8]
@@ -25,7 +25,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     private var lastFence: UInt64 = 0
 
     /// Creates an empty store.
-    /// - Parameter host: The time by which records end; default: the system's.
+    /// - Parameter host: The clock for the expiry of records; default: the system's.
     public init(host: HostServices = .system) { self.host = host }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -40,7 +40,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     private func entry(_ key: RecordKey) -> Entry? {
         guard let entry = entries[key] else { return nil }
         if entry.isAlive(at: host.now()) { return entry }
-        // What the holder of a lease writes would have neither ends nor tags.
+        // A write by the holder of a lease would have no expiry and no tags.
         if held[key] == nil { entries[key] = nil }
         return nil
     }
@@ -85,7 +85,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func remove(_ keys: [RecordKey]) -> [TaggedRecord] {
         let removed = keys.compactMap { key -> TaggedRecord? in
-            // Its holder writes no more, and those who wait get the next lease when it gives this one up.
+            // Its holder can no longer write, and waiting callers get the next lease when it releases this one.
             if held[key] != nil { held[key] = 0 }
             guard let entry = entry(key) else { return nil }
             entries[key] = nil
@@ -147,7 +147,7 @@ public actor MemoryTokenStore: SessionTokenStore {
             held[key] = fence
             return Lease(key: key, fence: fence)
         }
-        // The holder before hands the key over, so it stays in `held`.
+        // The previous holder hands the key over, so it stays in `held`.
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 waiting[key, default: []].append((fence, continuation))
@@ -177,6 +177,6 @@ public actor MemoryTokenStore: SessionTokenStore {
 }
 
 extension MemoryTokenStore: CustomReflectable {
-    /// A mirror without children: what is stored is secret.
+    /// A mirror without children, because the stored bytes are secret.
     public nonisolated var customMirror: Mirror { Mirror(self, children: [:]) }
 }

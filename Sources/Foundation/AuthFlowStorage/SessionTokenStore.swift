@@ -2,18 +2,18 @@ public import AuthFlowEssentials
 public import AuthFlowHTTP
 import Crypto
 
-/// A token store for the sessions of many users: it ends records when their time has come, finds those of one user, and tells
-/// when others have removed them.
+/// A token store for the sessions of many users: it expires records, finds the records of one user, and sends notifications
+/// when other processes have removed them.
 ///
-/// All times are by the clock of the store, which every process that uses it shares. Run `SessionStoreConformance` of
-/// `AuthFlowTesting` on your own.
+/// All times are by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` of
+/// `AuthFlowTesting`.
 public protocol SessionTokenStore: TokenStore {
-    /// As ``TokenStore/write(_:under:)``, and gives the record its ends and tags. Later writes keep them.
+    /// As ``TokenStore/write(_:under:)``, and sets the expiry and the tags of the record. Later writes preserve them.
     /// - Throws: As ``TokenStore/write(_:under:)``.
     func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws
 
-    /// Moves the idle end of a record on.
-    /// - Returns: Whether the record is there and has not ended.
+    /// Extends the idle timeout of a record.
+    /// - Returns: Whether the record exists and has not expired.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func touch(_ key: RecordKey) async throws -> Bool
 
@@ -21,46 +21,46 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord]
 
-    /// Removes records, whether or not a lease on them is held: its holder then writes nothing.
-    /// - Returns: Those that were there.
+    /// Removes records, even if a lease on them is held: its holder can then no longer write.
+    /// - Returns: The removed records.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord]
 
-    /// Makes a record without bytes, unless there is one: for what may happen once.
+    /// Creates a record without bytes, unless it exists: for events that may happen only once.
     /// - Parameters:
     ///   - key: The key.
-    ///   - lifetime: How long it is remembered.
-    /// - Returns: Whether this call has made it.
+    ///   - lifetime: The lifetime of the record.
+    /// - Returns: Whether this call created it.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
 
     /// Returns the keys of records in the order of their ``RecordKey/digest``, also of some that have ended.
     /// - Parameters:
-    ///   - digest: The digest of the last key before; nil to begin.
-    ///   - limit: The most keys.
-    /// - Returns: The next ones; none when there are no more.
+    ///   - digest: The digest of the last key of the previous page; nil for the first page.
+    ///   - limit: The maximum number of keys.
+    /// - Returns: The next keys; empty when there are no more.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey]
 
-    /// Removes records that have ended, some at a time.
+    /// Removes a batch of expired records.
     /// - Returns: How many were removed; zero when none is left.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func removeEnded() async throws -> Int
 
     /// Calls an observer when ``remove(_:)`` has removed a record, here or in another process.
     ///
-    /// Messages between processes can be lost, so it saves time and is no substitute for reading.
-    /// - Parameter observer: Receives the ``RecordKey/digest`` of the record; nil when messages may have been missed. It must not
+    /// Notifications between processes can be lost, so this saves time but does not replace reading.
+    /// - Parameter observer: Receives the ``RecordKey/digest`` of the record; nil when some may have been lost. It must not
     ///   block.
     func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void)
 }
 
-/// When a record ends, and how it is found.
+/// The expiry and the tags of a record.
 public struct RecordAttributes: Sendable, Hashable {
-    /// How long after the write the record ends; nil: never.
+    /// The lifetime of the record after the write; nil: unlimited.
     public var lifetime: Duration?
 
-    /// How long after its last use (``SessionTokenStore/touch(_:)``) the record ends; nil: never.
+    /// The idle timeout, since the last use (``SessionTokenStore/touch(_:)``); nil: none.
     public var idleTime: Duration?
 
     /// The tags; at most two.
@@ -74,8 +74,8 @@ public struct RecordAttributes: Sendable, Hashable {
     }
 }
 
-/// What several records have in common, such as their user. A store sees the bytes, so they are a keyed hash where it shall not
-/// know users.
+/// A property that several records share, such as their user. A store sees the bytes, so use a keyed hash if it must not
+/// learn the users.
 public struct RecordTag: Sendable, Hashable {
     /// The bytes; 32 of them.
     public let bytes: [UInt8]
@@ -85,8 +85,8 @@ public struct RecordTag: Sendable, Hashable {
 
     /// Creates a tag for values: their SHA-256, with a key when there is one.
     /// - Parameters:
-    ///   - values: The values, such as an issuer and a subject. Their order and their bounds count.
-    ///   - key: Keeps those who can read the store from guessing the values; default: none.
+    ///   - values: The values, such as an issuer and a subject. Their order and boundaries are significant.
+    ///   - key: Prevents readers of the store from guessing the values; default: none.
     public init(_ values: [String], key: Secret? = nil) {
         let text = Array(values.map { "\($0.utf8.count):\($0)" }.joined().utf8)
         if let key {
@@ -109,7 +109,7 @@ public struct TaggedRecord: Sendable, Hashable {
     /// Its bytes. They are secret.
     public let bytes: [UInt8]
 
-    /// When it was written with its attributes or touched last.
+    /// The time of its last write with attributes, or of its last touch.
     public let lastUse: Date
 
     /// Creates a record. For stores.
@@ -126,10 +126,10 @@ extension TaggedRecord: CustomStringConvertible, WithoutReflection {
 }
 
 extension RecordKey {
-    /// The SHA-256 of ``uniqueName``: a name for stores whose names are short or must not be read.
+    /// The SHA-256 of ``uniqueName``: for stores whose names must be short or opaque.
     public var digest: [UInt8] { Array(SHA256.hash(data: Array(uniqueName.utf8))) }
 
-    /// Reads what ``uniqueName`` wrote; nil when it is something else. For stores that list keys.
+    /// Parses a ``uniqueName``; nil when the text is not one. For stores that list keys.
     public init?(uniqueName: [UInt8]) {
         var rest = uniqueName[...]
         var values: [String] = []

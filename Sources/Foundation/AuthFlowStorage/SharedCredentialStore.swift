@@ -1,9 +1,9 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The place that the apps of one vendor share on one machine, so that a user signs in once for all of them.
+/// The shared store of one vendor's apps on one machine, so that a user signs in once for all of them.
 ///
-/// It is a named place in a ``TokenStore`` that all of the apps can open: every process of the same user that knows the
+/// It is a named record in a ``TokenStore`` that all apps can open: every process of the same user that knows the
 /// group's name can read it. The adapter of the provider decides what is in it; there is one document for each issuer,
 /// which one process changes at a time.
 public struct SharedCredentialStore: Sendable {
@@ -21,16 +21,16 @@ public struct SharedCredentialStore: Sendable {
         self.store = store
     }
 
-    /// The document that is shared about an issuer; nil when there is none.
+    /// The shared document for an issuer; nil when there is none.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func value(for issuer: String) async throws -> RedactedJSON? {
         try await read(key(issuer)).map(RedactedJSON.init)
     }
 
-    /// Changes the document about an issuer, while no other process can.
+    /// Changes the document for an issuer under an exclusive lease.
     /// - Parameters:
     ///   - issuer: The issuer.
-    ///   - body: Given the old document, returns the new one; nil for none.
+    ///   - body: Receives the old document, and returns the new one; nil for none.
     /// - Throws: ``AuthError`` with `storage_failed`; what `body` throws.
     public func change(
         for issuer: String,

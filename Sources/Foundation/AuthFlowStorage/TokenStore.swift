@@ -2,32 +2,32 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import Synchronization
 
-/// A type that keeps credentials between runs. It stores bytes and knows nothing about tokens.
+/// A type that stores credentials between runs. It stores opaque bytes, not tokens.
 ///
-/// The bytes are secrets. A store keeps them from other users of the machine, and never leaves a key with anything but
-/// the old or the new bytes, whenever the process dies. Run `TokenStoreConformance` of `AuthFlowTesting` on your own.
+/// The bytes are secrets. A store protects them from other users of the machine. Writes are atomic: a key has either
+/// the old or the new bytes, even after a crash. Test custom stores with `TokenStoreConformance` of `AuthFlowTesting`.
 ///
 /// An actor can be a store too: its `withLease(on:_:)` is then `nonisolated`, and calls the actor's own methods.
 public protocol TokenStore: Sendable {
-    /// Returns the bytes kept for a key; nil when there are none. Called with and without a lease.
+    /// Returns the bytes stored for a key; nil when there are none. Called with and without a lease.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func bytes(for key: RecordKey) async throws -> [UInt8]?
 
-    /// As ``bytes(for:)``, for the key of a lease. Default: whether the lease is still held does not count.
+    /// As ``bytes(for:)``, for the key of a lease. Default: does not check that the lease is still held.
     ///
-    /// A store whose leases can be lost refuses to read under one that is not held any more: its holder would use the refresh token that the
-    /// next one has stored.
-    /// - Throws: ``AuthError`` with `lease_lost` when the lease is not held any more, `storage_failed`.
+    /// A store whose leases can be lost must reject reads under a lost lease: its holder would otherwise use the refresh token that the
+    /// next holder has stored.
+    /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed`.
     func bytes(under lease: Lease) async throws -> [UInt8]?
 
-    /// Keeps bytes for the key of a lease, or removes them when nil. When it returns they are durable.
-    /// - Throws: ``AuthError`` with `lease_lost` when the lease is not held any more, `storage_failed` otherwise; the old bytes
-    ///   are then still there.
+    /// Stores bytes for the key of a lease, or removes them if nil. The write is durable when the method returns.
+    /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise; the old bytes
+    ///   are then unchanged.
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws
 
     /// Runs `body` while no other holder, in this process or another, can write the same key.
     ///
-    /// `body` may take as long as a provider takes to respond, so a store must hold nothing that others need meanwhile, such as
+    /// `body` may take as long as the provider's response, so a store must not hold shared resources meanwhile, such as
     /// a database connection. A store whose leases expire renews this one while `body` runs.
     ///
     /// The method and `body` run where their caller runs. A module without the upcoming feature
@@ -44,7 +44,7 @@ extension TokenStore {
     public func bytes(under lease: Lease) async throws -> [UInt8]? { try await bytes(for: lease.key) }
 }
 
-/// The right to write one key, for a while. Its fence tells it from every other lease on the key: a store refuses to write
+/// A time-limited exclusive right to write one key. Its fence is unique for the key: a store rejects writes
 /// under one that was lost, so that a holder who was paused cannot overwrite what another wrote.
 public struct Lease: Sendable, Hashable {
     /// The key.
@@ -53,8 +53,8 @@ public struct Lease: Sendable, Hashable {
     /// A number that the store gives to no other lease on the key.
     public let fence: UInt64
 
-    /// Whether a holder before never gave its lease up, because it was killed or lost it, and none has written since. What it was
-    /// doing may be half done.
+    /// Whether a previous holder never released its lease, because it was killed or lost it, and none has written since. Its
+    /// operation may be incomplete.
     public let isAfterUnfinished: Bool
 
     private let term: Term?
@@ -65,7 +65,7 @@ public struct Lease: Sendable, Hashable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
 
-        /// Creates a term that begins now. Create it before the store is asked for the lease: the answer may take a long time.
+        /// Creates a term that starts now. Create it before requesting the lease, because the response may take a long time.
         /// - Parameters:
         ///   - duration: The time for which the lease is granted.
         ///   - clock: The clock to measure it on; default: the system's.
@@ -74,7 +74,7 @@ public struct Lease: Sendable, Hashable {
             self.end = Mutex(duration)
         }
 
-        /// The time since the term began: take it before the store is asked for a renewal.
+        /// The time since the term started: read it before requesting a renewal.
         public var now: Duration { elapsed() }
 
         /// Extends the term.
@@ -88,8 +88,8 @@ public struct Lease: Sendable, Hashable {
     /// - Parameters:
     ///   - key: The key.
     ///   - fence: A number that the store gives to no other lease on the key.
-    ///   - isAfterUnfinished: Whether a holder before never gave its lease up.
-    ///   - term: How long it lasts; default: until it is given up.
+    ///   - isAfterUnfinished: Whether a previous holder never released its lease.
+    ///   - term: The duration of the lease; default: until it is released.
     public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false, term: Term? = nil) {
         self.key = key
         self.fence = fence
@@ -107,8 +107,8 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired, as far as its holder knows. For the moment before something that cannot be undone: a
-    /// process that was paused may find that another has taken over.
+    /// Throws when the lease has expired by its holder's clock. Call it before an irreversible operation: a
+    /// paused process may have been replaced by another holder.
     /// - Throws: ``AuthError`` with `lease_lost`.
     public func requireTime() throws(AuthError) {
         if term?.hasEnded == true || isHeld?() == false { throw Self.lost }
@@ -123,7 +123,7 @@ public struct Lease: Sendable, Hashable {
         hasher.combine(fence)
     }
 
-    /// The error of a write under a lease that is not held any more.
+    /// The error for a write under a lease that is no longer held.
     public static var lost: AuthError {
         AuthError(
             .leaseLost,
@@ -139,10 +139,10 @@ extension AuthError {
 
 /// The key of a record in a ``TokenStore``.
 public struct RecordKey: Sendable, Hashable {
-    /// The largest record of a credential, in bytes.
+    /// The maximum size of a credential's record, in bytes.
     package static let maximumRecordSize = 1024 * 1024
 
-    /// What a record is, as an open set.
+    /// The kind of a record, as an open set.
     public struct Kind: RawRepresentable, Sendable, Hashable, ExpressibleByStringLiteral {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
@@ -155,11 +155,11 @@ public struct RecordKey: Sendable, Hashable {
         public static let credential: Self = "credential"
         /// An authorization request that awaits its response.
         public static let authorizationRequest: Self = "authorization_request"
-        /// Something that may happen once.
+        /// A one-time event.
         public static let claim: Self = "claim"
-        /// A mark that a logout token has left.
+        /// The record of a logout token.
         public static let logout: Self = "logout"
-        /// Something that the apps of one vendor share.
+        /// A document that the apps of one vendor share.
         public static let shared: Self = "shared"
     }
 
@@ -194,7 +194,7 @@ public struct RecordKey: Sendable, Hashable {
             && left.kind.rawValue.isIdentical(to: right.kind.rawValue)
     }
 
-    /// The parts with their names, for stores that keep attributes. Together they tell the key from every other.
+    /// The parts with their names, for stores with attributes. Together they identify the key uniquely.
     public var parts: [(name: String, value: String)] {
         [
             ("kind", kind.rawValue), ("name", name), ("issuer", issuer), ("client_id", clientID),
@@ -203,6 +203,6 @@ public struct RecordKey: Sendable, Hashable {
         ]
     }
 
-    /// The parts as one string that no other key has: the length before each keeps ("ab", "c") and ("a", "bc") apart.
+    /// The parts as one unique string: a length prefix distinguishes ("ab", "c") from ("a", "bc").
     public var uniqueName: String { parts.map { "\($0.value.utf8.count):\($0.value)" }.joined() }
 }

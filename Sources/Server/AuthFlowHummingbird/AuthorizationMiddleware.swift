@@ -20,7 +20,7 @@ public protocol AuthorizedRequestContext: RequestContext {
 
 extension AuthorizedRequestContext {
     /// Returns the authorization of the request.
-    /// - Throws: An `HTTPError` with the status 500: the route is not behind an ``AuthorizationMiddleware``.
+    /// - Throws: An `HTTPError` with status 500 when the route has no ``AuthorizationMiddleware``.
     public func requireAuthorization() throws -> Authorization {
         guard let authorization else { throw HTTPError(.internalServerError) }
         return authorization

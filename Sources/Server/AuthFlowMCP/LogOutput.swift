@@ -26,7 +26,7 @@ package final class LogOutput: Sendable {
         self.state = Mutex(State(minute: now()))
     }
 
-    /// Writes a line, or counts it among those that are left out.
+    /// Writes a line, or drops it and counts it as dropped.
     package func write(_ line: String) {
         let now = now()
         let mustStart = state.withLock { state -> Bool in

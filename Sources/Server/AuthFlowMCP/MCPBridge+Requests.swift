@@ -108,7 +108,7 @@ extension MCPBridge {
         if status == 202 || status == 204 {
             return .failure(
                 of: id,
-                "The server has accepted the request and answers it nowhere.",
+                "The server accepted the request but sent no response to it.",
                 status: status,
                 cause: "no_response"
             )

@@ -17,7 +17,7 @@ import Synchronization
 public final class MCPBridge: Sendable {
     /// The settings of a bridge.
     public struct Options: Sendable {
-        /// Turns an error into the sentence that the host shows, such as with the command to run; default: the error's own.
+        /// Formats the message that the host shows for an error, such as with the command to run; default: its description.
         public var explain: @Sendable (AuthError) -> String = { $0.description }
 
         /// Receives what a user may want to know and the host does not; default: dropped. Never secret.

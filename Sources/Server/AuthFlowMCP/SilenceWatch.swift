@@ -1,7 +1,7 @@
 import AuthFlow
 import Synchronization
 
-/// Ends a body that nothing is heard of for too long.
+/// Ends a response body that has been idle for too long.
 final class SilenceWatch: Sendable {
     private let task: Task<Void, Never>
     private let counter = Counter()

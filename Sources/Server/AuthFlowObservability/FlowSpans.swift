@@ -7,7 +7,7 @@ extension FlowEvent {
     ///
     /// The span of a step is a child of the step around it, and the outermost one of the span of the task, such as the request that a web
     /// server handles. What happens within a step is an event of its span, without addresses and without secrets. Nothing is added to the
-    /// requests to the provider: the identifiers of traces are not for others.
+    /// requests to the provider, because trace IDs must not leak to third parties.
     ///
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.spans())

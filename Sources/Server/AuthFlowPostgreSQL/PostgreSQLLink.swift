@@ -188,7 +188,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         }
     }
 
-    /// libpq's text in one line.
+    /// libpq's message on one line.
     private static func message(_ text: String) -> String {
         DisplayText.sanitized(text.split(whereSeparator: \.isNewline).joined(separator: " "))
     }

@@ -4,7 +4,7 @@ import AuthFlowDatabase
 /// The tables, and the steps that lead to them from those of every earlier version.
 enum PostgreSQLSchema {
     /// The steps, in order, each with the version that a program has to know to use the tables after it: replicas of an older version go
-    /// on while those of a newer one come. One that was released is never changed.
+    /// on while those of a newer one come. A released step is never changed.
     private static let steps = [(change: records, needs: 1)]
 
     private static let records = """
@@ -77,7 +77,7 @@ enum PostgreSQLSchema {
         return numbers.count == 2 ? (numbers[0], numbers[1]) : (0, 0)
     }
 
-    /// Refuses tables that this program cannot use: older ones, and newer ones that need a newer program.
+    /// Rejects tables that this program cannot use: older versions, and versions that require a newer program.
     static func check(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) {
         let found: (found: Int, needs: Int)
         do throws(DatabaseFailure) {

@@ -4,7 +4,7 @@ import AuthFlowJOSE
 public import AuthFlowJSON
 public import HTTPTypes
 
-/// The authorization of one request: whom its token is for, and what it permits.
+/// The authorization of one request: the subject of its token, and what the token permits.
 public struct Authorization: Sendable {
     let token: AccessToken
     /// The API that has authorized the request.
@@ -19,7 +19,7 @@ public struct Authorization: Sendable {
         self.isExposed = server.rules.exposesChallengesToBrowsers
     }
 
-    /// Whether it is a decision of this API.
+    /// Whether an API made this authorization.
     func isMade(by other: ResourceServer) -> Bool { server == ObjectIdentifier(other) }
 
     /// The issuer of the token.
@@ -28,13 +28,13 @@ public struct Authorization: Sendable {
     /// `sub`: the user, or the client where no user is involved. Unique only together with the issuer. nil: the token or the introspection response has none.
     public var subject: String? { token.subject }
 
-    /// `client_id`: the client; nil where the issuer does not say.
+    /// `client_id`: the client; nil when the token does not have it.
     public var clientID: String? { token.clientID }
 
     /// The scopes.
     public var scopes: Set<String> { token.scopes }
 
-    /// The end of the token; nil: an introspection that does not say.
+    /// The expiry of the token; nil when the introspection response has none.
     public var expiresAt: Date? { token.end.map(Date.init(timeIntervalSince1970:)) }
 
     /// `authorization_details` (RFC 9396), as the token has them; nil for none.
@@ -43,7 +43,7 @@ public struct Authorization: Sendable {
     /// Whether the token is bound to a DPoP key, whose proof came with the request.
     public var isDPoPBound: Bool { token.binding.key != nil }
 
-    /// Whether the token is bound to a certificate, which the client has shown.
+    /// Whether the token is bound to a certificate, which the client presented.
     public var isCertificateBound: Bool { token.binding.certificate != nil }
 
     /// All claims of the token, or members of the introspection.

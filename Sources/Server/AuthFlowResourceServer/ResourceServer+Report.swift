@@ -1,14 +1,14 @@
 public import AuthFlowHTTP
 
 extension ResourceServer {
-    /// Checks an access token as for a request, and reports each check.
+    /// Checks an access token like that of a request, and reports each check.
     ///
     /// A token whose introspection was skipped is not accepted: whether it was revoked is not known.
     ///
     /// The token is sent to no one unless `introspects` is set. The issuer's metadata and keys are fetched where they are needed.
     /// - Parameters:
     ///   - token: The token.
-    ///   - requirement: The demands of the route; default: a valid token.
+    ///   - requirement: The requirement of the route; default: a valid token.
     ///   - introspects: Whether to send the token to its issuer, where the API is configured to introspect it (RFC 7662); default: no.
     public func report(
         on token: Secret,
@@ -27,7 +27,7 @@ extension ResourceServer {
             try requirement.check(verified, now: host.now(), leeway: rules.clockLeeway.seconds, steps: recorder)
             return recorder.report(isAccepted: !recorder.hasSkipped)
         } catch is TokenReport.IsNotIntrospected {
-            recorder.end(.skipped("the token is opaque, and its issuer was not asked"))
+            recorder.end(.skipped("the token is opaque, and introspection was skipped"))
         } catch let failure as TokenFailure {
             recorder.end(.failed(writer.rejection(for: failure).reason))
         } catch {

@@ -7,7 +7,7 @@ public import HTTPTypes
 
 /// An API that receives access tokens (RFC 6749 section 1.1: "resource server"): it decides which requests are authorized.
 ///
-/// Make one for each API and share it: any number of tasks may use it at once.
+/// Create one for each API and share it: any number of tasks may use it concurrently.
 ///
 /// ```swift
 /// let api = try ResourceServer(
@@ -17,7 +17,7 @@ public import HTTPTypes
 /// let authorization = try await api.authorize(request, requiring: ["orders:read"])
 /// ```
 ///
-/// It answers a request that is not authorized with a ``Rejection``, which is a whole response. It knows nothing of a web framework.
+/// It answers a request that is not authorized with a ``Rejection``, a complete response. It works with any web framework.
 public final class ResourceServer: Sendable {
     /// The identifier of the API (RFC 8707, RFC 9728): its URL, exactly as clients write it.
     public let resource: Endpoint
@@ -36,7 +36,7 @@ public final class ResourceServer: Sendable {
     private let nonces: ProofNonces?
     private let observer: (@Sendable (AuthorizationDecision) -> Void)?
 
-    /// Creates a server. Nothing is requested before the first token comes.
+    /// Creates a server. It sends no request until the first token arrives.
     /// - Parameters:
     ///   - resource: The identifier of the API: an `https` URL; `http` on this machine's loopback only.
     ///   - issuers: The issuers whose tokens are accepted.
@@ -44,7 +44,7 @@ public final class ResourceServer: Sendable {
     ///   - host: Time and randomness; default: the system's.
     ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` makes metrics of them.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
-    ///   duplicates, an issuer is to be asked about JWTs without an introspector, or several introspect tokens: a token that names no
+    ///   duplicates, JWTs are to be introspected without an introspector, or several issuers have one: a token that names no
     ///   issuer must not be sent to the wrong one.
     public init(
         _ resource: String,
@@ -98,7 +98,7 @@ public final class ResourceServer: Sendable {
     /// - Parameters:
     ///   - request: The request. Its body is never read: a token in a form is not accepted (RFC 6750 section 2.2), nor one in a query
     ///     (section 2.3).
-    ///   - requirement: The demands of the route; default: a valid token.
+    ///   - requirement: The requirement of the route; default: a valid token.
     ///   - certificate: The certificate of the client's TLS connection, in DER; default: none. Behind a proxy name the field that the
     ///     proxy sets instead: ``ResourceServerRules/certificateField``.
     /// - Throws: ``Rejection``: the response for the client, and the reason for the log.
@@ -121,8 +121,8 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether an authorized request also meets the demands of a further route: a proof is accepted once, so that a request cannot be
     /// authorized twice.
-    /// - Returns: Whether the authorization is this API's. One of another is not looked at.
-    /// - Throws: ``Rejection`` when the token does not permit what the route demands.
+    /// - Returns: Whether this API made the authorization. An authorization by another API is not checked.
+    /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
         _ authorization: Authorization,
         requiring requirement: Requirement
@@ -165,7 +165,7 @@ public final class ResourceServer: Sendable {
         } catch let rejection as Rejection {
             throw rejection
         } catch let failure as TokenFailure {
-            // A client that has to send a nonce learns it with the demand.
+            // The challenge includes the nonce that the client has to send.
             if case .wantsNonce = failure { writer.nonce = nonces?.next() }
             throw writer.rejection(for: failure)
         } catch {
@@ -175,7 +175,7 @@ public final class ResourceServer: Sendable {
 
     // MARK: - Access tokens
 
-    /// The largest token that is remembered, in bytes: its claims take several times as much memory, and the limit of the cache counts tokens.
+    /// The maximum size of a cached token, in bytes: its claims take several times as much memory, and the limit of the cache counts tokens.
     private static let maximumCachedSize = 8 * 1024
 
     /// A verified token.
@@ -186,8 +186,8 @@ public final class ResourceServer: Sendable {
         return try await accessToken(token, digest, at: now, steps: nil)
     }
 
-    /// A token that is not known.
-    /// - Parameter steps: Receives each check as it begins. Such a token is not remembered, and introspected only where `steps` says so.
+    /// Verifies a token that is not cached.
+    /// - Parameter steps: Receives each check as it begins. Such a token is not cached, and is introspected only if `steps` says so.
     func accessToken(
         _ token: Secret,
         _ digest: TokenDigest,
@@ -232,12 +232,12 @@ public final class ResourceServer: Sendable {
         return try await withConsent(of: verified, token, digest, steps)
     }
 
-    /// A text of the client's that ends no quotation of a log.
+    /// A text from the client, escaped for a quotation in a log.
     private static func quotable(_ text: String) -> String {
         String(DisplayText.sanitized(text, limit: 200).map { $0 == "\"" || $0 == "\\" ? "'" : $0 })
     }
 
-    /// Asks the issuer of a verified JWT, where that is wanted, whether it is still active.
+    /// Introspects a verified JWT, if configured, to see whether it is still active.
     private func withConsent(
         of verified: AccessToken,
         _ token: Secret,
@@ -268,7 +268,7 @@ public final class ResourceServer: Sendable {
         // The issuer of an encrypted token is known once it is decrypted.
         for issuer in issuers {
             guard let source = issuer.decryptionKeys else { continue }
-            // The token is not to blame for a key that cannot be read.
+            // A key that cannot be read does not make the token invalid.
             let keys = try source.keys()
             if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
@@ -315,7 +315,7 @@ public final class ResourceServer: Sendable {
 
     // MARK: - Proofs
 
-    /// - Returns: The nonce for the client's next proof, when it needs another.
+    /// - Returns: The nonce for the client's next proof, when it needs a new one.
     private func checkProof(_ request: HTTPRequest, _ token: Secret, _ thumbprint: String) async throws -> String? {
         guard rules.dpop.isAccepted else {
             throw TokenFailure.proofsAreNotAccepted
@@ -334,7 +334,7 @@ public final class ResourceServer: Sendable {
             thumbprint: thumbprint,
             now: now
         )
-        // Only a proof that is right in everything else is remembered: nothing else could fill the memory.
+        // Only a proof that passed every other check is stored, so that invalid proofs cannot fill the memory.
         guard try await rules.dpop.proofs.isFirstUse(of: proof.identifier, at: now, within: rules.dpop.window * 2)
         else {
             throw TokenFailure.invalidProof("it was replayed (jti)")

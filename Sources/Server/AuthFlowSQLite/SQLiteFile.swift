@@ -47,7 +47,7 @@ struct SQLiteFile: Sendable {
             guard !PrivateFile("\(path)-wal").exists || file.exists else {
                 throw AuthError(
                     .storageFailed,
-                    "\(path) is not there, and the files \(path)-wal and \(path)-shm, which belong to it, are. Bring it back, or remove them."
+                    "\(path) does not exist, but its files \(path)-wal and \(path)-shm do. Restore the database, or remove them."
                 )
             }
             // SQLite gives the files beside it the mode of this one.

@@ -72,7 +72,7 @@ enum SQLiteSchema {
     }
 
     /// The version of the tables; zero for a new file.
-    /// - Throws: When the file is of another program, or of a later version of this one.
+    /// - Throws: When another program, or a later version of this one, created the file.
     private static func version(of connection: SQLiteConnection) throws(DatabaseFailure) -> Int64 {
         func number(_ pragma: String) throws(DatabaseFailure) -> Int64 {
             try connection.run("PRAGMA \(pragma)").first?.first?.integer ?? 0

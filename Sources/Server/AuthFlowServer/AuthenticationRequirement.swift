@@ -3,11 +3,11 @@ import AuthFlowEssentials
 
 /// A requirement of a page on how, and how recently, its user has authenticated (step-up).
 public struct AuthenticationRequirement: Sendable, Hashable {
-    /// The authentication context classes (`acr`) of which one is needed, the preferred first; empty for any.
+    /// The authentication context classes (`acr`) of which one is required, in order of preference; empty for any.
     public var acrValues: [String]
 
-    /// The longest time since the user authenticated, in whole seconds; nil for any. The provider is asked for exactly this; an
-    /// authentication of the last minute always counts, so that zero means "authenticate now".
+    /// The maximum age of the authentication, in whole seconds; nil for any. It is sent to the provider as `max_age`; an
+    /// authentication within the last minute is always accepted, so that zero means "authenticate now".
     public var maximumAge: Duration?
 
     /// Creates a requirement.

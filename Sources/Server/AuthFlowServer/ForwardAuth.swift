@@ -7,7 +7,7 @@ public import HTTPTypes
 /// The proxy asks with the header fields of the client's request, and must remove the session's cookie and the fields that are set here from that
 /// request before it forwards it.
 public struct ForwardAuth: Sendable {
-    /// The value of a field of the response.
+    /// The value of a response header field.
     public enum Value: Sendable {
         /// The user's subject, which is unique at the issuer.
         case subject
@@ -17,7 +17,7 @@ public struct ForwardAuth: Sendable {
         case claim(String)
         /// The name of the session, which is not secret.
         case sessionName
-        /// `Bearer` and a fresh access token, unless it is bound to a key. Only for an application that is trusted with it, over a connection of its own.
+        /// `Bearer` and a fresh access token, unless it is bound to a key. Only for an application that is trusted with it, over a dedicated connection.
         case accessToken
     }
 
@@ -29,7 +29,7 @@ public struct ForwardAuth: Sendable {
     /// Creates the route.
     /// - Parameters:
     ///   - server: The sessions.
-    ///   - path: The path that the proxy asks; default: `/forward-auth`. Browsers must not reach it.
+    ///   - path: The path that the proxy requests; default: `/forward-auth`. Browsers must not reach it.
     ///   - provider: The name of the provider whose users the application behind the proxy knows; a session of another gets 403. Where there are several
     ///     providers, name one: two users of different providers can have the same subject. Default: the only one.
     ///   - fields: The fields of the response, such as `X-User`. A session that lacks the value of one gets 403. Identify users by ``Value/subject``: an e-mail
@@ -117,7 +117,7 @@ public struct ForwardAuth: Sendable {
         }
     }
 
-    /// RFC 9110 section 5.5: no control characters, so that no claim ends its line. Other than ASCII passes as UTF-8.
+    /// RFC 9110 section 5.5: no control characters, so that no claim ends its line. Non-ASCII text is sent as UTF-8.
     private static func isFieldValue(_ text: String) -> Bool {
         text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
     }

@@ -1,11 +1,11 @@
 import AuthFlow
 
-/// A tag as it is hashed with each of the application's keys, so that a key can be replaced while sessions go on.
+/// A tag, hashed with each of the application's keys, so that keys can be rotated without ending sessions.
 struct HashedTag {
-    /// The one that is written.
+    /// The tag to write.
     let written: RecordTag
 
-    /// Those that may have been written.
+    /// The tags to search for.
     let all: [RecordTag]
 
     /// - Parameter keys: The first is the one to write with; none for a hash without a key.

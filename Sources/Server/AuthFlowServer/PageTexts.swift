@@ -20,10 +20,10 @@ public struct PageTexts: Sendable {
     /// The language (BCP 47), such as `en` or `de`.
     public var language: String
 
-    /// The texts. A reason without one has those of ``SessionPage/Reason/failed``.
+    /// The texts. A reason without a text uses that of ``SessionPage/Reason/failed``.
     public var texts: [SessionPage.Reason: Text]
 
-    /// The link to the page that the browser goes on to.
+    /// The link to the page that the browser continues to.
     public var continueLink: String
 
     /// The link to another attempt.
@@ -129,7 +129,7 @@ public struct PageTexts: Sendable {
         startLink: "Zur Startseite"
     )
 
-    /// The texts in the language that a browser prefers (RFC 9110 section 12.5.4); the first where it names none of them.
+    /// The texts in the language that a browser prefers (RFC 9110 section 12.5.4); the first if none matches.
     static func preferred(by field: String?, of texts: [PageTexts]) -> PageTexts {
         // Browsers send ASCII, and a few languages.
         let field = (field ?? "").utf8.allSatisfy { $0 < 0x80 } ? String((field ?? "").prefix(200)) : ""

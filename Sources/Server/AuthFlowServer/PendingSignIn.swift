@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// A sign-in in progress: the data that is kept until the browser comes back from the provider.
+/// A sign-in in progress: the data that is stored until the provider redirects the browser back.
 struct PendingSignIn: Sendable, Codable {
     struct Previous: Sendable, Codable {
         let provider: String
@@ -31,7 +31,7 @@ extension PendingSignIn {
     }
 
     /// Reads a note.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback`: what is not known cannot be checked.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback`, because an unknown version cannot be checked.
     init(note: String?) throws(AuthError) {
         do {
             self = try JSONDecoder().decode(Self.self, from: Data((note ?? "").utf8))

@@ -14,7 +14,7 @@ final class ProviderSessions: Sendable {
     let signIns = SignInPlaces()
     /// Front-channel logouts in progress, which no one has signed in for either.
     let frontChannelLogouts = SignInPlaces()
-    /// A grant for one resource is kept under a key with that resource.
+    /// The resource of the grant, if it is for one. It is part of the credentials' keys.
     private let resource: String?
 
     var name: String { provider.name }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Whether a process can serve users now, for the readiness check of a load balancer.
 public struct Readiness: Sendable, Hashable {
-    /// What is not ready, each a sentence for the operator; empty when the process is ready.
+    /// The problems, each a sentence for the operator; empty when the process is ready.
     public let problems: [String]
 
     /// Whether the process is ready.
@@ -14,8 +14,8 @@ public struct Readiness: Sendable, Hashable {
 extension SessionServer {
     /// Checks that the store can be read, that a provider's metadata is known, and that the process is not shutting down.
     ///
-    /// Metadata that was fetched before counts during an outage of the provider, and of several providers one is enough: users who are signed in
-    /// do not need them now. Each call reads the store, so keep the route from clients.
+    /// Cached metadata is enough during an outage of the provider, and with several providers one is enough: users who are signed in
+    /// do not need them now. Each call reads the store, so do not expose the route to clients.
     public func readiness() async -> Readiness {
         var problems: [String] = []
         if isDraining.load(ordering: .relaxed) { problems.append("The process is about to end.") }

@@ -9,7 +9,7 @@ struct RequestCookies: Sendable {
         fields = request.headerFields[fields: .cookie].map(\.value)
     }
 
-    /// Goes through the cookies as bytes: to Swift's characters a mark in one cookie, which another site of the domain may have set, would hide
+    /// Parses the cookies as bytes: in Swift's characters, a combining mark in a cookie that another site of the domain has set would hide
     /// the next.
     private func forEach(_ body: (_ name: Substring.UTF8View, _ value: Substring.UTF8View) -> Void) {
         for field in fields {
@@ -71,7 +71,7 @@ struct ResponseCookie: Sendable {
     let value: String
     let sameSite: SameSite
     let isSecure: Bool
-    /// nil for a cookie that ends with the browser.
+    /// nil for a session cookie, which the browser removes when it is closed.
     var maximumAge: Duration?
 
     var field: String {
@@ -81,7 +81,7 @@ struct ResponseCookie: Sendable {
         return field
     }
 
-    /// The cookie that takes this one's place and ends at once.
+    /// The cookie that removes this one: it has expired.
     var removal: ResponseCookie {
         ResponseCookie(name: name, value: "", sameSite: sameSite, isSecure: isSecure, maximumAge: .zero)
     }

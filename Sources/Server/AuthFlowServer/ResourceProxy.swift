@@ -1,12 +1,12 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// Hands requests of the application's pages on to APIs, with the access token of the session in place of its cookie.
+/// Forwards requests of the application's pages to APIs, with the session's access token in place of its cookie.
 ///
-/// RFC 10017 section 6.1.3.6: "the BFF MUST" send only to an explicit list of hosts, and "strictly validate" paths. Nothing of the address comes
-/// from the request but what stands behind the prefix of its route.
+/// RFC 10017 section 6.1.3.6: "the BFF MUST" send only to an explicit list of hosts, and "strictly validate" paths. Of the URL, the request
+/// provides only the path after the prefix of its route.
 public struct ResourceProxy: Sendable {
-    /// A part of the application's addresses, and where its requests go.
+    /// A path prefix of the application, and the API that its requests are forwarded to.
     public struct Route: Sendable {
         let prefix: String
         let target: Endpoint
@@ -29,22 +29,22 @@ public struct ResourceProxy: Sendable {
 
         /// Creates a route.
         /// - Parameters:
-        ///   - prefix: The path that requests begin with. It begins and ends with a slash.
-        ///   - target: What takes its place: the API's address, which ends with a slash.
-        ///   - methods: The methods that are handed on; default: GET and HEAD.
+        ///   - prefix: The path prefix of the requests. It starts and ends with a slash.
+        ///   - target: The API's URL, which replaces the prefix. It ends with a slash.
+        ///   - methods: The methods to forward; default: GET and HEAD.
         ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
         ///   - provider: The name of the provider whose access tokens the API is for. A session of another gets 403. Where there are several
         ///     providers, a route has to name one; default: the only one.
-        ///   - maximumRequestSize: The largest body of a request, in bytes; default: 1 MiB. Larger ones get the status 413.
-        ///   - maximumResponseSize: The largest body of a response, in bytes; default: 1 MiB. With `streamsResponses`, the most that waits for a
-        ///     slow browser: on Linux the API is then held back, and elsewhere the response fails.
+        ///   - maximumRequestSize: The maximum size of a request body, in bytes; default: 1 MiB. Larger ones get a 413.
+        ///   - maximumResponseSize: The maximum size of a response body, in bytes; default: 1 MiB. With `streamsResponses`, the buffer for a
+        ///     slow browser: when it is full, Linux applies backpressure to the API; elsewhere the response fails.
         ///   - streamsResponses: Whether responses are passed on as they arrive, such as event streams and large downloads, by
         ///     ``ResourceProxy/streamedResponse(to:body:)``; default: no.
-        ///   - maximumStreamDuration: The longest duration of a streamed response, after which it is broken off; default: 15 minutes. A stream outlives
+        ///   - maximumStreamDuration: The maximum duration of a streamed response, after which it is aborted; default: 15 minutes. A stream outlives
         ///     its session and its access token by no more than that.
-        ///   - forwardedFields: The header fields that are forwarded besides those that every API may need, such as `X-Request-ID`;
+        ///   - forwardedFields: Header fields to forward in addition to those that every API may need, such as `X-Request-ID`;
         ///     default: none.
-        ///   - returnedFields: The header fields that are returned besides those that every page may need; default: none.
+        ///   - returnedFields: Header fields to return in addition to those that every page may need; default: none.
         /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
         public init(
             _ prefix: String,
@@ -92,22 +92,22 @@ public struct ResourceProxy: Sendable {
     private let server: SessionServer
     private let routes: [Route]
     private let limit = RequestLimit()
-    /// Streams have places of their own, so that no other request waits for them.
+    /// Streams have separate slots, so that no other request waits for them.
     private let streamLimit = RequestLimit()
 
     /// Creates a proxy.
     /// - Parameters:
     ///   - server: The sessions.
-    ///   - routes: The routes. The longest prefix counts.
+    ///   - routes: The routes. The longest matching prefix is used.
     public init(server: SessionServer, routes: [Route]) {
         self.server = server
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
     }
 
-    /// Whether a request is for one of the routes here. Its body has to be read then.
+    /// Whether a request matches one of these routes. If so, read its body.
     public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
 
-    /// The largest body of a request, in bytes; nil when it is for no route here. Read no more than that.
+    /// The maximum size of a request's body, in bytes; nil when no route matches. Do not read more than that.
     public func maximumRequestSize(of request: HTTPRequest) -> Int? { route(of: request)?.maximumRequestSize }
 
     private func route(of request: HTTPRequest) -> Route? {
@@ -115,7 +115,7 @@ public struct ResourceProxy: Sendable {
         return routes.first { target.starts(with: $0.prefix.utf8) }
     }
 
-    /// Returns the response to a request that is refused whatever its body: ask for it before the body is read. Nil for any other.
+    /// Returns the response to a request that is rejected whatever its body: call it before reading the body. Nil for any other.
     public func refusal(of request: HTTPRequest) -> TransportResponse? {
         guard let route = route(of: request) else { return nil }
         if case .refused(let response) = admission(of: request, to: route) { return response }
@@ -145,16 +145,16 @@ public struct ResourceProxy: Sendable {
         return .admitted(endpoint)
     }
 
-    /// Whether the response to a request is passed on as it arrives.
+    /// Whether the response to a request is streamed.
     public func streams(_ request: HTTPRequest) -> Bool {
         request.method != .head && route(of: request)?.streamsResponses == true
     }
 
-    /// Returns the API's response to a request; nil when it is for no route here.
+    /// Returns the API's response to a request; nil when no route matches.
     ///
     /// 403: it does not come from a page of the application, or the session is of another provider. 401: there is no session. 405 and
-    /// 400: the method or the path is not handed on. 413: the body is too large. 429: too many requests of this user are in progress. 502: the API
-    /// does not respond, or redirects, which is not followed. 503: the session or its tokens cannot be had now.
+    /// 400: the method or the path is not forwarded. 413: the body is too large. 429: too many requests of this user are in progress. 502: the API
+    /// does not respond, or redirects, which is not followed. 503: the session or its tokens are unavailable.
     /// - Parameters:
     ///   - request: The request, its path as it was sent.
     ///   - body: The body.
@@ -166,8 +166,8 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// As ``response(to:body:)``, and for routes with `streamsResponses` as soon as the head of the response has arrived. A user's request
-    /// counts as in progress until nothing refers to the body any more.
+    /// As ``response(to:body:)``, and for routes with `streamsResponses` once the headers of the response have arrived. A user's request
+    /// counts as in progress until the last reference to the body is released.
     public func streamedResponse(to request: HTTPRequest, body: [UInt8] = []) async -> ResponseStream? {
         guard let route = route(of: request) else { return nil }
         switch await forward(request, body, route, isStreamed: streams(request)) {
@@ -221,7 +221,7 @@ public struct ResourceProxy: Sendable {
             // One account can have many sessions.
             let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
             let place = try await (isStreamed ? streamLimit : limit).place(for: user, clock: server.host.clock)
-            // A redirect would take the request, and the browser, somewhere that is not in the list: it is an error here.
+            // A redirect would send the request, and the browser, to a host that is not in the list: an error here.
             guard isStreamed else {
                 let response = try await provider.client.send(forwarded, with: tokens)
                 return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
@@ -248,7 +248,7 @@ public struct ResourceProxy: Sendable {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
             let decoded = FormURLEncoding.percentDecoded(String(path)).map({ Array($0.utf8) }),
-            // A percent sign is of a second encoding; a control character ends a line or a text elsewhere.
+            // A percent sign indicates double encoding; a control character could end a line or a string elsewhere.
             decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
         else { return nil }
         // As bytes: to Swift's characters a mark would hide a slash or a semicolon.
@@ -265,7 +265,7 @@ public struct ResourceProxy: Sendable {
         return found?.prefix.lowercased() == route.prefix.lowercased()
     }
 
-    /// The fields that are forwarded to every API: nothing that says who the browser is to this application, and no other spelling of the
+    /// The fields that are forwarded to every API: none that identifies the browser to this application, and none that overrides the
     /// method, the path or the client's address.
     private static let forwarded: Set<String> = [
         "accept", "accept-language", "cache-control", "content-language", "content-type", "idempotency-key", "if-match",
@@ -273,7 +273,7 @@ public struct ResourceProxy: Sendable {
         "user-agent",
     ]
 
-    /// The fields that are returned to every page: nothing that speaks for the application's origin.
+    /// The fields that are returned to every page: none that sets a policy for the application's origin.
     private static let returned: Set<String> = [
         "accept-ranges", "age", "allow", "content-disposition", "content-language", "content-range", "content-type",
         "date", "etag", "expires", "last-modified", "preference-applied", "ratelimit", "ratelimit-limit",
@@ -298,7 +298,7 @@ public struct ResourceProxy: Sendable {
         fields[server.headerName] = nil
         // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
         fields[.via] = "1.1 authflow"
-        // The transport decodes what it asks for: a length or a range would be of something else.
+        // The transport decodes the body, so a length or a range would not match it.
         if request.method == .head || fields[.range] != nil || route.streamsResponses {
             fields[.acceptEncoding] = "identity"
         }
@@ -348,7 +348,7 @@ public struct ResourceProxy: Sendable {
     }
 }
 
-/// Breaks a stream off after its longest duration, and keeps the place of its request until then.
+/// Aborts a stream after its maximum duration, and holds the slot of its request until then.
 private final class StreamEnd: Sendable {
     private let place: RequestLimit.Place
     private let task: Task<Void, Never>

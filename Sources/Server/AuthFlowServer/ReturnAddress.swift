@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The page of the application that a user returns to after signing in: a path, and nothing that leads to another site.
+/// The page of the application that a user returns to after signing in: a path, never a URL of another site.
 ///
 /// RFC 9700 section 4.11: "OAuth clients ... MUST NOT expose URLs that forward the user's browser to arbitrary URIs".
 struct ReturnAddress: Sendable {
@@ -10,12 +10,12 @@ struct ReturnAddress: Sendable {
     private static let maximumSize = 2048
 
     /// - Parameters:
-    ///   - text: What the request says, decoded.
-    ///   - prefixes: What it has to begin with; nil for any path of the application.
+    ///   - text: The value from the request, decoded.
+    ///   - prefixes: The allowed prefixes; nil for any path of the application.
     /// - Returns: nil for anything but a path of the application.
     init?(_ text: String, prefixes: [String]?) {
         let bytes = Array(text.utf8)
-        // A browser takes a backslash for a slash, and leaves tabs and line breaks out.
+        // Browsers treat a backslash as a slash, and remove tabs and line breaks.
         guard bytes.count <= Self.maximumSize, bytes.first == UInt8(ascii: "/"),
             bytes.count < 2 || bytes[1] != UInt8(ascii: "/"),
             bytes.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") })

@@ -15,7 +15,7 @@ enum ServerResponse {
         plain(status, (try? json.serialized()) ?? [], "application/json")
     }
 
-    /// A response that no cache keeps, and whose address no other site is told.
+    /// A response with `Cache-Control: no-store`, and without a referrer for other sites.
     static func plain(
         _ status: HTTPResponse.Status,
         _ body: [UInt8] = [],
@@ -31,7 +31,7 @@ enum ServerResponse {
         return TransportResponse(head: head, body: body)
     }
 
-    /// Too many are being served at this moment.
+    /// Too many requests are in progress.
     static func tooMany() -> TransportResponse {
         var response = plain(.serviceUnavailable)
         response.head.headerFields[.retryAfter] = "2"
@@ -40,7 +40,7 @@ enum ServerResponse {
 }
 
 extension TransportResponse {
-    /// The response with another cookie.
+    /// The response with an additional cookie.
     func setting(_ cookie: ResponseCookie) -> TransportResponse {
         var response = self
         response.head.headerFields.append(HTTPField(name: .setCookie, value: cookie.field))
@@ -49,7 +49,7 @@ extension TransportResponse {
 }
 
 extension SessionServer {
-    /// The response where a session or its tokens cannot be had: 401 where a sign-in helps, 503 where a later attempt may; nil for any other
+    /// The response when a session or its tokens are unavailable: 401 if a sign-in helps, 503 if a retry may; nil for any other
     /// error.
     public static func response(for error: AuthError) -> TransportResponse? {
         switch error.code {

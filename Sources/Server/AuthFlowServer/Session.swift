@@ -3,7 +3,7 @@ public import AuthFlowEssentials
 
 /// The session of a user's browser.
 public struct Session: Sendable {
-    /// The identifier that the browser's cookie has.
+    /// The identifier in the browser's cookie.
     let identifier: Secret
 
     /// The name of the provider where the user signed in; empty for the only one.
@@ -12,7 +12,7 @@ public struct Session: Sendable {
     /// The user; nil when the provider does not say.
     public let identity: Identity?
 
-    /// The user's authentication at the provider; nil when it does not say.
+    /// The user's authentication at the provider; nil when the provider does not report it.
     public let authentication: UserAuthentication?
 
     /// When the user signed in.
@@ -38,9 +38,9 @@ public struct SessionSummary: Sendable, Hashable {
     /// When the user signed in.
     public let signedInAt: Date
 
-    /// When the session was used last, give or take a minute.
+    /// When the session was last used, accurate to a minute.
     public let lastUse: Date
 
-    /// Whether it is the one that asks.
+    /// Whether it is the session of the request.
     public let isCurrent: Bool
 }

@@ -3,14 +3,14 @@ import AuthFlowEssentials
 import AuthFlowJSON
 
 /// Data that an application keeps in sessions. It is stored and removed with the tokens of the session, encrypted if they are, and moves on to the
-/// next session of the same user in the same browser, such as after a step-up. Numbers are JSON numbers: keep a `Decimal` as text.
+/// next session of the same user in the same browser, such as after a step-up. Numbers are JSON numbers: store `Decimal` as text.
 ///
 /// ```swift
 /// struct Cart: SessionData { var items: [String] = [] }
 /// try await server.updateData(of: session) { (cart: inout Cart?) in cart = Cart(items: (cart?.items ?? []) + ["tea"]) }
 /// ```
 public protocol SessionData: Codable, Sendable {
-    /// The version that is written; default: 1. Raise it when earlier versions of the program cannot read the new values.
+    /// The current version; default: 1. Increment it when earlier versions of the program cannot read the new values.
     static var version: Int { get }
 
     /// Reads a value that an earlier version has written; default: it is not readable.
@@ -35,7 +35,7 @@ extension SessionData {
 
 /// The stored form of an application's data: `{"version": 1, "value": ...}`.
 enum StoredSessionData {
-    /// The largest value, in bytes of its JSON.
+    /// The maximum size of a value, in bytes of JSON.
     static let maximumSize = 16 * 1024
 
     static func encode(_ data: some SessionData) throws(AuthError) -> Secret {
@@ -80,7 +80,7 @@ enum StoredSessionData {
             guard version != Int64(Value.version) else {
                 return try JSONDecoder().decode(Value.self, from: Data(bytes))
             }
-            // A newer version is not upgraded, and so never replaced by what this program makes of it.
+            // A newer version is never converted, so this program cannot overwrite it with a lossy value.
             guard version < Int64(Value.version) else {
                 throw AuthError(
                     .sessionDataUnusable,
@@ -108,7 +108,7 @@ extension SessionServer {
         return try StoredSessionData.decode(type, credential.applicationData)
     }
 
-    /// Changes the application's data in a session, while no other process can.
+    /// Changes the application's data in a session under an exclusive lease.
     /// - Parameters:
     ///   - session: The session.
     ///   - change: Changes the data, nil for none; setting it to nil removes it. It may be called

@@ -1,9 +1,9 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// The application's part in the life of a session. Each function is awaited.
+/// The application's hooks for the lifecycle of a session. Each function is awaited.
 public struct SessionHooks: Sendable {
-    /// Decides about a sign-in before there is a session: create the user here, look up roles, or refuse.
+    /// Accepts or rejects a sign-in before a session is created: create the user here, look up roles, or refuse.
     ///
     /// If it throws or refuses, there is no session, and a session that the browser had before continues. The tokens are revoked, unless the
     /// continuing session is the same user's: its tokens may belong to the same grant. Default: every user is accepted.
@@ -56,10 +56,10 @@ public struct SignInDecision: Sendable {
 
     let outcome: Outcome
 
-    /// The user gets a session, and comes to the page that was asked for.
+    /// The user gets a session, and continues to the requested page.
     public static let accept = Self(outcome: .accepted(data: nil, returnPath: nil))
 
-    /// The user gets a session, and comes to another page first, such as that for new users.
+    /// The user gets a session, and continues to another page first, such as one for new users.
     /// - Parameter path: Path and query of a page of the application.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
     public static func accept(returningTo path: String) throws -> Self {
@@ -69,7 +69,7 @@ public struct SignInDecision: Sendable {
     /// The user gets a session with data of the application.
     /// - Parameters:
     ///   - data: The data.
-    ///   - path: Path and query of a page of the application; default: the page that was asked for.
+    ///   - path: Path and query of a page of the application; default: the requested page.
     /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `invalid_configuration`.
     public static func accept(_ data: some SessionData, returningTo path: String? = nil) throws -> Self {
         Self(outcome: .accepted(data: try StoredSessionData.encode(data), returnPath: try path.map(checked)))
@@ -106,7 +106,7 @@ public struct SessionEnd: Sendable {
         public static let replaced = Self(rawValue: "replaced")
         /// The user has more sessions than ``SessionServerOptions/sessionsPerUser``.
         public static let limit = Self(rawValue: "limit")
-        /// The provider said so (OpenID Connect Back-Channel Logout 1.0, Front-Channel Logout 1.0).
+        /// The provider requested it (OpenID Connect Back-Channel Logout 1.0, Front-Channel Logout 1.0).
         public static let providerLogout = Self(rawValue: "provider_logout")
         /// The provider has refused to refresh the tokens.
         public static let refreshRefused = Self(rawValue: "refresh_refused")
@@ -115,11 +115,11 @@ public struct SessionEnd: Sendable {
     /// The session.
     public let session: KnownSession
 
-    /// Why.
+    /// The reason.
     public let reason: Reason
 }
 
-/// A session without its browser: no tokens can be had with it.
+/// A session without its browser: it gives no access to the tokens.
 public struct KnownSession: Sendable {
     /// The name of the session that is not secret: ``Session/name``.
     public let name: String
@@ -139,7 +139,7 @@ public struct KnownSession: Sendable {
         self.storedData = credential?.applicationData
     }
 
-    /// The application's data in the session, as it was last; nil for none.
+    /// The application's last data in the session; nil for none.
     /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
     public func data<Value: SessionData>(_ type: Value.Type) throws -> Value? {
         try StoredSessionData.decode(type, storedData)

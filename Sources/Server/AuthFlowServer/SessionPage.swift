@@ -1,18 +1,18 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// A page that a user sees when a sign-in has ended, or cannot go on.
+/// A page that a user sees when a sign-in has ended, or cannot continue.
 public struct SessionPage: Sendable {
-    /// What the page is about, as an open set.
+    /// The reason for a page, as an open set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The user has signed in; the browser goes on by itself to the page that was asked for.
+        /// The user has signed in; the browser continues automatically to the requested page.
         public static let signedIn = Self(rawValue: "signed_in")
-        /// The browser comes from another site; it goes on by itself, with its cookies.
+        /// The browser comes from another site; it continues automatically, with its cookies.
         public static let continuing = Self(rawValue: "continuing")
         /// The user is signed in, and a page of another site asks for another sign-in.
         public static let confirmSignIn = Self(rawValue: "confirm_sign_in")
@@ -22,7 +22,7 @@ public struct SessionPage: Sendable {
         public static let denied = Self(rawValue: "denied")
         /// The application refused the user; the message is the hook's.
         public static let refused = Self(rawValue: "refused")
-        /// No sign-in of this browser is under way: it took too long, was finished already, or was begun in another browser.
+        /// This browser has no sign-in in progress: it timed out, was already finished, or was started in another browser.
         public static let stale = Self(rawValue: "stale")
         /// The provider has ended the session during the sign-in.
         public static let ended = Self(rawValue: "ended")
@@ -38,7 +38,7 @@ public struct SessionPage: Sendable {
         public static let signOutNeedsSession = Self(rawValue: "sign_out_needs_session")
     }
 
-    /// What it is about.
+    /// The reason for the page.
     public let reason: Reason
 
     /// The status of the response.
@@ -53,10 +53,10 @@ public struct SessionPage: Sendable {
     /// The sentence in that language.
     public let message: String
 
-    /// Where the user can go from here, by the text of the link.
+    /// The links on the page, by their text.
     public let links: [(text: String, url: String)]
 
-    /// Path and query of the page that the browser goes on to by itself; nil for none.
+    /// Path and query of the page that the browser continues to automatically; nil for none.
     public let nextPath: String?
 }
 
@@ -65,11 +65,11 @@ public struct SessionPages: Sendable {
     /// The name of the application, above each title; default: none.
     public var applicationName = ""
 
-    /// The texts, by language; the first are used for browsers that ask for no language here. Default: English and German.
+    /// The texts, by language; the first is used for browsers that accept none of them. Default: English and German.
     public var texts: [PageTexts] = [.english, .german]
 
-    /// Renders a page of the application's own; nil, or the default, is the built-in page. Escape the texts, set a Content-Security-Policy, and
-    /// keep the status: the response is sent as it is, with `Cache-Control: no-store` and the server's cookies.
+    /// Renders a custom page; nil, or the default, is the built-in page. Escape the texts, set a Content-Security-Policy, and
+    /// keep the status: the response is sent unchanged, plus `Cache-Control: no-store` and the server's cookies.
     public var render: (@Sendable (SessionPage) -> TransportResponse?)?
 
     /// Creates the built-in pages.

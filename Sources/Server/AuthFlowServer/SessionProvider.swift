@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// A provider that the users of an application sign in at.
+/// A provider where the users of an application sign in.
 public struct SessionProvider: Sendable {
     /// Its name in sessions and in the parameter `provider` of the sign-in route: 1 to 32 of `a` to `z`, `0` to `9` and `-`.
     public let name: String

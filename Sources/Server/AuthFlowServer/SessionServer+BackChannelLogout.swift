@@ -36,8 +36,8 @@ extension SessionServer {
                 kind: .claim
             )
             let isFirst = try await store.claim(claim, for: .seconds(rest))
-            // A token that was long on its way means the sessions of its time. A provider that sends it again, because the first time
-            // something failed, means those too; an attacker who sends it again ends none that were begun later.
+            // A delayed token ends the sessions of its time. A provider that retries it, because the first attempt
+            // failed, ends the same sessions; an attacker who replays it ends none that started later.
             let meant = found.filter { session in
                 guard let credential = session.credential else { return isFirst }
                 let begun = Self.beginning(of: credential)
@@ -85,7 +85,7 @@ extension SessionServer {
             }
         guard let sessionID = token.sessionID else { return ofUser }
         let ofSession = try await sessions(ofProviderSession: sessionID, token.issuer, at: provider).filter(isOfUser)
-        // A sign-in whose ID Token had no session identifier may be of this session.
+        // A sign-in whose ID Token had no session identifier may belong to this session.
         return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
     }
 
@@ -143,7 +143,7 @@ extension SessionServer {
         }
     }
 
-    /// Leaves the marks of a logout token, for as long as a sign-in that is under way now may take.
+    /// Stores the records of a logout token, for as long as a sign-in that is in progress now may take.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
         let marks: [Mark] =
             switch (token.subject, token.sessionID) {
@@ -155,7 +155,7 @@ extension SessionServer {
         for mark in marks { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
-    /// Leaves the mark of a session that the provider has ended now.
+    /// Stores the record of a session that the provider has ended now.
     func leaveMark(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws {
         try await leave(.session(name), issuer, host.now(), at: provider)
     }

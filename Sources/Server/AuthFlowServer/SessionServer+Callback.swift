@@ -5,7 +5,7 @@ import HTTPTypes
 // The return from the provider: the response is checked, the application decides, and a session begins.
 
 extension SessionServer {
-    /// The callback: exchanges the code, begins a session with a new identifier, and leads to the page that was asked for.
+    /// The callback: exchanges the code, creates a session with a new identifier, and continues to the requested page.
     /// - Parameter parameters: Those of the authorization response, encoded.
     func finishSignIn(
         _ parameters: String,
@@ -32,7 +32,7 @@ extension SessionServer {
                     return silentFailure(pending.returnPath, request).setting(removal)
                 }
             } catch {
-                // It was taken out, so that it cannot be tried again.
+                // The request was removed, so it cannot be retried.
                 return failure(error, request).setting(removal)
             }
         } catch {
@@ -58,7 +58,7 @@ extension SessionServer {
     ) async throws -> TransportResponse {
         let old = oldSessions(pending, request)
         let known = try await known(old)
-        // Two users who are unknown cannot be told apart.
+        // Two unknown users cannot be distinguished.
         let same = known.first { $0.credential.identity != nil && $0.credential.account == credential.account }
         func refuse() {
             // The grant may be that of the session that goes on.
@@ -125,7 +125,7 @@ extension SessionServer {
 
     /// Leads the browser on to a page of the application.
     ///
-    /// A redirect would not do after a sign-in with a `Strict` cookie: RFC 6265bis keeps it from every request of a chain that began at
+    /// A redirect does not work after a sign-in with a `Strict` cookie: RFC 6265bis omits it from each request of a chain that began at
     /// another site, so the next page would not see the session.
     private func leading(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse {
         guard options.sameSite == .strict else { return ServerResponse.redirect(to: path) }
@@ -158,7 +158,7 @@ extension SessionServer {
         return known
     }
 
-    /// Takes the request out that a response belongs to, with the name of its cookie.
+    /// Removes and returns the request that a response belongs to, with the name of its cookie.
     /// - Parameter parameters: Those of the response, encoded.
     private func takeRequest(
         for parameters: String,
@@ -294,7 +294,7 @@ extension SessionServer {
         )
     }
 
-    /// The page for what went wrong. It shows no value of the request: what is for the operator is told in the events.
+    /// The page for an error. It shows no value of the request: the details for the operator are in the events.
     func failure(_ error: any Error, _ request: HTTPRequest) -> TransportResponse {
         let (reason, status): (SessionPage.Reason, HTTPResponse.Status) =
             switch (error as? AuthError)?.code {

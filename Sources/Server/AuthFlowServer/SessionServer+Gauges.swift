@@ -2,22 +2,22 @@ public import AuthFlow
 import Synchronization
 
 extension SessionServer {
-    /// The present figures of this process, for monitoring. ``/AuthFlow/FlowGauge/description`` is a line that Prometheus reads.
+    /// The current metrics of this process, for monitoring. ``/AuthFlow/FlowGauge/description`` is a line that Prometheus reads.
     ///
-    /// Those with the label `provider` are the figures of ``/AuthFlow/CredentialManager/gauges``, and:
+    /// Those with the label `provider` are the metrics of ``/AuthFlow/CredentialManager/gauges``, and:
     ///
     /// | gauge | |
     /// |---|---|
     /// | `authflow_sign_ins_beginning` | at most 32; further ones get 503 |
     /// | `authflow_keys_fetch_failed` | 1 after a fetch of the provider's keys has failed |
     /// | `authflow_keys_age_seconds` | since the provider's keys were fetched; absent before that. They are used for a day at most |
-    /// | `authflow_is_draining` | 1 when the process is about to end |
+    /// | `authflow_is_draining` | 1 when the process is shutting down |
     ///
     /// So have those of each provider's transport (`authflow_requests_in_progress`, `authflow_requests_waiting`); the transports of a process
     /// mostly share their connections, and then have the same figures. The store adds its own (`authflow_leases_held`,
     /// `authflow_lease_waiters`, `authflow_writes_unfinished`, `authflow_store_statements`).
     ///
-    /// Keep a route that shows them from clients.
+    /// Do not expose a route with them to clients.
     public var gauges: [FlowGauge] {
         let ofProviders = providers.flatMap { provider in
             let own = [FlowGauge("authflow_sign_ins_beginning", provider.signIns.count)]

@@ -86,7 +86,7 @@ extension SessionServer {
         try await end(meant, at: provider, reason, revoking: isRevoked)
     }
 
-    /// Tells the application that sessions have ended, while the response is on its way.
+    /// Notifies the application that sessions have ended, while the response is being sent.
     func reportEnds(_ removed: [TaggedCredential], at provider: ProviderSessions, _ reason: SessionEnd.Reason) {
         // Without a credential its end was told before; without the store's word another process may have removed it.
         let removed = removed.filter { $0.credential != nil && $0.isKnownToBeRemoved }
@@ -234,7 +234,7 @@ extension SessionServer {
         }
     }
 
-    /// GET /session: tells a script of the page who is signed in (RFC 10017 section 6.1.2.1).
+    /// GET /session: returns the signed-in user to a script of the page (RFC 10017 section 6.1.2.1).
     func describeSession(_ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         do {

@@ -18,7 +18,7 @@ extension SessionServer {
     ///   - request: The request.
     ///   - session: Its session.
     ///   - requirement: The requirement.
-    ///   - returnPath: The page to return to; default: that of the request, and for other methods than GET the start page.
+    ///   - returnPath: The page to return to; default: that of the request, or the start page for methods other than GET.
     public func stepUp(
         _ request: HTTPRequest,
         _ session: Session,

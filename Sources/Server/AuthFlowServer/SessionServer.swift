@@ -5,7 +5,7 @@ public import HTTPTypes
 import Synchronization
 
 /// The sessions of a web application whose users sign in at a provider (a backend for frontend, RFC 10017 section 6.1): the browser has a
-/// random identifier in a cookie, and the tokens stay here.
+/// random identifier in a cookie, and the tokens stay on the server.
 ///
 /// It works with any web framework. Ask it for the response to each request first: it answers its own routes. Then ask it for the
 /// session of the request.
@@ -17,7 +17,7 @@ import Synchronization
 /// let token = try await server.freshTokens(for: session).accessToken
 /// ```
 ///
-/// Processes that share the store share the sessions: a sign-in that begins in one ends in any other, a session that ends in one ends
+/// Processes with one store share the sessions: a sign-in can start in one and finish in another; a session that ends in one ends
 /// in all.
 public final class SessionServer: Sendable {
     let options: SessionServerOptions
@@ -232,15 +232,15 @@ public final class SessionServer: Sendable {
 
     // MARK: Sessions
 
-    /// Returns the session of a request; nil when there is none, or it has ended. It counts as a use, which moves the idle end on.
+    /// Returns the session of a request; nil when there is none, or it has ended. It extends the idle timeout.
     ///
-    /// Another process may have ended it in the last ten seconds without this one having been told.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`: it is not known whether there is a session.
+    /// Another process may have ended it in the last ten seconds without a notification to this one.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`, when the session cannot be looked up.
     public func session(of request: HTTPRequest) async throws -> Session? {
         try await session(of: request, isUse: true)
     }
 
-    /// - Parameter isUse: Whether it moves the idle end on.
+    /// - Parameter isUse: Whether it extends the idle timeout.
     func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
         guard let (identifier, provider) = sessionIdentifier(of: request) else { return nil }
         let key = provider.key(identifier)
@@ -251,7 +251,7 @@ public final class SessionServer: Sendable {
             return nil
         }
         let session = Session(identifier, credential, of: provider)
-        // A store moves the end on at most as often.
+        // A store extends the timeout no more often.
         let pause = min(options.idleTime / 10, .seconds(60))
         if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
             guard try await provider.credentials.touch(key) else { return nil }
@@ -277,7 +277,7 @@ public final class SessionServer: Sendable {
         providers.first { $0.name.utf8.elementsEqual(name.utf8) }
     }
 
-    /// The sessions that one belongs to.
+    /// The provider's sessions that a session belongs to.
     func sessions(of session: Session) throws -> ProviderSessions {
         guard let provider = provider(session.provider) else {
             throw AuthError(
@@ -288,14 +288,14 @@ public final class SessionServer: Sendable {
         return provider
     }
 
-    /// Whether a session is of a provider; nil stands for the only one.
+    /// Whether a session belongs to a provider; nil means the only provider.
     func isSession(_ session: Session, of name: String?) throws -> Bool {
         let provider = try sessions(of: session)
         guard let name else { return providers.count == 1 }
         return provider === self.provider(name)
     }
 
-    /// Returns tokens of a session whose access token is fresh.
+    /// Returns the tokens of a session, with a fresh access token.
     /// - Throws: As ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
     public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
         let provider = try sessions(of: session)
@@ -353,10 +353,10 @@ public final class SessionServer: Sendable {
         request.headerFields[name].map { $0.utf8.allSatisfy { $0 < 0x80 } ? $0 : "not ASCII" }
     }
 
-    /// Removes what has ended from the store, every minute, until the task is cancelled. One process is enough, and several do no harm.
+    /// Removes expired records from the store, every minute, until the task is cancelled. One process is enough; several are harmless.
     public func removeEndedSessions() async {
         while !Task.isCancelled {
-            // Processes that were started together do not come together.
+            // Random intervals, so that processes that started together do not sweep at the same time.
             let seconds = 45 + Int(host.randomBytes(1).first ?? 0) % 30
             try? await host.clock.sleep(for: .seconds(seconds))
             while !Task.isCancelled, ((try? await store.removeEnded()) ?? 0) > 0 {}
@@ -366,10 +366,10 @@ public final class SessionServer: Sendable {
     /// The credentials of the first provider, for tests.
     package var credentials: CredentialManager { providers[0].credentials }
 
-    /// Whether a refresh or a write is under way.
+    /// Whether a refresh or a write is in progress.
     package var isBusy: Bool { providers.contains { $0.credentials.unfinished.isBusy } }
 
-    /// Waits until nothing is under way that must not be lost. Call it before the process ends. ``readiness()`` fails from then on.
+    /// Waits for operations that must complete. Call it before the process exits. ``readiness()`` fails from then on.
     /// - Returns: Whether everything is finished.
     public func drain(within patience: Duration = .seconds(10)) async -> Bool {
         isDraining.store(true, ordering: .relaxed)
@@ -380,7 +380,7 @@ public final class SessionServer: Sendable {
     }
 }
 
-/// When sessions were touched last.
+/// The times of the last touch of sessions.
 private struct TouchTimes {
     private static let limit = 20_000
     private let elapsed: @Sendable () -> Duration

@@ -2,16 +2,16 @@ public import AuthFlow
 
 /// The options of a ``SessionServer``.
 public struct SessionServerOptions: Sendable {
-    /// The application as browsers know it: scheme, host and port, such as `https://app.example.com`.
+    /// The origin of the application: scheme, host and port, such as `https://app.example.com`.
     public var origin: String
 
-    /// The path that begins a sign-in; default: `/login`.
+    /// The path that starts a sign-in; default: `/login`.
     public var loginPath = "/login"
 
     /// The path that ends the session; default: `/logout`.
     public var logoutPath = "/logout"
 
-    /// The path that tells scripts of the page who is signed in; default: `/session`.
+    /// The path that returns the signed-in user to scripts of the page; default: `/session`.
     public var sessionPath = "/session"
 
     /// The path that the provider posts logout tokens to; default: `/backchannel-logout`. Register it as `backchannel_logout_uri`. Where there
@@ -21,33 +21,33 @@ public struct SessionServerOptions: Sendable {
     /// The path of a page that the provider loads in a frame when a user signs out there (OpenID Connect Front-Channel Logout 1.0); default,
     /// nil: none. Register it as `frontchannel_logout_uri` with `frontchannel_logout_session_required`.
     ///
-    /// Browsers send no cookie with it, so the session is found by the `iss` and `sid` of the request, which nothing proves: a client
-    /// that knows a `sid` can end that session. Use back-channel logout where the provider has it.
+    /// Browsers send no cookie with it, so the session is found by the unauthenticated `iss` and `sid` of the request: a client
+    /// that knows a `sid` can end that session. Use back-channel logout if the provider supports it.
     public var frontChannelLogoutPath: String?
 
-    /// The page of the application that users come to when nothing else is asked for; default: `/`.
+    /// The page of the application that users return to by default; default: `/`.
     public var startPath = "/"
 
-    /// What the page to return to has to begin with; default, nil: any path of the application.
+    /// The allowed prefixes of the page to return to; default, nil: any path of the application.
     public var returnPrefixes: [String]?
 
-    /// The parameters of the sign-in route that go on to the provider; default: none, because a page of another site can send the browser to
+    /// The parameters of the sign-in route to forward to the provider; default: none, because a page of another site can send the browser to
     /// that route with any of them.
     public var signInParameters: Set<SignInParameter> = []
 
-    /// The claims of the user that `/session` tells scripts of the page, besides `sub` and `name`; default: none.
+    /// The user's claims that `/session` returns, in addition to `sub` and `name`; default: none.
     public var sessionClaims: [String] = []
 
-    /// How long a session lasts that is not used; default: an hour.
+    /// The idle timeout of a session; default: one hour.
     public var idleTime = Duration.seconds(3600)
 
-    /// How long a session lasts; default: twelve hours. Providers have an end of their own, which may come earlier.
+    /// The maximum lifetime of a session; default: 12 hours. The provider's session may end earlier.
     public var lifetime = Duration.seconds(12 * 3600)
 
-    /// The maximum number of sessions of a user, at least 1; default: 100. A sign-in beyond it ends the session that was used longest ago.
+    /// The maximum number of sessions of a user, at least 1; default: 100. A sign-in beyond it ends the least recently used session.
     public var sessionsPerUser = 100
 
-    /// Whether the browser keeps the cookie when it is closed, for as long as the session lasts; default: no.
+    /// Whether the cookie persists when the browser is closed, for the lifetime of the session; default: no.
     public var isPersistent = false
 
     /// The name of the session's cookie; default: `__Host-Http-authflow`. Browsers accept a name with `__Host-` only for a cookie that no
@@ -77,20 +77,20 @@ public struct SessionServerOptions: Sendable {
     /// the first in every process, and remove the old key after ``lifetime``.
     public var tagKeys: [Secret] = []
 
-    /// What the provider's logout tokens may lack; default: nothing that the standard requires.
+    /// Required members that the provider's logout tokens may lack; default: none.
     public var logoutTokens = LogoutTokenOptions()
 
-    /// The application's part in the life of a session; default: none.
+    /// The application's hooks for the lifecycle of a session; default: none.
     public var hooks = SessionHooks()
 
     /// The pages that users see during a sign-in.
     public var pages = SessionPages()
 
-    /// Whether the application may be served by plain HTTP on this machine, for trials: its cookies are then neither `Secure` nor safe
+    /// Whether plain HTTP on loopback is allowed, for development: the cookies are then neither `Secure` nor protected
     /// from other programs of this machine; default: no.
     public var allowsPlainHTTPOnLoopback = false
 
     /// Creates options.
-    /// - Parameter origin: The application as browsers know it.
+    /// - Parameter origin: The origin of the application.
     public init(origin: String) { self.origin = origin }
 }

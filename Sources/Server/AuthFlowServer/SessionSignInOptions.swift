@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// The options of one sign-in that the application begins.
+/// The options of one sign-in that the application starts.
 public struct SessionSignInOptions: Sendable {
     /// The name of the provider; default, nil: that of the browser's session, or the only one. Otherwise the user chooses, and of these options
     /// only the page to return to is kept.
@@ -34,7 +34,7 @@ public struct SessionSignInOptions: Sendable {
     }
 }
 
-/// A parameter of the sign-in route that goes on to the provider.
+/// A parameter of the sign-in route that is forwarded to the provider.
 public enum SignInParameter: String, Sendable, CaseIterable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     case prompt
@@ -47,7 +47,7 @@ public enum SignInParameter: String, Sendable, CaseIterable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     case uiLocales = "ui_locales"
 
-    /// The longest value, in bytes.
+    /// The maximum length of a value, in bytes.
     private static let maximumSize = 256
 
     /// Sets the parameter in the options of a sign-in, if the value can be one.

@@ -5,7 +5,7 @@ import Crypto
 /// The cookies of the sign-ins that a browser has in progress at a provider: one for each, because a user has several tabs.
 ///
 /// The name follows from the state, so that a response names the one that it belongs to. The value begins with the time, so that the oldest of
-/// too many can be told.
+/// too many can be identified.
 struct SignInCookies: Sendable {
     let prefix: String
     /// Whether the response is a form that another site posts.
@@ -13,7 +13,7 @@ struct SignInCookies: Sendable {
     let isSecure: Bool
     let lifetime: Duration
 
-    /// The most that one browser has.
+    /// The maximum number in one browser.
     private static let limit = 5
     private static let stateBytes = 6
 
@@ -48,7 +48,7 @@ struct SignInCookies: Sendable {
             .sorted { time($0.value) > time($1.value) }
     }
 
-    /// The removals of the oldest cookies, which make room for another.
+    /// Cookies that remove the oldest ones, to make room for a new one.
     func surplus(of cookies: RequestCookies) -> [ResponseCookie] {
         all(in: cookies).dropFirst(Self.limit - 1).map { removal(of: $0.name) }
     }

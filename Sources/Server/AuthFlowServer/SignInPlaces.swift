@@ -7,7 +7,7 @@ final class SignInPlaces: Sendable {
 
     private let taken = Atomic(0)
 
-    /// Takes a place.
+    /// Takes a slot.
     /// - Returns: Whether there was one.
     func enter() -> Bool {
         guard taken.add(1, ordering: .relaxed).newValue > Self.limit else { return true }
@@ -15,7 +15,7 @@ final class SignInPlaces: Sendable {
         return false
     }
 
-    /// How many are taken.
+    /// The number of slots in use.
     var count: Int { min(taken.load(ordering: .relaxed), Self.limit) }
 
     func leave() { taken.subtract(1, ordering: .relaxed) }

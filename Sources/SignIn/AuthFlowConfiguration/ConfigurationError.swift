@@ -18,7 +18,7 @@ extension ConfigurationError: CustomStringConvertible {
 public struct ConfigurationIssue: Sendable, Hashable {
     /// The file.
     public let file: String
-    /// The line, from 1.
+    /// The line number, starting at 1.
     public let line: Int
     /// The column, from 1.
     public let column: Int

@@ -33,7 +33,7 @@ indirect enum ConfigurationShape: Sendable {
 
 /// One of several named things that a configuration may choose, with its options.
 struct ConfigurationVariant: Sendable {
-    /// The name to choose it by.
+    /// The name that selects it.
     let name: String
     /// The options it takes.
     let keys: [ConfigurationKeyDeclaration]

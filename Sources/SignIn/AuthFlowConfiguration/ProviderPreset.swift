@@ -9,7 +9,7 @@ import AuthFlowStorage
 public struct ProviderPreset: Sendable {
     /// A part that differs: a tenant, a host.
     public struct Parameter: Sendable {
-        /// What a value can be.
+        /// The type of a value.
         public enum Kind: Sendable {
             /// A name: letters, digits, hyphens, underscores and dots.
             case name

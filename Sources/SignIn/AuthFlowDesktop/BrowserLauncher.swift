@@ -87,7 +87,7 @@ public struct BrowserLauncher: Sendable {
         return path
     }
 
-    /// Whether a browser needs a variable to find the screen and the user's settings. It is given no others: the
+    /// Whether a browser needs a variable to find the display and the user's settings. It inherits no others: the
     /// environment of a command-line tool may hold secrets.
     private static func isNeeded(_ name: String) -> Bool {
         let names: Set<String> = [

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import AuthFlowEssentials
 
-/// A cookie as a browser keeps it (RFC 6265 section 5.3).
+/// A cookie as a browser stores it (RFC 6265 section 5.3).
 public struct Cookie: Sendable, Hashable {
     /// The name.
     public let name: String
@@ -67,8 +67,8 @@ extension Cookie {
         }
 
         if let domain {
-            // Section 5.3 step 5 requires refusing public suffixes. Without their list, a domain must contain a dot and
-            // match the host at a dot; an IP address has no domain at all.
+            // Section 5.3 step 5 requires rejecting public suffixes. Without the list, a domain must contain a dot and
+            // match the host at a dot; an IP address cannot have a domain.
             let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
             let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }
             guard covers, !isAddress || endpoint.host == domain else { return nil }

@@ -30,7 +30,7 @@ public struct CookieJar: Sendable {
 
     /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil without any.
     /// - Parameters:
-    ///   - endpoint: Where the request goes.
+    ///   - endpoint: The endpoint of the request.
     ///   - now: The current time.
     ///   - isAllowed: Whether a matching cookie may be sent there.
     public func field(

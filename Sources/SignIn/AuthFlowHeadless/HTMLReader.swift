@@ -95,7 +95,7 @@ final class HTMLReader {
         return unsafe String(decoding: buffer, as: UTF8.self)
     }
 
-    /// The time of the processor that this thread has used, in seconds.
+    /// The CPU time of this thread, in seconds.
     private static func processorTime() -> Int {
         var time = timespec()
         unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

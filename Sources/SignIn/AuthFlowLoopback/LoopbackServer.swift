@@ -166,7 +166,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes connections that have been silent for a moment, when there is no room for another.
+    /// Closes idle connections when the maximum number of connections is reached.
     /// - Returns: How long to wait before looking again; nil when there is room.
     private func makeRoom() -> Duration? {
         state.withLock { state in

@@ -28,8 +28,8 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     enum Fit: String, Sendable, Hashable {
         /// They are identical, as RFC 9728 section 3.3 demands.
         case identical
-        /// It has the same origin, and its path is a prefix of the address's, at a segment. The letter of RFC 9728 section 3.3 does
-        /// not allow it; servers with one document for several endpoints do it, and it names no other origin.
+        /// It has the same origin, and its path is a prefix of the address's, at a segment. Strictly, RFC 9728 section 3.3 does
+        /// not allow it, but servers with one document for several endpoints rely on it, and the origin is the same.
         case prefix
     }
 

@@ -3,7 +3,7 @@ import AuthFlowOAuth
 
 /// What a protected resource demands in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
 public struct ResourceChallenge: Sendable, Hashable {
-    /// What is wrong with the request, as far as the resource says.
+    /// The reason that the resource gave for rejecting the request.
     public enum Demand: Sendable, Hashable {
         /// A token, or another one: it is missing, has expired, or was revoked.
         case token

@@ -107,7 +107,7 @@ extension ResourceClient {
         guard endpoint.origin == address.origin else {
             throw AuthError(
                 .invalidConfiguration,
-                "The access token for \(address) may not be sent to \(endpoint.origin)."
+                "The access token for \(address) must not be sent to \(endpoint.origin)."
             )
         }
         return endpoint

@@ -76,7 +76,7 @@ extension ResourceClient {
         while true {
             do {
                 return try await store.withLease(on: turnKey) { lease in
-                    // Another process may have asked for more meanwhile, which is not to be lost.
+                    // Another process may have requested more scopes meanwhile, and they must not be lost.
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
                     let isDone =

@@ -266,7 +266,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         }
     }
 
-    /// Every session is served, or has ended; and what is stored and fresh costs no request.
+    /// Every session either gets a token or has ended, and a fresh stored credential needs no request.
     private var probe: @Sendable (CredentialHistory, Int) async throws -> Void {
         { history, index in
             for session in history.sessions {

@@ -71,7 +71,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
 
     package func note(_ event: @autoclosure () -> String) { simulation.note(event()) }
 
-    /// The calls of the store so far.
+    /// The number of store calls so far.
     package var storeCalls = 0
 
     /// The latencies of the store's calls, each way; nil for those of ``latency(_:)``.

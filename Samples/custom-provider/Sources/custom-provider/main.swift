@@ -4,17 +4,23 @@ import AuthFlowTesting
 
 // Tests the adapter as AuthFlow's own are tested: the conformance suite against an emulator, and a sign-in by configuration.
 
-do {
-    try await EmulatorScene.with(.sockets) { scene in
-        let issuer = scene.emulator.issuer
+/// The conformance suite, against the emulator. Its client and the redirect URI are those of `EmulatorScene.registration()`.
+func conforms() async throws {
+    try await EmulatorScene.with(.inProcess) { scene in
+        let adapter = ForgeProvider(issuer: scene.emulator.issuer)
         var registration = try EmulatorScene.registration()
         registration.scopes = ["profile", "offline_access"]
-        let adapter = ForgeProvider(issuer: issuer)
         let tested = try scene.client(registration: registration, adapter: adapter)
         let other = try scene.client(registration: registration, adapter: adapter, user: .bob)
         try await ProviderConformance(adapter: adapter, client: tested, other: other).run()
-        print("The adapter conforms.")
+    }
+}
 
+do {
+    try await conforms()
+    print("The adapter conforms.")
+    try await EmulatorScene.with(.sockets) { scene in
+        let issuer = scene.emulator.issuer
         let file = try ConfigurationFile(
             text: Array(
                 """

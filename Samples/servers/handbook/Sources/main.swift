@@ -25,6 +25,9 @@ struct WebContext: SessionRequestContext {
 
 let router = Router(context: WebContext.self)
 router.add(middleware: SessionMiddleware(server: server))
+router.get("/") { _, context in
+    "Hello, \(context.session?.identity?.displayName ?? "stranger")"  // the session is nil when no user is signed in
+}
 router.get("/orders") { request, context in
     let token = try await server.freshTokens(for: context.requireSession()).accessToken
     return try await orders(with: token.exposed)  // your own call to an API

@@ -1,12 +1,12 @@
 public import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The error that a flow stops with.
+/// The error that a flow throws.
 ///
 /// ``description`` is a sentence (or two) that a user can act on. Neither it nor any other property holds a token, an
 /// authorization code, a secret or the query of a URL.
 public struct AuthError: Error, Sendable {
-    /// What went wrong: an open set, to which plug-ins may add their own codes.
+    /// The error code: an open set, to which plug-ins may add their own codes.
     public let code: Code
 
     /// What happened, which rule it breaks, and what to do.
@@ -21,7 +21,7 @@ public struct AuthError: Error, Sendable {
     /// How long the server asks the client to wait (`Retry-After`); nil when it does not say.
     public let retryAfter: Duration?
 
-    /// The error below this one, for debugging.
+    /// The underlying error, for debugging.
     public let underlyingError: (any Error)?
 
     package init(
@@ -42,7 +42,7 @@ public struct AuthError: Error, Sendable {
 
     /// Creates an error.
     /// - Parameters:
-    ///   - code: What went wrong.
+    ///   - code: The error code.
     ///   - message: A sentence for the user, without any secret.
     ///   - providerError: The error parameters that the provider sent.
     ///   - status: The HTTP status of the response that caused it; default: that of `providerError`.
@@ -66,7 +66,7 @@ public struct AuthError: Error, Sendable {
 }
 
 extension AuthError {
-    /// A short name for what went wrong.
+    /// A short name for a kind of error.
     public struct Code: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
@@ -83,15 +83,15 @@ extension AuthError {
         public static let networkFailed = Self(rawValue: "network_failed")
         /// The provider is overloaded or limits the request rate (status 429 or 503); see ``AuthError/retryAfter``.
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
-        /// Time ran out.
+        /// The operation timed out.
         public static let timedOut = Self(rawValue: "timed_out")
         /// The user, or the provider for them, denied the request (`access_denied`).
         public static let accessDenied = Self(rawValue: "access_denied")
-        /// The provider responded with an OAuth error, kept in ``AuthError/providerError``.
+        /// The provider responded with an OAuth error, which is in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
         /// A response of the provider does not follow its specification.
         public static let invalidResponse = Self(rawValue: "invalid_reply")
-        /// The URL that came back is not an authorization response to this sign-in.
+        /// The redirect URL is not an authorization response to this sign-in.
         public static let invalidCallback = Self(rawValue: "invalid_callback")
         /// The ID Token failed a check, named in the message.
         public static let invalidIDToken = Self(rawValue: "invalid_id_token")
@@ -107,15 +107,15 @@ extension AuthError {
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
         /// No user agent that may be used can work here: the user has to sign in elsewhere, or by other means.
         public static let noUserAgent = Self(rawValue: "no_user_agent")
-        /// The port that the redirect URI names is taken.
+        /// The port of the redirect URI is in use.
         public static let portBusy = Self(rawValue: "port_busy")
-        /// An API has refused the access token.
+        /// An API rejected the access token.
         public static let accessTokenRejected = Self(rawValue: "access_token_rejected")
         /// The user who signed in is not the one who is already signed in.
         public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
-        /// A protected resource demands scopes that the access token does not have, and asking for them did not help.
+        /// A protected resource requires scopes that the access token does not have, and requesting them did not help.
         public static let insufficientScope = Self(rawValue: "insufficient_scope")
         /// A key in a hardware token cannot be used: the token is absent, locked, or does not accept the PIN.
         public static let keyUnavailable = Self(rawValue: "key_unavailable")
@@ -125,13 +125,13 @@ extension AuthError {
         public static let storageFailed = Self(rawValue: "storage_failed")
         /// The database of a store is damaged, and nothing in it can be used.
         public static let storeDamaged = Self(rawValue: "store_damaged")
-        /// Another process holds the right to write a credential for longer than this one waits.
+        /// Another process holds the lease on a credential for longer than this one waits.
         public static let leaseBusy = Self(rawValue: "lease_busy")
-        /// Another holder has taken over the right to write a credential, so nothing was written.
+        /// Another holder has taken over the lease on a credential, so nothing was written.
         public static let leaseLost = Self(rawValue: "lease_lost")
         /// It is not known whether a credential was written: a connection was cut off, and another holder has written since.
         public static let outcomeUnknown = Self(rawValue: "outcome_unknown")
-        /// What is stored can be read but is not a usable credential: it is damaged, too large, of another version, or
+        /// The stored record is readable but not a usable credential: it is damaged, too large, of another version, or
         /// its key is missing. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
         /// The data of an application in a session is too large, or of a version that this program cannot read.
@@ -148,9 +148,9 @@ extension AuthError {
 }
 
 extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {
-    /// The message, and in brackets what the provider said.
+    /// The message, with the provider's error in parentheses.
     public var description: String {
-        // The words of the provider once, also where the message has them already.
+        // The provider's text appears once, even if the message already contains it.
         guard let providerError, !message.contains("\(providerError)") else { return message }
         return "\(message) (the provider said: \(providerError))"
     }

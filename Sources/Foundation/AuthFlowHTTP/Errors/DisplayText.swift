@@ -3,7 +3,7 @@ public enum DisplayText {
     /// Replaces control and format characters (which can move a cursor or reverse a line) and truncates long text.
     /// - Parameters:
     ///   - text: Untrusted text.
-    ///   - limit: The most characters to keep; default: 300.
+    ///   - limit: The maximum number of characters; default: 300.
     public static func sanitized(_ text: String, limit: Int = 300) -> String {
         var result = ""
         for scalar in text.unicodeScalars.prefix(limit) {
@@ -12,7 +12,7 @@ public enum DisplayText {
         return text.unicodeScalars.count > limit ? result + "…" : result
     }
 
-    /// Whether a character is not shown itself but changes how others are: it controls a terminal, changes the writing
+    /// Whether a character is invisible but affects the display of others: it controls a terminal, changes the writing
     /// direction, or has no agreed appearance.
     package static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {

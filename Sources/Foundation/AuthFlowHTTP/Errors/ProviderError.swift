@@ -5,13 +5,13 @@ public struct ProviderError: Sendable, Hashable {
     /// `error`: a code such as `invalid_grant`.
     public let error: String
 
-    /// `error_description`: words for the developer. Written by the provider: show it as text, never as markup.
+    /// `error_description`: text for the developer. It is untrusted: show it as text, never as markup.
     public let errorDescription: String?
 
-    /// `error_uri`: a page about the error. Written by the provider: do not open it unasked.
+    /// `error_uri`: a page about the error. It is untrusted: do not open it automatically.
     public let errorURI: String?
 
-    /// The HTTP status the error came with; nil when it came through the browser.
+    /// The HTTP status the error came with; nil when it came in a redirect.
     public let status: Int?
 
     /// Creates a provider error.
@@ -36,7 +36,7 @@ extension ProviderError {
     /// Reads the error members of a JSON response (RFC 6749 section 5.2).
     /// - Returns: nil when there is no `error` string.
     public init?(_ json: JSON, status: Int) {
-        // Section 5.2: error = 1*NQSCHAR. An empty one is none.
+        // Section 5.2: error = 1*NQSCHAR. An empty value counts as absent.
         guard let error = json["error"]?.string, !error.isEmpty else { return nil }
         self.init(
             error: error,

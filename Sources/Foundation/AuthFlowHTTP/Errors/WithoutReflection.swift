@@ -1,4 +1,4 @@
-/// A value that a mirror, and so `dump` and a debugger's summary, shows nothing of.
+/// A value whose contents are hidden from mirrors, and thus from `dump` and debugger summaries.
 public protocol WithoutReflection: CustomReflectable {}
 
 extension WithoutReflection {

@@ -8,7 +8,7 @@ extension TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
 
-    /// Whether a member `error` may be in the body, which is not parsed for that.
+    /// Whether the body may have an `error` member; a text search, without parsing.
     private var namesError: Bool {
         let name = Array(#""error""#.utf8)
         var rest = body[...]
@@ -55,7 +55,7 @@ struct EchoedSecrets {
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }
 
-    /// A refusal without them. What programs read stays as it is: the error code, and the names of members.
+    /// The error response without the secrets. The error code and the names of members are unchanged.
     fileprivate func redacted(_ response: TransportResponse) -> TransportResponse {
         guard !secrets.isEmpty else { return response }
         var response = response

@@ -1,6 +1,6 @@
 extension Endpoint: ExpressibleByStringLiteral {
-    /// Creates an endpoint from an address in the source code. The program ends when the address cannot be used: a value that
-    /// comes from elsewhere is read by ``init(_:name:)``.
+    /// Creates an endpoint from a URL literal. An invalid URL is a precondition failure; a value that
+    /// comes from elsewhere must be parsed with ``init(_:name:)``.
     public init(stringLiteral value: String) {
         do throws(AuthError) {
             try self.init(value)

@@ -29,7 +29,7 @@ package enum ExchangeLimits {
         return response
     }
 
-    /// A redirect would carry the code, the secret or the token to an address that is not configured. 304 has no address (RFC 9110
+    /// A redirect would carry the code, the secret or the token to a URL that is not configured. A 304 has no location (RFC 9110
     /// section 15.4.5).
     package static func refuseRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
         let status = head.status.code

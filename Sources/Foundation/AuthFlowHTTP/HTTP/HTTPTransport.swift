@@ -3,7 +3,7 @@ public import HTTPTypes
 
 /// A type that performs one HTTP exchange.
 ///
-/// It follows no redirects, keeps no cookies, and caches nothing: the engine decides about all three. It honours the
+/// It must not follow redirects, store cookies, or cache responses: the engine handles all three. It must honour the
 /// limits in the request. A fake for tests is one method:
 ///
 /// ```swift
@@ -17,11 +17,11 @@ public protocol HTTPTransport: Sendable {
     ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
     func send(_ call: TransportRequest) async throws -> TransportResponse
 
-    /// Sends a request and returns the response as soon as its head has arrived: for event streams.
+    /// Sends a request and returns the response as soon as its status and headers have arrived: for event streams.
     ///
-    /// The timeout of the request is for the head, and the largest body is what may have arrived without having been read. Default:
+    /// The timeout of the request is for the headers, and the maximum body size limits the unread bytes. Default:
     /// waits for the whole response.
-    /// - Throws: As ``send(_:)``. What ends the body early is thrown by reading it.
+    /// - Throws: As ``send(_:)``. Reading the body throws the error that ends it early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
 }
 
@@ -37,7 +37,7 @@ extension HTTPTransport {
 
 /// A request, with the limits for its response.
 public struct TransportRequest: Sendable {
-    /// The method, address and header fields.
+    /// The method, URL and header fields.
     public var head: HTTPRequest
 
     /// The body; empty for none.
@@ -46,7 +46,7 @@ public struct TransportRequest: Sendable {
     /// The timeout: for a connection to become available, and then again for the response, counted from the moment of sending.
     public var timeout: Duration
 
-    /// The largest body accepted, in bytes.
+    /// The maximum size of the response body, in bytes.
     public var maximumResponseSize: Int
 
     /// Whether a streamed response waits for a reader that is slower than the server, instead of failing when
@@ -56,8 +56,8 @@ public struct TransportRequest: Sendable {
     /// The connections that the request uses; default: those to authorization servers.
     public var pool = ConnectionPool.authorizationServers
 
-    /// The farthest into this machine that the connection may lead: that of the endpoint. A transport refuses another before it connects,
-    /// and does not use a connection that exists for one either.
+    /// The most local address that the connection may use: the endpoint's kind. A transport rejects a more local one before it connects,
+    /// and does not reuse an existing connection to one either.
     package var allowedReach: NetworkReach
 
     /// The checks that run immediately before the request is sent.
@@ -70,7 +70,7 @@ public struct TransportRequest: Sendable {
     ///   - headerFields: The header fields.
     ///   - body: The body; empty for none.
     ///   - timeout: The timeout for sending, and again for the response; default: 30 seconds.
-    ///   - maximumResponseSize: The largest body accepted, in bytes; default: 1 MiB.
+    ///   - maximumResponseSize: The maximum size of the response body, in bytes; default: 1 MiB.
     public init(
         _ method: HTTPRequest.Method,
         _ endpoint: Endpoint,
@@ -102,7 +102,7 @@ public struct TransportRequest: Sendable {
 
     /// Runs the checks. A transport calls it once, immediately before the request leaves, and sends nothing when it throws. The time
     /// for the response counts from this call; for a transport that does not call it, from the start.
-    /// - Throws: ``AuthError``, the reason not to send.
+    /// - Throws: ``AuthError`` with the reason for not sending the request.
     public func willSend() throws(AuthError) {
         for check in checks { try check() }
     }
@@ -119,7 +119,7 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
     public static let authorizationServers = Self(rawValue: "authorization_servers")
     /// Connections to APIs that are called with an access token.
     public static let resources = Self(rawValue: "resources")
-    /// Connections to APIs whose responses are streamed, and may last.
+    /// Connections to APIs with streamed responses, which may be long-lived.
     public static let streams = Self(rawValue: "streams")
 }
 
@@ -136,7 +136,7 @@ public struct TransportResponse: Sendable {
     /// The body.
     public var body: [UInt8]
 
-    /// What the connection led to; nil where the transport does not say, or there is a proxy.
+    /// The kind of the peer's address; nil when the transport does not report it, or there is a proxy.
     package var reach: NetworkReach?
 
     /// Creates a response.
@@ -154,7 +154,7 @@ public struct TransportResponse: Sendable {
         return String(value.unicodeScalars.prefix { $0 != ";" }).trimmingSpaces().lowercased()
     }
 
-    /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
+    /// `Date`: the time at the server when it sent the response (RFC 9110 section 6.6.1); nil when absent.
     public var date: Date? {
         head.headerFields[.date].flatMap(HTTPDate.date)
     }
@@ -168,11 +168,11 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// How long the response is fresh (RFC 9111 section 5.2.2), within bounds: a server can make this client fetch neither all
-    /// the time nor never again.
+    /// The freshness lifetime of the response (RFC 9111 section 5.2.2), within bounds: no server can make the client fetch all
+    /// the time, or never again.
     /// - Parameters:
-    ///   - age: In seconds, when the response does not say.
-    ///   - bounds: In seconds.
+    ///   - age: The default, in seconds.
+    ///   - bounds: The bounds, in seconds.
     package func cacheAge(default age: TimeInterval, within bounds: ClosedRange<TimeInterval>) -> TimeInterval {
         let fields = head.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
         let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
@@ -183,7 +183,7 @@ extension TransportResponse {
 }
 
 extension TransportResponse: CustomStringConvertible, WithoutReflection {
-    /// Status and size: bodies carry tokens.
+    /// The status and the size only, because bodies carry tokens.
     public var description: String { "\(status), \(body.count) bytes" }
 }
 

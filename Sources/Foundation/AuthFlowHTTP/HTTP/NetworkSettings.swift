@@ -1,30 +1,30 @@
 import HTTPTypes
 
-/// The network settings of every request of a client: the proxy, the certificates that are trusted and shown, and the
+/// The network settings of all requests of a client: the proxy, the CA certificates, the client certificate, and the
 /// timeouts.
 public struct NetworkSettings: Sendable {
-    /// The proxy to use. It is never used for this machine itself.
+    /// The proxy to use. It is never used for loopback addresses.
     public var proxy = Proxy.none
 
-    /// A PEM file with certificates of authorities that are trusted besides the system's; nil for the system's alone.
-    /// The system's are used where libcurl knows a folder of them, as on Debian.
+    /// A PEM file with CA certificates to trust in addition to the system's; nil for the system's only.
+    /// The system's are used if libcurl has a directory of them, as on Debian.
     public var certificateAuthorities: String?
 
-    /// The certificate that is shown to servers that ask for one (mutual TLS); nil for none.
+    /// The client certificate for servers that request one (mutual TLS); nil for none.
     public var clientCertificate: ClientCertificate?
 
-    /// Addresses of names that are not looked up, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests, and
-    /// without effect behind a proxy, which looks up names itself.
+    /// Addresses that replace DNS lookups, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests, and
+    /// without effect with a proxy, which resolves names itself.
     public var addresses: [String: String] = [:]
 
-    /// How long connecting may take, TLS included; default: 15 seconds.
+    /// The timeout for connecting, including TLS; default: 15 seconds.
     public var connectTimeout = Duration.seconds(15)
 
-    /// How long a server may take from the request to the first byte of its response; default: 30 seconds.
+    /// The timeout from the request to the first byte of the response; default: 30 seconds.
     public var firstByteTimeout = Duration.seconds(30)
 
     /// The maximum number of requests in progress at one host, for each ``ConnectionPool``; default: 64. Further requests wait, and fail
-    /// as not sent when their timeout is over before a connection is available.
+    /// as not sent if they time out before a connection is available.
     public var connectionsPerHost = 64
 
     /// The maximum number of requests in progress at all hosts together, for each ``ConnectionPool``; default: 256.
@@ -37,21 +37,21 @@ public struct NetworkSettings: Sendable {
     public enum Proxy: Sendable {
         /// None.
         case none
-        /// One for everything but this machine.
+        /// One proxy for everything except loopback.
         case server(ProxyServer)
-        /// What the variables `https_proxy`, `all_proxy` and `no_proxy` say. Ranges of addresses in `no_proxy` are not read.
+        /// The environment variables `https_proxy`, `all_proxy` and `no_proxy`. Address ranges in `no_proxy` are ignored.
         case environment([String: String])
     }
 
-    /// A proxy that passes connections on.
+    /// A forward proxy.
     public struct ProxyServer: Sendable {
         /// `http://`, `https://`, `socks5://` or `socks5h://`, a host, and a port.
         public let url: String
 
-        /// The user name for the proxy; nil for a proxy that does not ask for one.
+        /// The user name for the proxy; nil for a proxy without authentication.
         public let username: String?
 
-        /// The password that goes with it.
+        /// The password for the user name.
         public let password: Secret?
 
         /// Host and port, for messages.
@@ -91,7 +91,7 @@ public struct NetworkSettings: Sendable {
 
     /// A certificate with its private key, in PEM.
     public struct ClientCertificate: Sendable {
-        /// The file with the certificate, and the intermediate ones between it and its authority.
+        /// The file with the certificate chain: the certificate, then the intermediate certificates.
         public let file: String
 
         /// The file with the private key, which has no passphrase.
@@ -110,7 +110,7 @@ extension NetworkSettings {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the environment names a proxy that is not valid.
     package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
-        // A proxy must not see what two programs of this machine exchange, and could not reach them.
+        // A proxy must not see the traffic between two programs on this machine, and could not reach them.
         guard NetworkReach(host: host) != .thisMachine else { return nil }
         switch proxy {
         case .none: return nil
@@ -145,7 +145,7 @@ extension NetworkSettings.ProxyServer: CustomStringConvertible, WithoutReflectio
 }
 
 extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
-    /// Which kind it is. Variables of the environment are not shown: they may be secrets.
+    /// The kind of the proxy. Environment variables are not shown, because they may be secrets.
     public var description: String {
         switch self {
         case .none: "no proxy"
@@ -156,7 +156,7 @@ extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
 }
 
 extension NetworkSettings: CustomStringConvertible, WithoutReflection {
-    /// What kind of proxy and certificates there are.
+    /// The kinds of the proxy and the certificates.
     public var description: String {
         [
             "\(proxy)", certificateAuthorities.map { "authorities of \($0)" },

@@ -5,7 +5,7 @@ import Synchronization
 /// The operation is cancelled and awaited, so that whatever it opened is closed when this returns.
 /// - Parameters:
 ///   - duration: How long it may take.
-///   - clock: The clock to wait on.
+///   - clock: The clock of the timeout.
 ///   - extension: Called when time has run out; returns how much longer the operation may take; default: nil, no longer.
 ///   - timeoutError: Makes the error to throw when time runs out.
 ///   - operation: What to run.

@@ -14,7 +14,7 @@ struct TransferQueue {
     }
 
     private var lines: [CurlTransfer.Destination: Line] = [:]
-    /// The places of each pool, at all hosts together.
+    /// The number of transfers in progress in each pool, over all hosts.
     private var places: [ConnectionPool: Int] = [:]
 
     var isEmpty: Bool { lines.isEmpty }
@@ -64,7 +64,7 @@ struct TransferQueue {
         return begun
     }
 
-    /// The destination of the transfer that has waited longest among those that have a place at their host.
+    /// The destination of the longest-waiting transfer whose host is below its limit.
     private func longestWaiting(in pool: ConnectionPool) -> CurlTransfer.Destination? {
         lines.filter { destination, line in
             destination.pool == pool

@@ -11,7 +11,7 @@ public struct Assertion: Sendable, Hashable {
     /// The JWT.
     public let jwt: Secret
 
-    /// The scopes that it was issued for; nil when it names none, so that the request for an access token names them.
+    /// The scopes that it was issued for; nil when it has none, and the token request has to name them.
     public var scopes: [String]?
 
     /// The key that it is bound to; nil for none.

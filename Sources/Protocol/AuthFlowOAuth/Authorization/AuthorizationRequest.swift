@@ -38,7 +38,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     /// `authorization_details` as they were sent; nil for none.
     public let authorizationDetails: JSON?
     let dpopKey: DPoPKey?
-    /// Where the code and its verifier may go.
+    /// The endpoints that the code and its verifier may be sent to.
     let binding: ProviderBinding
     /// Whether the response has to name its issuer (RFC 9207), as the server announced when the request was made.
     var requiresIssuer = false

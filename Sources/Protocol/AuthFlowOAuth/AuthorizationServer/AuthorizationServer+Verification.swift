@@ -5,16 +5,16 @@ import HTTPTypes
 extension AuthorizationServer {
     /// Verifies an ID Token of this issuer: every claim, then the signature (OpenID Connect Core section 3.1.3.7).
     ///
-    /// It needs no client and no user agent: for a backend that is sent ID Tokens. A client that signs a user in uses
+    /// It needs no client and no user agent: for a backend that receives ID Tokens. A client that signs a user in uses
     /// ``OAuthClient/exchange(_:for:)-(String,_)``, which checks more.
     /// - Parameters:
     ///   - idToken: The token.
     ///   - clientID: The client that it was issued to, which must be its only audience.
-    ///   - nonce: The nonce that it must have; default: any or none, because the request was another program's.
+    ///   - nonce: The expected nonce; default: any or none, because another program made the request.
     ///   - accessToken: The access token that came with it, for `at_hash`; default: none.
-    ///   - algorithms: The signature algorithms to accept; default: those with a public key that the server announces.
-    ///   - age: The longest time since it was issued; default: ten minutes. nil: until it expires.
-    ///   - clockLeeway: How far the two clocks may be apart; default: one minute.
+    ///   - algorithms: The signature algorithms to accept; default: the asymmetric ones that the server announces.
+    ///   - age: The maximum age, from `iat`; default: ten minutes. nil: until it expires.
+    ///   - clockLeeway: The allowed difference between the two clocks; default: one minute.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
     /// - Throws: ``AuthError`` with `invalid_id_token`, or what fetching the metadata and the keys throws.
     public func verify(
@@ -37,7 +37,7 @@ extension AuthorizationServer {
         var expectation = IDTokenValidation.Expectation(
             issuer: issuer,
             clientID: clientID,
-            // An algorithm with a shared secret cannot be verified without the client that has it.
+            // HMAC algorithms cannot be verified without the client's secret.
             algorithms: (algorithms ?? metadata.usableIDTokenAlgorithms).filter(SignatureAlgorithm.asymmetric.contains),
             occasion: .presented(nonce: nonce),
             leeway: clockLeeway.seconds
@@ -79,12 +79,12 @@ extension AuthorizationServer {
     }
 
     /// The server's keys that sign its tokens.
-    /// - Parameter template: The rule by which tokens name issuers; nil for that of the metadata.
+    /// - Parameter template: The template for the issuers in tokens; nil for the one in the metadata.
     package func keySet(_ metadata: ProviderMetadata, template: TokenIssuerTemplate? = nil) -> some KeySet {
         IssuerKeys(server: self, metadata: metadata, template: template ?? metadata.tokenIssuer)
     }
 
-    /// The server's keys that messages to it are encrypted with.
+    /// The server's keys for encrypting messages to it.
     package func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
         return try await keys.encryptionKeys(at: place, fetch: fetchKeys)
@@ -112,7 +112,7 @@ private struct IssuerKeys: KeySet {
             verdict = .failure(error)
         }
         try Task.checkCancellation()
-        // The keys may have moved: metadata that was fetched a while ago is fetched again, once.
+        // The key set may have a new URL: old metadata is fetched again, once.
         server.doubtMetadata()
         guard let moved = try? await server.metadata().jwksURI, moved != place else { return try verdict.get() }
         return try await self.verdict(on: jws, at: moved)
@@ -124,8 +124,8 @@ private struct IssuerKeys: KeySet {
 }
 
 extension ProviderMetadata {
-    /// The announced algorithms for ID Tokens that use a public key. OIDC Discovery section 3: RS256 MUST be among the announced
-    /// ones, so it stands for all when none are.
+    /// The announced asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be among the announced
+    /// ones, so it is the default.
     var usableIDTokenAlgorithms: [SignatureAlgorithm] {
         let announced = idTokenSigningAlgorithms?.map(SignatureAlgorithm.init(rawValue:)) ?? [.rs256]
         return SignatureAlgorithm.asymmetric.filter(announced.contains)

@@ -6,17 +6,17 @@ public import AuthFlowTransport
 import HTTPTypes
 import Synchronization
 
-/// What is known about one issuer: its metadata and keys, the DPoP nonces it asks for, and how far its clock is away.
+/// The state of one issuer: its metadata, its keys, its DPoP nonces, and its clock difference.
 ///
-/// Make one for each issuer and share it: any number of clients, users and tasks may use it at once. However many wait, one
-/// request fetches the metadata and one the keys.
+/// Create one for each issuer and share it: any number of clients, users and tasks can use it at once. For all of them, one
+/// request fetches the metadata, and one the keys.
 ///
 /// ```swift
 /// let server = AuthorizationServer(issuer: "https://id.example.com")
 /// let idToken = try await server.verify(text, audience: "my-client")
 /// ```
 public final class AuthorizationServer: Sendable {
-    /// The adapter, which knows where the provider departs from the standards.
+    /// The adapter, which implements the provider's deviations from the standards.
     public let adapter: any ProviderAdapter
 
     /// Time, randomness and environment.
@@ -29,7 +29,7 @@ public final class AuthorizationServer: Sendable {
     private let cache: MetadataCache
     private let offset = Mutex<TimeInterval?>(nil)
 
-    /// Creates a server. Nothing is requested before it is needed.
+    /// Creates a server. It sends no request until one is needed.
     /// - Parameters:
     ///   - adapter: The adapter of the provider.
     ///   - transport: Sends every request that is about this server; default: the system's.
@@ -46,12 +46,12 @@ public final class AuthorizationServer: Sendable {
         self.cache = MetadataCache(now: host.now)
     }
 
-    /// The issuer, compared code point by code point wherever it appears.
+    /// The issuer. Comparisons with it are by code point.
     public var issuer: String { adapter.issuer }
 
     /// The server's metadata: cached for as long as `Cache-Control` says, within bounds.
-    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, or a code of the network's. A failure is repeated
-    ///   for a moment without a request.
+    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, or a network error. A failure is cached, and
+    ///   thrown again for a moment without a request.
     public func metadata() async throws -> ProviderMetadata {
         try await cache.metadata { [self] in try await discover() }
     }
@@ -62,12 +62,12 @@ public final class AuthorizationServer: Sendable {
             + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
     }
 
-    /// The metadata, and the old one while it is fetched again: for a program that has no time to wait, as an API.
+    /// The metadata, or the old document while a new one is fetched: for a program that must not wait, such as an API.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {
         try await cache.metadata(waits: false) { [self] in try await discover() }
     }
 
-    /// The metadata, supplemented when it lacks an endpoint: a provider may describe in its RFC 8414 document what the one of
+    /// The metadata, supplemented when it lacks an endpoint: a provider's RFC 8414 document may have members that the one of
     /// OpenID Connect lacks.
     package func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
         let metadata = try await metadata()
@@ -77,7 +77,7 @@ public final class AuthorizationServer: Sendable {
                 try await Discovery(issuer: issuer, context: context).supplement(metadata)
             }
         } catch is AuthError {
-            // What is missing stays missing for now.
+            // The endpoint stays missing for now.
             return metadata
         }
     }
@@ -95,10 +95,10 @@ public final class AuthorizationServer: Sendable {
         ServerContext(issuer: issuer, host: host) { [self] in try await send($0) }
     }
 
-    /// The metadata that was fetched last, for messages; nil before.
+    /// The most recently fetched metadata, for messages; nil before the first fetch.
     var knownMetadata: ProviderMetadata? { cache.known }
 
-    /// Has the metadata fetched again at the next use, after an endpoint in it turned out not to exist.
+    /// Marks the metadata stale, after one of its endpoints turned out not to exist: the next use fetches it again.
     func doubtMetadata() { cache.expire() }
 
     /// Sends a request, bounded in time and size, following no redirect.
@@ -106,7 +106,7 @@ public final class AuthorizationServer: Sendable {
         try await ExchangeLimits.send(request, by: transport, clock: host.clock)
     }
 
-    /// As ``send(_:)``, and returns as soon as the head of the response has arrived. The timeout is for the head.
+    /// As ``send(_:)``, and returns when the headers of the response have arrived. The timeout is for the headers.
     func stream(_ request: TransportRequest) async throws -> ResponseStream {
         let response = try await transport.stream(request)
         do {
@@ -118,7 +118,7 @@ public final class AuthorizationServer: Sendable {
         return response
     }
 
-    /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has said the server's time.
+    /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has had the server's time.
     var clockOffset: TimeInterval? { offset.withLock { $0 } }
 
     /// Learns the server's time from a response, and returns how far this machine's clock is ahead of it.
@@ -129,8 +129,8 @@ public final class AuthorizationServer: Sendable {
         return difference
     }
 
-    /// How much this machine's clock is corrected by, in seconds. `Date` has whole seconds, so a small difference says nothing, and
-    /// a day or more is a fault of the server's.
+    /// The correction of this machine's clock, in seconds. `Date` has whole seconds, so small differences are ignored, and
+    /// a day or more is an error of the server.
     var clockCorrection: TimeInterval {
         guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
         return offset
@@ -147,13 +147,13 @@ extension AuthorizationServer: CustomStringConvertible, WithoutReflection {
 
 /// The `state` values whose authorization responses were accepted, so that none is accepted twice in this process.
 final class UsedStates: Sendable {
-    /// The most that are remembered; the oldest are forgotten first. A code is good for minutes.
+    /// The maximum number of stored values; the oldest are removed first. A code is valid for minutes.
     private static let limit = 8192
 
     private let states = Mutex<(recent: Set<Secret>, earlier: Set<Secret>)>(([], []))
 
-    /// Uses a state up.
-    /// - Returns: false when it was used before.
+    /// Marks a state as used.
+    /// - Returns: false when it was already used.
     func use(_ state: Secret) -> Bool {
         states.withLock { states in
             guard !states.earlier.contains(state), states.recent.insert(state).inserted else { return false }

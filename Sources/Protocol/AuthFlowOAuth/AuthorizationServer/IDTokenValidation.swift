@@ -11,7 +11,7 @@ package struct IDTokenValidation: Sendable {
     /// The values that the token must have.
     package struct Expectation: Sendable {
         let issuer: String
-        /// The rule by which the issuer follows from the claims, where it is not the same in all tokens.
+        /// The template that derives the issuer from the claims, if the issuer is not the same in all tokens.
         var issuerTemplate: TokenIssuerTemplate?
         let clientID: String
         /// The algorithms agreed with the provider.
@@ -22,9 +22,9 @@ package struct IDTokenValidation: Sendable {
         var accessToken: Secret?
         /// The authorization code that it was issued for.
         var code: Secret?
-        /// The longest time since it was issued, in seconds; nil for any.
+        /// The maximum age of the token, in seconds; nil for any.
         var longestAge: TimeInterval? = 600
-        /// The longest time since the user last signed in, in seconds; nil when it was not asked for.
+        /// The maximum time since the user's authentication (`max_age`), in seconds; nil when it was not requested.
         var maximumAuthenticationAge: TimeInterval?
         /// The `acr` values of which one was requested as essential: empty when any is accepted, nil when none was
         /// requested.
@@ -44,7 +44,7 @@ package struct IDTokenValidation: Sendable {
         case refresh(of: IDToken, nonce: String?)
         /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
         case exchange(subject: String?)
-        /// A sign-in at another program, which presents it here: the nonce is checked when it is known.
+        /// A sign-in at another program, which presents the token here: the nonce is checked if it is known.
         case presented(nonce: Secret?)
     }
 
@@ -85,7 +85,7 @@ package struct IDTokenValidation: Sendable {
         )
     }
 
-    /// Checks the claims; the header has passed.
+    /// Checks the claims. The header must already have been checked.
     package func check(_ rules: JWTClaims) throws(AuthError) -> IDTokenClaims {
         let claims = rules.json
         let leeway = expectation.leeway
@@ -215,9 +215,9 @@ package struct IDTokenValidation: Sendable {
         )
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that tell another user's, client's or sign-in's token from this
-    /// one. `auth_time` is not among them. Its rule binds the provider; several break it and name the user's last sign-in anywhere,
-    /// and to throw their tokens away would end the session. The session's own time stays in ``Credential/authentication``.
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another user, client or sign-in
+    /// `auth_time` is not among them. Its rule binds the provider; several break it and name the user's last sign-in anywhere,
+    /// and rejecting their tokens would end the session. The session's time stays in ``Credential/authentication``.
     private func compare(
         _ rules: JWTClaims,
         issued: Double,
@@ -232,7 +232,7 @@ package struct IDTokenValidation: Sendable {
         }
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
         guard claims["sub"] == .string(original.subject) else { throw rules.refused("it is about another user (sub)") }
-        // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have clocks of their own.
+        // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have separate clocks.
         guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
             throw rules.refused("it is older than the one it replaces (iat)")
         }
@@ -251,7 +251,7 @@ package struct IDTokenValidation: Sendable {
         guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
     }
 
-    /// The token is the user's, and says that they authenticated otherwise than requested.
+    /// The error for a token of the right user whose authentication was not as requested.
     private static func insufficient(_ reason: String) -> AuthError {
         AuthError(.insufficientUserAuthentication, "\(profile.name) was refused: \(reason).")
     }

@@ -3,10 +3,10 @@ import AuthFlowJOSE
 import AuthFlowJSON
 
 extension OAuthClient {
-    /// The claims of a JWT access token (RFC 9068), once its signature, issuer and times were verified.
+    /// The claims of a JWT access token (RFC 9068), after verification of its signature, issuer and times.
     ///
-    /// To a client an access token is opaque (RFC 6749 section 1.4); this is for a provider that is known to send JWTs.
-    /// - Throws: ``AuthError`` with `unsupported` when it is no JWT, `invalid_user_info` when it fails a check.
+    /// Access tokens are opaque to clients (RFC 6749 section 1.4); use this only with a provider that issues JWTs.
+    /// - Throws: ``AuthError`` with `unsupported` when it is not a JWT, `invalid_user_info` when it fails a check.
     func accessTokenClaims(_ tokens: TokenSet) async throws -> JSON {
         guard (try? JWS(tokens.accessToken)) != nil else {
             throw AuthError(.unsupported, "The access token is not a signed JWT, so it does not identify the user.")

@@ -3,12 +3,12 @@ import AuthFlowJOSE
 package import AuthFlowJSON
 
 extension OAuthClient {
-    /// Whether tokens are for the authorization details of the registration, in whatever order; nil when it has none.
+    /// Whether tokens have the registration's authorization details, in any order; nil when it has none.
     package func coversAuthorizationDetails(_ tokens: TokenSet) -> Bool? {
         registration.authorizationDetails.map { AuthorizationDetails.areEqual($0, tokens.authorizationDetails) }
     }
 
-    /// Compares the details that were granted with those that were asked for.
+    /// Compares the granted authorization details with the requested ones.
     /// - Throws: As ``AuthorizationDetails/compare(_:_:_:)``.
     package func compareAuthorizationDetails(
         _ asked: JSON?,

@@ -5,9 +5,9 @@ import AuthFlowJSON
 package import HTTPTypes
 
 extension OAuthClient {
-    /// A key for the tokens of a new sign-in; nil when they are not to be bound to one.
+    /// The DPoP key for the tokens of a new sign-in; nil when they are not bound to a key.
     /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and the key's is not among them;
-    ///   `key_unavailable` when it is in a token that cannot be used.
+    ///   `key_unavailable` when it is in a hardware token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
         let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
@@ -31,11 +31,11 @@ extension OAuthClient {
 
     /// Sends a request, with a proof when tokens are bound to a key.
     ///
-    /// A server that wants a nonce gets one more try with the nonce it names, and no third (RFC 9449 sections 8 and 9).
+    /// If the server requires a nonce, the request is retried once with that nonce (RFC 9449 sections 8 and 9).
     /// - Parameters:
     ///   - key: The key that the tokens are bound to; nil for none.
-    ///   - accessToken: The token that is sent along; nil at a token endpoint.
-    ///   - request: Makes the request, for each try anew: a client assertion is used once.
+    ///   - accessToken: The access token to send; nil at a token endpoint.
+    ///   - request: Builds the request for each attempt, because a client assertion is used once.
     func send(
         provenBy key: DPoPKey?,
         accessToken: Secret? = nil,
@@ -69,7 +69,7 @@ extension OAuthClient {
         return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
     }
 
-    /// As ``send(_:with:)``, and returns as soon as the head of the response has arrived.
+    /// As ``send(_:with:)``, and returns as soon as the status and headers of the response have arrived.
     package func stream(_ request: TransportRequest, with tokens: TokenSet) async throws -> ResponseStream {
         let endpoint = try Endpoint(request.url)
         func attempt() async throws -> ResponseStream {
@@ -89,7 +89,7 @@ extension OAuthClient {
     }
 
     /// The header fields that authorize one request with an access token.
-    /// - Parameter nonces: The nonces of the resources' servers; default: those that this server's responses had.
+    /// - Parameter nonces: The nonces of the resource servers; default: those from this server's responses.
     package func authorizationFields(
         method: HTTPRequest.Method,
         endpoint: Endpoint,
@@ -109,7 +109,7 @@ extension OAuthClient {
         return fields
     }
 
-    /// A proof for one request. A token endpoint compares its time with the server's clock, and a resource with its own.
+    /// A proof for one request. A token endpoint checks its time by the server's clock, a resource by its own.
     private func proof(
         by key: DPoPKey,
         method: HTTPRequest.Method,
@@ -128,7 +128,7 @@ extension OAuthClient {
         )
     }
 
-    /// The key of the registration, when it is the one that the tokens are bound to.
+    /// The key of the registration, if the tokens are bound to it.
     private func outsideKey(_ bound: DPoPKey) async throws -> any SigningKey {
         guard let key = try await registration.dpopKey?.keyInTask(),
             key.publicJWK.jwkThumbprint == bound.thumbprint
@@ -144,7 +144,7 @@ extension OAuthClient {
     /// Sends a request to one of the provider's own resources with the access token.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider is asked too often, `invalid_reply` for any other status.
+    ///   provider limits the request rate, `invalid_reply` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var sent = request
         sent.head.headerFields[.authorization] = tokens.authorization
@@ -171,15 +171,15 @@ extension OAuthClient {
 }
 
 extension TokenSet {
-    /// The value of the `Authorization` field. RFC 6750 section 2.1: in the header. Its other two methods leave the token in logs.
+    /// The value of the `Authorization` field (RFC 6750 section 2.1). The RFC's other two methods can leave the token in logs.
     fileprivate var authorization: String {
         "\(dpopKey == nil ? "Bearer" : "DPoP") \(accessToken.exposed)"
     }
 }
 
 extension TransportResponse {
-    /// Whether a server refuses a proof for want of its nonce: a token endpoint says so in its body, a resource in
-    /// `WWW-Authenticate`, whose scheme has no case (RFC 9110 section 11.1).
+    /// Whether a server requires a nonce in the proof: a token endpoint reports that in its body, a resource in
+    /// `WWW-Authenticate`, whose scheme is case-insensitive (RFC 9110 section 11.1).
     fileprivate var wantsDPoPNonce: Bool {
         switch status {
         case 400, 401:

@@ -6,14 +6,14 @@ import HTTPTypes
 extension OAuthClient {
     /// Asks the provider whether a token is active, and what it is for (RFC 7662).
     ///
-    /// Most providers respond to confidential clients only.
+    /// Most providers allow introspection only to confidential clients.
     /// - Parameters:
     ///   - token: The token.
     ///   - typeHint: `token_type_hint`: what kind of token it is; nil to send no hint.
-    /// - Returns: The response. `active` is there, and when it is false nothing else is to be believed. Where the registration demands
-    ///   it, the provider has signed it for this client (RFC 9701).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
-    ///   respond to this client, `invalid_reply` when a signature is demanded and is missing or wrong.
+    /// - Returns: The response. It always has `active`; when that is false, ignore the other members. If the registration requires
+    ///   it, the response was signed for this client (RFC 9701).
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, `provider_rejected` when it rejects
+    ///   this client, `invalid_reply` when a required signature is missing or invalid.
     public func introspect(_ token: Secret, typeHint: String? = "access_token") async throws -> JSON {
         let path: EndpointPath = \.introspectionEndpoint
         let endpoint = try (try await metadata(with: path)).required(path, "introspection endpoint")
@@ -51,7 +51,7 @@ extension OAuthClient {
         guard response.status == 200 else { throw silence(response) }
         let profile = JWTProfile(
             "The signed response about the token",
-            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT of the provider is taken for one.
+            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that it accepts no other JWT of the provider.
             type: .required(["token-introspection+jwt"]),
             specification: "RFC 9701 section 5",
             code: .invalidResponse
@@ -74,7 +74,7 @@ extension OAuthClient {
             _ = try rules.requireIssuer(metadata.issuer)
             // "aud ... REQUIRED. The value of this claim MUST identify the resource server receiving the token introspection response."
             _ = try rules.requireAudience(demand.audience ?? registration.clientID)
-            // "iat ... REQUIRED": a response that was recorded when the token was active must not count later.
+            // "iat ... REQUIRED": a response that was captured while the token was active must not be accepted later.
             _ = try rules.requireIssued(within: SignedIntrospection.longestAge)
             if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
             try rules.requireStarted()

@@ -3,10 +3,10 @@ import AuthFlowJSON
 public import AuthFlowStorage
 import HTTPTypes
 
-/// One client of an authorization server: builds and sends the requests of the standards, and checks what comes back.
+/// One client of an authorization server: builds and sends the standards' requests, and validates the responses.
 ///
-/// It keeps no tokens and no state between two calls, so one serves any number of users. What must survive from one call to
-/// the next is a value that the caller keeps, such as an ``AuthorizationRequest``.
+/// It is stateless and stores no tokens, so one client serves any number of users. State that must survive from one call to
+/// the next is a value that the caller stores, such as an ``AuthorizationRequest``.
 ///
 /// ```swift
 /// let request = try await client.authorizationRequest(.init(loginHint: hint))
@@ -17,17 +17,17 @@ public struct OAuthClient: Sendable {
     /// The server.
     public let server: AuthorizationServer
 
-    /// The registration with it.
+    /// The registration with the server.
     public let registration: ClientRegistration
 
-    /// The place that the apps of one vendor share on this machine; nil for an app by itself.
+    /// The store that the apps of one vendor share on this machine; nil when the app shares nothing.
     public let sharedCredentials: SharedCredentialStore?
 
     /// Creates a client.
     /// - Parameters:
     ///   - server: The server, shared by all of its clients in the process.
-    ///   - registration: The registration with it.
-    ///   - sharedCredentials: The place that the apps of one vendor share on this machine; default: none.
+    ///   - registration: The registration with the server.
+    ///   - sharedCredentials: The store that the apps of one vendor share on this machine; default: none.
     public init(
         server: AuthorizationServer,
         registration: ClientRegistration,
@@ -38,13 +38,13 @@ public struct OAuthClient: Sendable {
         self.sharedCredentials = sharedCredentials
     }
 
-    /// The means for the functions of an adapter that one provider alone has.
+    /// The context for an adapter's provider-specific functions.
     public var providerContext: ProviderContext { ProviderContext(self) }
 
-    /// The metadata at the start of the flow that this client is for; nil when it is for any number of flows.
+    /// The metadata at the start of the flow, if this client is for one flow; nil when it is for any number of flows.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. All of the flow sees the server's metadata as it was at the start: what was checked is what is used.
+    /// The client for one flow. The whole flow uses the server's metadata as of its start, so that it uses what it has checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {
         var client = self
@@ -66,7 +66,7 @@ public struct OAuthClient: Sendable {
     }
 
     private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
-        // A profile demands sender-constrained tokens: without DPoP, something has to say that the certificate binds them.
+        // A profile requires sender-constrained tokens: without DPoP, the metadata must announce certificate binding.
         if registration.bindsTokensToCertificate, registration.securityProfile != nil, !registration.usesDPoP,
             metadata.json["tls_client_certificate_bound_access_tokens"] != true
         {
@@ -82,7 +82,7 @@ public struct OAuthClient: Sendable {
         registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
     }
 
-    /// Whether it will be known who signs in. Plain OAuth 2.0, without the scope `openid`, has no ID Token to say so.
+    /// Whether sign-ins identify the user. Plain OAuth 2.0, without the scope `openid`, has no ID Token.
     public var identifiesUsers: Bool {
         (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
             ?? registration.scopes.contains("openid")

@@ -2,10 +2,10 @@ import AuthFlowHTTP
 import HTTPTypes
 
 extension OAuthClient {
-    /// Revokes the tokens of a credential: by RFC 7009, or as its adapter does it. An access token that has expired needs no
+    /// Revokes the tokens of a credential: by RFC 7009, or through its adapter. An expired access token needs no
     /// revocation.
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, `login_required` when the credential belongs to other
-    ///   endpoints, or what the first refusal was; the other tokens have been tried all the same,
+    ///   endpoints, or the first error; revocation of the other tokens has still been attempted,
     ///   unless the provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
@@ -22,9 +22,9 @@ extension OAuthClient {
         )
     }
 
-    /// Runs the checks of tokens that were just issued. Tokens that are refused are revoked: no one holds them, and they would stay valid.
+    /// Runs the checks of newly issued tokens. Rejected tokens are revoked, because otherwise they would stay valid, unused.
     ///
-    /// By RFC 7009 alone: an adapter's own way may end more than this grant. Tokens that could not be checked are not revoked, and neither are
+    /// By RFC 7009 only: an adapter's method may end more than this grant. Tokens that could not be checked are not revoked, and neither are
     /// those of a user whose authentication was weaker or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant,
     /// and with it the session that the user already has.
     func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
@@ -56,7 +56,7 @@ extension OAuthClient {
                 try await revoke(token, at: endpoint)
             } catch let error as AuthError where adapter.standardName(of: error.providerError) == "invalid_token" {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some send one: Google does for an access
-                // token that it has revoked with its refresh token. What is not good any more needs no revoking.
+                // token that it has revoked with its refresh token. An invalid token needs no revocation.
                 continue
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
@@ -70,7 +70,7 @@ extension OAuthClient {
                         providerError: error.providerError
                     )
             } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
-                // The next one would be waited for as long.
+                // The next request would wait just as long.
                 throw failure ?? error
             } catch {
                 failure = failure ?? error
@@ -79,7 +79,7 @@ extension OAuthClient {
         if let failure { throw failure }
     }
 
-    /// `refresh_token` is a name of the protocol, and no word.
+    /// `refresh_token` is a protocol name, not English.
     private static func words(for token: RevocableToken) -> String {
         DisplayText.sanitized((token.typeHint ?? "token").replacing("_", with: " "), limit: 40)
     }

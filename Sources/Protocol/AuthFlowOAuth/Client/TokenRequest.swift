@@ -4,17 +4,17 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 
-/// Tokens that a token endpoint sent: parsed, and not believed yet.
+/// The tokens of a token response: parsed, but not yet validated.
 package struct TokenResponse: Sendable {
     let tokens: TokenSet
 
-    /// The scopes that were asked for, as they were sent.
+    /// The requested scopes, as they were sent.
     let requestedScopes: [String]
 
-    /// The key that they were asked to be bound to.
+    /// The DPoP key that the request asked to bind them to.
     let key: DPoPKey?
 
-    /// How far this machine's clock is ahead of the provider's, in seconds, when the response says the provider's time.
+    /// How far this machine's clock is ahead of the provider's, in seconds, when the response has the provider's time.
     let clockOffset: TimeInterval?
 }
 
@@ -31,10 +31,10 @@ extension OAuthClient {
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
     /// - Parameters:
     ///   - request: The request.
-    ///   - scopes: Those that are granted when neither the request nor the response names any.
-    ///   - key: The key that the tokens it asks for are, or are to be, bound to.
-    ///   - check: Runs immediately before the request is sent, at each try.
-    ///   - signed: Parameters that are signed with a time and an identifier in them, made for each try anew.
+    ///   - scopes: The granted scopes when neither the request nor the response names any.
+    ///   - key: The key that the requested tokens are, or will be, bound to.
+    ///   - check: Runs immediately before each attempt to send the request.
+    ///   - signed: Creates the signed parameters, which have a time and an identifier, for each attempt.
     func sendFormRequest(
         _ request: ProviderRequest,
         scopes: [String] = [],
@@ -49,12 +49,12 @@ extension OAuthClient {
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let correction = server.clockCorrection
         var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
-        // The proofs of a clock that is wrong are refused. What the server's says is known now: one more try, and no third.
+        // With a wrong clock, proofs are rejected. The server's time is known now, so the request is retried once.
         let isTimed = registration.authentication.isTimed || key != nil || signed != nil
         if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         }
-        // There is no such endpoint any more: the metadata may be out of date.
+        // The endpoint no longer exists: the metadata may be out of date.
         if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
         try last.requireAvailable(from: request.endpoint.host, now: host.now())
         var response = ProviderResponse(
@@ -71,14 +71,14 @@ extension OAuthClient {
         return response
     }
 
-    /// What a refused request proved itself with: the assertion for a grant, or that of the client.
+    /// The assertion of a rejected request: the grant's, or the client assertion.
     private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
         let refused: (name: String, jwt: String)? =
             switch response.providerError?.error {
             case "invalid_grant": assertion.map { ("assertion", $0) }
             case "invalid_client": client.map { ("client assertion", $0) }
-            // There are servers that say nothing at all.
+            // Some servers send no error code.
             case nil: [400, 401, 403].contains(response.status) ? client.map { ("client assertion", $0) } : nil
             default: nil
             }
@@ -92,7 +92,7 @@ extension OAuthClient {
             "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare that with what the provider expects."
     }
 
-    /// Sends a request with the client authentication, made for each try anew.
+    /// Sends a request with client authentication, which is created for each attempt.
     private func sendAuthenticated(
         _ request: ProviderRequest,
         _ key: DPoPKey?,
@@ -105,7 +105,7 @@ extension OAuthClient {
         let response = try await send(provenBy: key) {
             var attempt = request
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
-            // After the adapter: it may read what is sent, and not choose how the client authenticates.
+            // After the adapter, which may read the parameters but must not choose the client authentication.
             try await registration.authentication.authenticate(
                 &attempt,
                 as: ClientAuthentication.Request(
@@ -136,7 +136,7 @@ extension OAuthClient {
         return (sent.map(response.withoutSecrets) ?? response, assertion)
     }
 
-    /// Whether a response says that a proof with a time in it was not accepted.
+    /// Whether a response rejects a JWT that has a time in it.
     private func refusesClock(_ response: TransportResponse) -> Bool {
         guard response.status == 400 || response.status == 401, let name = response.providerError?.error else {
             return false
@@ -145,7 +145,7 @@ extension OAuthClient {
     }
 
     /// Parses the response of a token endpoint.
-    /// - Parameter key: The key that the tokens were asked to be bound to.
+    /// - Parameter key: The key that the request asked to bind the tokens to.
     func parseTokenResponse(_ response: ProviderResponse, key: DPoPKey?) throws -> TokenResponse {
         let tokens: TokenSet
         do {
@@ -166,8 +166,8 @@ extension OAuthClient {
         )
     }
 
-    /// Adds what may help when a provider does not know the client: several do not undo the encoding that RFC 6749 section 2.3.1
-    /// asks for in the header.
+    /// Adds a hint for `invalid_client` errors: several providers do not decode the encoding that RFC 6749 section 2.3.1
+    /// requires in the header.
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
         guard adapter.standardName(of: error.providerError) == "invalid_client" else { return error }
@@ -198,7 +198,7 @@ extension OAuthClient {
         )
     }
 
-    /// The tokens, when the access token is of a type that is understood here. Nothing about the ID Token is believed.
+    /// The tokens, if the type of the access token is supported. The ID Token is not validated here.
     func requireUsable(_ response: TokenResponse) throws(AuthError) -> TokenSet {
         var tokens = response.tokens
         let expected = response.key == nil ? "bearer" : "dpop"
@@ -233,8 +233,8 @@ extension TokenSet {
     /// An `error` member is an error whatever the status: some providers send it with 200.
     /// - Parameters:
     ///   - response: The response.
-    ///   - parameters: Its parameters, or why they cannot be read.
-    ///   - now: When it came.
+    ///   - parameters: Its parameters, or the error from parsing them.
+    ///   - now: The time of its arrival.
     /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response follows neither section.
     init(_ response: ProviderResponse, parameters: Result<JSON, any Error>, receivedAt now: Date) throws {
         if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
@@ -244,7 +244,7 @@ extension TokenSet {
                 providerError: error
             )
         }
-        // RFC 6749 section 5.1 has 200. A 201 is as clear, and a refresh token that it brings has replaced the old one.
+        // RFC 6749 section 5.1 has 200. A 201 is as clear, and a refresh token in it has replaced the old one.
         guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)
         }
@@ -255,7 +255,7 @@ extension TokenSet {
         guard let tokenType = parameters["token_type"]?.string else {
             throw AuthError(.invalidResponse, "The token response has no \"token_type\" (RFC 6749 section 5.1).")
         }
-        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known.
+        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it the lifetime is unknown.
         let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
         // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
@@ -267,13 +267,13 @@ extension TokenSet {
             refreshToken: parameters.token("refresh_token"),
             idToken: parameters.token("id_token"),
             scopes: scopes ?? response.scopes,
-            // What is kept elsewhere is not kept twice.
+            // Parameters with their own properties are not stored twice.
             parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !Self.named.contains($0.key) }))
         )
         self.deviceSecret = parameters.token("device_secret")
     }
 
-    /// Parameters of a token response that have properties of their own.
+    /// Parameters of a token response that have their own properties.
     private static let named: Set<String> = [
         "access_token", "token_type", "expires_in", "refresh_token", "id_token", "scope", "device_secret",
     ]

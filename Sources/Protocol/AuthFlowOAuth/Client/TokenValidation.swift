@@ -3,8 +3,8 @@ import AuthFlowJOSE
 import AuthFlowJSON
 
 extension OAuthClient {
-    /// What every ID Token of this server must say to this client.
-    /// - Parameter response: The response that it came in.
+    /// The expected claims of every ID Token that this server issues to this client.
+    /// - Parameter response: The response with the ID Token.
     package func expectation(
         of metadata: ProviderMetadata,
         occasion: IDTokenValidation.Occasion,
@@ -23,7 +23,7 @@ extension OAuthClient {
         return expectation
     }
 
-    /// The signature algorithms that ID Tokens may have: those of the registration, or of the server's metadata, and of them those
+    /// The signature algorithms to accept for ID Tokens: those of the registration, or of the server's metadata, limited to those
     /// of the security profile.
     func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
@@ -31,9 +31,9 @@ extension OAuthClient {
         return algorithms.filter(allowed.contains)
     }
 
-    /// Decrypts and verifies an ID Token of this client's, also with the client's secret where the registration names such an
+    /// Decrypts and verifies an ID Token for this client, with the client's secret if the registration names an HMAC
     /// algorithm.
-    /// - Returns: The signed token, which RP-Initiated Logout 1.0 section 2 has the client send as a hint, and what it says.
+    /// - Returns: The signed token, which becomes the `id_token_hint` (RP-Initiated Logout 1.0 section 2), and its claims.
     func verifyIDToken(
         _ idToken: Secret,
         _ expectation: IDTokenValidation.Expectation,
@@ -55,12 +55,12 @@ extension OAuthClient {
     /// before (RFC 9700 section 4.5.3.2).
     /// - Parameters:
     ///   - response: The response of the token endpoint.
-    ///   - expectation: What its ID Token must say.
-    ///   - authorizedScopes: Those of the authorization request. A configuration or an adapter may change the scopes of the token
+    ///   - expectation: The expected claims of its ID Token.
+    ///   - authorizedScopes: The scopes of the authorization request. A configuration or an adapter may change those of the token
     ///     request, and not what must come because the user was asked to sign in.
-    ///   - metadata: The server's.
-    ///   - reporter: Where the steps are reported.
-    ///   - mayLackIDToken: Whether something else may say who the user is although `openid` was requested.
+    ///   - metadata: The server's metadata.
+    ///   - reporter: Receives the steps.
+    ///   - mayLackIDToken: Whether another source may identify the user although `openid` was requested.
     package func credential(
         of response: TokenResponse,
         _ expectation: IDTokenValidation.Expectation,
@@ -103,7 +103,7 @@ extension OAuthClient {
                 return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
             }
         }
-        // Only an ID Token says which tenant the user is of.
+        // Only an ID Token names the user's tenant.
         guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .invalidIDToken,
@@ -111,7 +111,7 @@ extension OAuthClient {
             )
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
-        // RFC 8628 section 3.5 promises the response of RFC 6749 section 5.1, and no ID Token. Something else has to say who it is then.
+        // RFC 8628 section 3.5 promises the response of RFC 6749 section 5.1, and no ID Token. Another source has to identify the user.
         guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
             throw AuthError(
                 .invalidIDToken,
@@ -119,7 +119,7 @@ extension OAuthClient {
             )
         }
         if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
-        // A user of another issuer cannot be vouched for by this one.
+        // This issuer cannot vouch for another issuer's user.
         let issuer = metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer
         guard identity?.issuer.isIdentical(to: issuer) != false else {
             throw AuthError(
@@ -139,7 +139,7 @@ extension OAuthClient {
         return try await provider.identity(for: tokens, in: providerContext)
     }
 
-    /// The user whom the verified ID Token names, with the claims of the userinfo endpoint when the server has one and a scope was
+    /// The user of the verified ID Token, with the claims of the userinfo endpoint when the server has one and a scope was
     /// granted that asks for them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
     func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }

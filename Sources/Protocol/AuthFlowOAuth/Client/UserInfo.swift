@@ -4,7 +4,7 @@ public import AuthFlowJSON
 import HTTPTypes
 
 extension OAuthClient {
-    /// The provider's claims about a user: its userinfo endpoint (OIDC Core section 5.3), or what its adapter asks instead.
+    /// The provider's claims about a user, from its userinfo endpoint (OIDC Core section 5.3) or its adapter's equivalent.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
     ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about another user.
     public func userInfo(_ tokens: TokenSet) async throws -> JSON {
@@ -14,7 +14,7 @@ extension OAuthClient {
         return try await provider.userInfo(for: tokens, in: providerContext)
     }
 
-    /// - Parameter withoutIDToken: Whether the response is believed without an ID Token to compare it with.
+    /// - Parameter withoutIDToken: Whether the response is accepted without an ID Token to compare it with.
     func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON {
         let metadata = try await metadata()
         let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
@@ -94,7 +94,7 @@ extension OAuthClient {
         ) { rules in
             // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
             // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
-            // the RP's Client ID value." What is there must be right; the signature and sub are checked in any case.
+            // the RP's Client ID value." If present, they must match; the signature and sub are always checked.
             if rules.json["iss"] != nil { _ = try rules.requireIssuer(metadata.issuer) }
             if rules.json["aud"] != nil { _ = try rules.requireAudience(registration.clientID) }
             if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }

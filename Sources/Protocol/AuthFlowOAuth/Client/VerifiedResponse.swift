@@ -3,15 +3,15 @@ import AuthFlowJOSE
 import AuthFlowJSON
 
 extension OAuthClient {
-    /// The content of a token that may be encrypted: what was signed, or claims as they are.
+    /// The content of a token that may be encrypted: the signed JWT, or plaintext claims.
     /// - Parameters:
-    ///   - token: The token as it came.
+    ///   - token: The token as received.
     ///   - kind: What it is.
-    /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or is not encrypted although it has to be;
+    /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or lacks the required encryption;
     ///   `unsupported` when the client has no key.
     func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
         guard JWE.isEncrypted(token) else {
-            // An attacker who can send a plain token could otherwise take the encryption away.
+            // Otherwise an attacker could downgrade to an unencrypted token.
             guard !registration.encryptedResponses.contains(kind) else {
                 throw AuthError(
                     .invalidIDToken,
@@ -26,7 +26,7 @@ extension OAuthClient {
         return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
     }
 
-    /// Decrypts a signed authorization response; nil where the registration has agreed on none.
+    /// Decrypts a signed authorization response; nil when the registration does not use signed responses.
     package var responseDecryption: (@Sendable (Secret) throws(AuthError) -> Secret)? {
         registration.responseMode.isSigned ? signedResponseDecryption : nil
     }
@@ -40,8 +40,8 @@ extension OAuthClient {
     /// - Parameters:
     ///   - token: The token.
     ///   - profile: The rules of its kind.
-    ///   - kind: What the client demands to be encrypted, if it is one of these; nil for a token that is never encrypted.
-    ///   - algorithms: The algorithms to accept; those of the security profile are applied besides.
+    ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted.
+    ///   - algorithms: The algorithms to accept; the security profile may limit them further.
     ///   - metadata: The server's.
     ///   - usesSecret: Whether the client's secret may have signed it.
     ///   - check: The rules for its claims.
@@ -74,7 +74,7 @@ extension OAuthClient {
 }
 
 extension ProviderMetadata {
-    /// The algorithms with a public key that the server announces for a kind of token; all of them when it announces none.
+    /// The asymmetric algorithms that the server announces for a kind of token; all of them when it announces none.
     /// - Parameter name: The member of the metadata.
     func announcedAlgorithms(_ name: String) -> [SignatureAlgorithm] {
         guard let announced = json[name]?.strings else { return SignatureAlgorithm.asymmetric }

@@ -121,7 +121,7 @@ struct Discovery: Sendable {
     }
 
     /// The document at an address and how long it may be used; nil when there is none.
-    /// - Throws: ``AuthError`` with `discovery_failed` when something else than a document is there, and `issuer_mismatch` when
+    /// - Throws: ``AuthError`` with `discovery_failed` when the response is not a metadata document, and `issuer_mismatch` when
     ///   the document is that of another issuer.
     func document(at place: Endpoint) async throws -> FoundDocument? {
         _ = try home()

@@ -11,9 +11,9 @@ public import AuthFlowJSON
 /// }
 /// ```
 ///
-/// The values have been checked together, and cannot be changed one by one: ``changing(_:)`` checks again.
+/// The values were validated together and are immutable: ``changing(_:)`` returns a new, validated registration.
 @dynamicMemberLookup public struct ClientRegistration: Sendable {
-    /// All of them, for making another registration of.
+    /// All of the values, as the basis for another registration.
     public let values: Values
 
     /// Creates a registration from values.
@@ -28,7 +28,7 @@ public import AuthFlowJSON
     /// Creates a registration.
     /// - Parameters:
     ///   - clientID: `client_id`, as registered.
-    ///   - change: Changes what is not as by default.
+    ///   - change: Sets the values that differ from the defaults.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe; what `change` throws.
     public init(clientID: String, _ change: (inout Values) throws -> Void = { _ in }) throws {
         var values = Values(clientID: clientID)
@@ -39,7 +39,7 @@ public import AuthFlowJSON
     /// Reads one of the ``Values``.
     public subscript<Value>(dynamicMember member: KeyPath<Values, Value>) -> Value { values[keyPath: member] }
 
-    /// Returns a registration in which some values are others, after every check.
+    /// Returns a validated copy of the registration with some values changed.
     /// - Throws: ``AuthError`` with `invalid_configuration`; what `change` throws.
     public func changing(_ change: (inout Values) throws -> Void) throws -> ClientRegistration {
         var values = values
@@ -52,102 +52,102 @@ public import AuthFlowJSON
         /// `client_id`, as registered with the provider.
         public var clientID: String
 
-        /// How the client authenticates at the token endpoint; default: not, as apps and command-line tools, which cannot keep a
-        /// secret.
+        /// The client authentication at the token endpoint; default: none, for public clients such as apps and command-line
+        /// tools.
         public var authentication = ClientAuthentication.none
 
-        /// Where the provider sends the user back to, as registered, best first; default: a loopback address with a free port. A
-        /// user agent takes the first it can receive.
+        /// The redirect URIs, as registered, in order of preference; default: a loopback address with a free port. A
+        /// user agent uses the first that it can receive.
         public var redirectURIs = [RedirectURI.loopback]
 
-        /// `scope`: the scopes that are asked for. With `openid` the provider must send an ID Token; without it this is plain
+        /// `scope`: the scopes to request. With `openid` the provider must send an ID Token; without it this is plain
         /// OAuth 2.0. Default: `openid`.
         public var scopes = ["openid"]
 
-        /// `resource`: the addresses of the services that access tokens are for (RFC 8707); default: none.
+        /// `resource`: the URIs of the resources that access tokens are for (RFC 8707); default: none.
         public var resources: [String] = []
 
-        /// More parameters, for requests of each purpose; default: none.
+        /// Additional parameters, by the purpose of the request; default: none.
         public var parameters: [ProviderRequest.Purpose: FormParameters] = [:]
 
-        /// How the provider hands the authorization response to the user's browser; default: in the query.
+        /// `response_mode`: how the provider returns the authorization response; default: in the query.
         public var responseMode = ResponseMode.query
 
         /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default, nil: those
-        /// that the provider announces and that use a public key. Those with a shared secret must be named here, and need a
-        /// client that keeps one.
+        /// asymmetric ones that the provider announces. Symmetric ones (HMAC) must be named here, and need a
+        /// confidential client with a secret.
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
-        /// How far this machine's clock and the provider's may be apart: from zero to five minutes; default: one minute.
+        /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 
         /// `post_logout_redirect_uri`: where the provider sends the user back to after a sign-out, as registered; default, nil:
         /// the session at the provider is not ended.
         public var postLogoutRedirectURI: RedirectURI?
 
-        /// Whether a sign-out at the provider names the client by `client_id` beside the ID Token; default: true. RP-Initiated
-        /// Logout 1.0 section 2 allows both, and some providers honour the return address only then.
+        /// Whether a logout request has the parameter `client_id` in addition to the ID Token; default: true. RP-Initiated
+        /// Logout 1.0 section 2 allows both, and some providers require it to redirect back.
         public var sendsClientIDAtSignOut = true
 
-        /// Whether tokens are to be bound to a key that never leaves this client (DPoP, RFC 9449); default: false. Tokens that
-        /// are not bound are then refused.
+        /// Whether tokens must be bound to a key that never leaves this client (DPoP, RFC 9449); default: false. Tokens that
+        /// are not bound are then rejected.
         public var usesDPoP = false
 
-        /// The key that tokens are bound to in place of one for each sign-in, for keys that cannot be copied; default, nil. With it,
-        /// ``usesDPoP`` has to be true. All sign-ins of the client can then be told to be of one key.
+        /// The DPoP key for all sign-ins, such as a non-exportable hardware key; default, nil: a new key for each sign-in. With it,
+        /// ``usesDPoP`` has to be true. The shared key makes all sign-ins of the client linkable.
         public var dpopKey: SigningKeySource?
 
-        /// The algorithm of proofs by ``dpopKey``; default: the best of the key's that the server announces.
+        /// The algorithm of proofs by ``dpopKey``; default: the best that the key supports and the server announces.
         public var dpopAlgorithm: SignatureAlgorithm?
 
         /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
         public var pushedRequests = PushedRequests.automatic
 
-        /// Parameters that are repeated in the browser's address beside `request_uri`, for servers that refuse a pushed request
-        /// without them; default: none. What is repeated is shown to the browser, and the pushed value counts.
+        /// Parameters that are repeated in the authorization URL with `request_uri`, for servers that reject a pushed request
+        /// without them; default: none. The browser sees repeated parameters; the server uses the pushed values.
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
 
-        /// Whether the server has to announce PKCE with S256 (`code_challenge_methods_supported`) before a code is asked for; default:
-        /// no, and only a server that announces other methods is refused. Servers of protected resources always have to.
+        /// Whether the server must announce PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
+        /// no, and only a server that announces other methods is rejected. Protected resources always require it.
         public var requiresAnnouncedPKCE = false
 
-        /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers refuse it.
+        /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers reject it.
         public var namesResourcesOnRefresh = true
 
         /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
         public var requestObjectKey: SigningKeySource?
 
-        /// How signed authorization requests are encrypted to the server; default, nil: they are not.
+        /// The encryption of signed authorization requests; default, nil: they are not encrypted.
         public var requestObjectEncryption: RequestObjectEncryption?
 
-        /// Where the server fetches request objects instead of being sent them (`request_uri`); default, nil: they are sent. For
-        /// servers that do not know pushed requests.
+        /// The publication of request objects that the server fetches (`request_uri`); default, nil: they are sent. For
+        /// servers that do not support pushed requests.
         public var requestObjectReference: RequestObjectReference?
 
-        /// The keys that the server encrypts tokens to; default, nil: encrypted tokens are refused.
+        /// The keys that the server encrypts tokens to; default, nil: encrypted tokens are rejected.
         public var decryptionKeys: DecryptionKeySource?
 
-        /// The responses that have to be encrypted; default: none has to.
+        /// The responses that must be encrypted; default: none.
         public var encryptedResponses: Set<EncryptedResponse> = []
 
-        /// The certificate that the transport shows; default, nil: what access tokens are bound to is not compared with it.
+        /// The certificate that the transport presents; default, nil: certificate bindings of tokens are not checked.
         public var certificate: CertificateBinding?
 
-        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), although the client authenticates by other
-        /// means; default: no. Needs ``certificate``.
+        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), although the client authenticates in other
+        /// ways; default: no. Needs ``certificate``.
         public var bindsTokensToCertificate = false
 
-        /// The demand that introspection responses are signed (RFC 9701); default, nil: they are plain.
+        /// The requirements for signed introspection responses (RFC 9701); default, nil: plain responses.
         public var signedIntrospection: SignedIntrospection?
 
-        /// `authorization_details` (RFC 9396): a JSON array of what is asked for; default: none.
+        /// `authorization_details` to request (RFC 9396), as a JSON array; default: none.
         public var authorizationDetails: JSON?
 
-        /// Whether tokens are refused that have other authorization details than were asked for (RFC 9396 section 7); default: no, and
-        /// what is missing is reported.
+        /// Whether tokens with other authorization details than requested are rejected (RFC 9396 section 7); default: no, and
+        /// missing details are reported.
         public var demandsExactAuthorizationDetails = false
 
-        /// The profile that the client keeps to as a whole; default: none.
+        /// The security profile that the client must comply with; default: none.
         public var securityProfile: SecurityProfile?
 
         /// Creates values with the defaults for everything but the client's identifier.
@@ -200,7 +200,7 @@ extension ClientRegistration.Values {
                 )
             }
         }
-        // RFC 9101 section 10.2: what is not signed could come from any sender.
+        // RFC 9101 section 10.2: an unsigned request object could come from any sender.
         guard requestObjectEncryption == nil || requestObjectKey != nil else {
             throw AuthError(
                 .invalidConfiguration,
@@ -213,7 +213,7 @@ extension ClientRegistration.Values {
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
             throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
         }
-        // What is not a JWT is never encrypted, so the demand would pass over it.
+        // A response that is not a JWT is never encrypted, so the requirement would not apply to it.
         guard !encryptedResponses.contains(.authorizationResponse) || responseMode.isSigned else {
             throw AuthError(
                 .invalidConfiguration,
@@ -235,7 +235,7 @@ extension ClientRegistration.Values {
         !scope.isEmpty && scope.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
     }
 
-    /// Checks that a client with this authentication can verify signatures by these algorithms, and may.
+    /// Checks that a client with this authentication can and may verify signatures with these algorithms.
     package static func check(
         _ algorithms: [SignatureAlgorithm]?,
         _ authentication: ClientAuthentication

@@ -23,7 +23,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
         }
     }
 
-    /// How it travels: what a user agent has to receive.
+    /// The same mode without the JWT: the mode that a user agent has to support.
     public var delivery: ResponseMode {
         switch self {
         case .query, .jwt, .queryJWT: .query

@@ -26,7 +26,7 @@ extension ClientRegistration.Values {
         let methods: [ClientAuthentication.Method] = [.privateKeyJWT, .tlsClientAuth, .selfSignedTLSClientAuth]
         guard methods.contains(authentication.method) else {
             throw refuse(
-                "the client authenticates by \(authentication.method.rawValue), and not by private_key_jwt or a certificate",
+                "the client authenticates with \(authentication.method.rawValue), not with private_key_jwt or a certificate",
                 "Security Profile section 5.3.3.1, 2"
             )
         }

@@ -134,7 +134,7 @@ public struct ProviderRequest: Sendable {
 }
 
 extension ProviderRequest: CustomStringConvertible, WithoutReflection {
-    /// What it is for and where it goes: parameters and header fields carry secrets.
+    /// The purpose and the endpoint only, because parameters and header fields carry secrets.
     public var description: String { "\(purpose) request to \(endpoint)" }
 }
 

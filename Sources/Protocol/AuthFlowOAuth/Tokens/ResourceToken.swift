@@ -2,7 +2,7 @@ package import AuthFlowEssentials
 package import AuthFlowHTTP
 package import AuthFlowJSON
 
-/// An access token for one of several resources of a grant (RFC 8707 section 2.2), kept beside the grant's own.
+/// An access token for one of several resources of a grant (RFC 8707 section 2.2), stored with the grant's main token.
 package struct ResourceToken: Sendable, Hashable {
     /// The resource that it was asked for.
     package let resource: String

@@ -22,7 +22,7 @@ public protocol ProofReplayCache: Sendable {
     ///   - now: The time.
     ///   - window: The longest time in which the proof could be replayed.
     /// - Returns: Whether it was not used before.
-    /// - Throws: ``/AuthFlow/AuthError`` when that cannot be known: the request is then not authorized.
+    /// - Throws: ``/AuthFlow/AuthError`` when that cannot be determined; the request is then rejected.
     func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool
 }
 

@@ -108,7 +108,7 @@ struct NormalizedURL: Hashable {
         self.path = Self.withoutDotSegments(Self.decodingUnreserved(endpoint.path.isEmpty ? "/" : endpoint.path))
     }
 
-    /// Section 6.2.2.2: percent-encoded unreserved characters are decoded; section 6.2.2.1: the other ones are in upper case.
+    /// Section 6.2.2.2: percent-encoded unreserved characters are decoded; section 6.2.2.1: other encodings use upper case.
     private static func decodingUnreserved(_ path: String) -> [UInt8] {
         let bytes = Array(path.utf8)
         var result: [UInt8] = []

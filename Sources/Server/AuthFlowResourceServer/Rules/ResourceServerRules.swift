@@ -33,8 +33,8 @@ public struct ResourceServerRules: Sendable {
     /// The scopes that the metadata announces (`scopes_supported`); default: none.
     public var supportedScopes: [String] = []
 
-    /// Whether `Access-Control-Expose-Headers` lists `WWW-Authenticate` and `DPoP-Nonce`; default: no. `Access-Control-Allow-Origin` is the
-    /// application's.
+    /// Whether `Access-Control-Expose-Headers` lists `WWW-Authenticate` and `DPoP-Nonce`; default: no. The application sets
+    /// `Access-Control-Allow-Origin`.
     public var exposesChallengesToBrowsers = false
 
     /// The URL of a request as its client saw it, for the proofs; default: the origin of the resource, and the path of the request.

@@ -5,10 +5,10 @@ public import AuthFlowOAuth
 import HTTPTypes
 
 extension AssertionSource {
-    /// The largest file or response that is read, in bytes.
+    /// The maximum size of a file or response, in bytes.
     private static let maximumSize = 64 * 1024
 
-    /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read for every use.
+    /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read at each use.
     /// - Parameters:
     ///   - path: The file.
     ///   - audience: The audience that the JWT must have; default: any.
@@ -25,7 +25,7 @@ extension AssertionSource {
         }
     }
 
-    /// A variable of the environment, as CI systems set it for a job. It stays the same for the job.
+    /// An environment variable, as CI systems set it for a job. Its value does not change during the job.
     /// - Parameters:
     ///   - variable: The variable's name.
     ///   - audience: The audience that the JWT must have; default: any.
@@ -42,9 +42,9 @@ extension AssertionSource {
         }
     }
 
-    /// The runner of a CI job that gives an ID Token for the asking: `ACTIONS_ID_TOKEN_REQUEST_URL` says where, and
+    /// The runner of a CI job, which issues ID Tokens on request: `ACTIONS_ID_TOKEN_REQUEST_URL` is the endpoint, and
     /// `ACTIONS_ID_TOKEN_REQUEST_TOKEN` authorizes the request.
-    /// - Parameter audience: The audience to ask for; default: the issuer of the server.
+    /// - Parameter audience: The audience to request; default: the issuer of the server.
     public static func actionsRunner(audience: String? = nil) -> AssertionSource {
         let name = "the job's runner"
         return AssertionSource(name, identity: "\(name)\u{0}\(audience ?? "")") { request in
@@ -54,7 +54,7 @@ extension AssertionSource {
             else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: the job may not ask its runner for an ID Token. Give it the permission \"id-token: write\"; a job for a fork has none."
+                    "There is no assertion: the job may not request an ID Token. Set its permission \"id-token: write\", which jobs for forks cannot have."
                 )
             }
             let audience = audience ?? request.issuer
@@ -68,7 +68,7 @@ extension AssertionSource {
             guard response.status == 200, let text = try response.json(from: name)["value"]?.string else {
                 throw AuthError(
                     .assertionUnusable,
-                    "\(name) has given no ID Token (status \(response.status)).",
+                    "\(name) returned no ID Token (status \(response.status)).",
                     status: response.status
                 )
             }
@@ -78,13 +78,13 @@ extension AssertionSource {
         }
     }
 
-    /// A key of the client's own, whose public key the server trusts for this issuer.
+    /// The client's own key. The server must trust its public key for this issuer.
     /// - Parameters:
-    ///   - key: Signs the assertions. Each lives for a minute.
-    ///   - subject: `sub`: whom the access token is for.
+    ///   - key: Signs the assertions. Each is valid for a minute.
+    ///   - subject: `sub`: the subject of the access token.
     ///   - issuer: `iss`; default: the client's identifier.
     ///   - audience: `aud`; default: the issuer of the server.
-    ///   - algorithm: The algorithm; default: the best of the key's.
+    ///   - algorithm: The algorithm; default: the best that the key supports.
     public static func signed(
         by key: SigningKeySource,
         subject: String,

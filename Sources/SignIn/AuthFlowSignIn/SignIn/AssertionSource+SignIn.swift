@@ -4,17 +4,17 @@ public import AuthFlowOAuth
 import Synchronization
 
 extension AssertionSource {
-    /// The sign-in of the user at their identity provider, which gives an assertion for the other server. Nothing is shown: where
-    /// the user is not signed in, that is said.
+    /// The user's sign-in at their identity provider, which issues an assertion for the other server. It shows no page: if
+    /// the user is not signed in, it throws an error.
     /// - Parameters:
-    ///   - name: What the sign-in is called in messages.
-    ///   - client: Makes the client that the user has signed in with, once, when it is first needed. It must have asked for the scope
+    ///   - name: The name of the sign-in in messages.
+    ///   - client: Creates the client that the user signed in with, once, at its first use. It must have requested the scope
     ///     `openid`.
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
         let other = OtherSignIn(client)
         return AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
-            // A user who has signed out there, or in as another, is not who the last token was for.
+            // After a sign-out there, or a sign-in as another user, the last token is for the wrong user.
             let account = try await other.client().credential()?.account
             return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
         } make: { request in
@@ -29,7 +29,7 @@ extension AssertionSource {
     }
 }
 
-/// The client of another sign-in, which is made when it is first needed, and kept: its tokens in memory serve every assertion.
+/// The client of another sign-in, created at its first use and reused, so that its cached tokens serve every assertion.
 private final class OtherSignIn: Sendable {
     private let make: @Sendable () throws -> AuthClient
     private let made = Mutex<AuthClient?>(nil)
@@ -58,7 +58,7 @@ extension AuthClient {
         if let idToken = unexpired(try await refresh().tokens) { return idToken }
         throw AuthError(
             .loginRequired,
-            "The ID Token of the sign-in \(options.name) has expired, and a refresh returns no new one. Sign in there again."
+            "The ID Token of the sign-in \(options.name) has expired, and refreshing brings no new one. Sign in there again."
         )
     }
 }

@@ -3,12 +3,12 @@ import AuthFlowOAuth
 public import HTTPTypes
 
 extension AuthClient {
-    /// Calls an API with the access token: fresh, in the header alone, and only at an origin that the options allow.
+    /// Calls an API with a fresh access token, in the header only, and only at an origin that the options allow.
     ///
     /// When the API responds with 401 the token is refreshed and the request is sent once more. No redirect is followed.
     /// - Parameter request: The request, without an `Authorization` field.
     /// - Returns: The response, whatever its status.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` and the
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; what ``freshTokens(account:)`` and the
     ///   transport throw.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         let endpoint = try requireAllowed(request.url)
@@ -33,17 +33,17 @@ extension AuthClient {
     }
 
     /// The header fields that authorize one request with a fresh access token: `Authorization`, and a proof when the tokens are
-    /// bound to a key (DPoP, RFC 9449). For programs that send by other means than ``send(_:)``.
+    /// bound to a key (DPoP, RFC 9449). For programs that send requests without ``send(_:)``.
     /// - Parameters:
     ///   - method: The method of the request.
-    ///   - url: The address of the request.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` throws.
+    ///   - url: The URL of the request.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; what ``freshTokens(account:)`` throws.
     public func authorizationFields(method: HTTPRequest.Method, url: String) async throws -> HTTPFields {
         let endpoint = try requireAllowed(url)
         return try await client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
     }
 
-    /// Passes for an origin that the access token may be sent to.
+    /// Checks that the access token may be sent to the origin of a URL.
     private func requireAllowed(_ url: String) throws(AuthError) -> Endpoint {
         let endpoint = try Endpoint(url, name: "address of the API")
         guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {

@@ -4,7 +4,7 @@ public import AuthFlowJSON
 public import AuthFlowOAuth
 
 extension AuthClient {
-    /// The stored credential, or the newer one that could not be stored, whether or not its access token is still good; nil when
+    /// The stored credential, or a newer one that could not be stored, even if its access token has expired; nil when
     /// no user is signed in.
     /// - Parameter account: The subject of an account; default: the one of the options.
     /// - Throws: ``AuthError`` with `storage_failed`.
@@ -12,17 +12,17 @@ extension AuthClient {
         try await current().accounts().entry(account ?? options.account)?.credential
     }
 
-    /// What ``credential(account:)`` returns. No page is shown.
+    /// Returns what ``credential(account:)`` returns, or throws when that is nil. It shows no page.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
     public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
 
-    /// Whether a credential is for the authorization details of the registration (RFC 9396), in whatever order; nil when it has none.
+    /// Whether a credential has the registration's authorization details (RFC 9396), in any order; nil when there are none.
     package func coversAuthorizationDetails(_ credential: Credential) -> Bool? {
         client.coversAuthorizationDetails(credential.tokens)
     }
 
-    /// The users who are signed in, the current account first. An unknown user is not among them.
+    /// The users who are signed in, the current account first, without unknown users.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func accounts() async throws -> [Identity] {
         let accounts = try await current().accounts()
@@ -30,7 +30,7 @@ extension AuthClient {
         return ([first].compactMap { $0 } + accounts.entries.filter { $0 != first }).compactMap(\.credential?.identity)
     }
 
-    /// Makes an account the current one, for this and every other process.
+    /// Makes an account the current one, in this process and every other.
     /// - Parameter subject: The subject of an account that is signed in.
     /// - Throws: ``AuthError`` with `login_required` when it is not.
     public func selectAccount(_ subject: String) async throws {
@@ -46,32 +46,32 @@ extension AuthClient {
         try await current().beginEpoch()
     }
 
-    /// The states of the credential, beginning with the present one: signed in, refreshed, expired, ended with its reason.
+    /// The states of the credential, starting with the current one: signed in, refreshed, expired, ended with its reason.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 
-    /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
+    /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
-    /// Call it before each use and keep nothing. While the tokens are fresh this costs next to nothing; when they are not,
-    /// all tasks and processes wait for one refresh. At most every ten seconds the store is read to see whether another process
-    /// has signed out, or in as another user, meanwhile; in between, what is in memory is trusted.
+    /// Call it before each use and do not store the result. The call is cheap while the tokens are fresh; otherwise
+    /// all tasks and processes wait for one refresh. The store is read at most every ten seconds, to see if another process
+    /// has signed out or signed in as another user; in between, the cache is trusted.
     /// - Parameter account: The subject of an account; default: the one of the options.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
-    ///   throws; `CancellationError` when the task is cancelled, which ends no other task's refresh.
+    ///   throws; `CancellationError` when the task is cancelled, which does not cancel the refresh for other tasks.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {
         if account == nil, let fresh = alwaysCurrent?.fresh() { return fresh.credential.tokens }
         return try await current().credential(of: account).tokens
     }
 
-    /// Returns tokens for one of the resources that the user was signed in for (RFC 8707 section 2.2): cached ones, or ones that the
-    /// refresh token was exchanged for. Each resource, and each set of scopes, has an access token of its own, and one refresh token
+    /// Returns tokens for one of the resources of the sign-in (RFC 8707 section 2.2): from the cache, or in exchange for the
+    /// refresh token. Each resource, and each set of scopes, has a separate access token, and one refresh token
     /// serves all of them where the provider allows that.
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
     ///   - scopes: Fewer scopes than were granted; default: all.
-    ///   - duration: How long the token should last; default: the freshness margin.
+    ///   - duration: The minimum remaining lifetime of the token; default: the freshness margin.
     /// - Throws: As ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
-    ///   resource, `provider_rejected` when the provider gives no token for it.
+    ///   resource, `provider_rejected` when the provider issues no token for it.
     public func freshTokens(
         for resource: String,
         scopes: [String]? = nil,
@@ -80,16 +80,16 @@ extension AuthClient {
         try await current().tokens(for: resource, scopes: scopes, margin: duration)
     }
 
-    /// A credential whose access token lasts for a while.
-    /// - Parameter duration: How long it should last. Of tokens that live shortly no more is asked than three quarters of their
-    ///   life, or they would be refreshed at every call.
+    /// A credential whose access token has a minimum remaining lifetime.
+    /// - Parameter duration: The minimum remaining lifetime. For short-lived tokens it is at most three quarters of their
+    ///   lifetime, because otherwise every call would refresh them.
     /// - Throws: As ``freshTokens(account:)``.
     public func freshCredential(lasting duration: Duration) async throws -> Credential {
         try await current().credential(margin: duration)
     }
 
     /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
-    /// `access_token_rejected`: what to throw when an API responds with 401.
+    /// `access_token_rejected`. Throw that error when an API responds with 401.
     /// - Throws: As ``freshTokens(account:)``, and whatever `body` throws.
     public func perform<Return: Sendable>(
         _ body: nonisolated(nonsending) (TokenSet) async throws -> Return
@@ -98,7 +98,7 @@ extension AuthClient {
         do {
             return try await body(tokens)
         } catch let error as AuthError where error.code == .accessTokenRejected {
-            // Without a refresh token the only newer ones are those of another sign-in, here or in another process.
+            // Without a refresh token, only another sign-in, here or in another process, brings newer tokens.
             if tokens.refreshToken == nil {
                 guard try await credential()?.tokens.accessToken != tokens.accessToken else { throw error }
             }
@@ -106,22 +106,22 @@ extension AuthClient {
         }
     }
 
-    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them.
     /// - Throws: As ``freshTokens(account:)``.
     @discardableResult
     public func refresh() async throws -> Credential {
         try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
     }
 
-    /// The credential in the place of one whose access token was refused: what another task or process has obtained meanwhile, or a
+    /// The replacement for a credential whose access token was rejected: one that another task or process has obtained, or a
     /// refreshed one.
     package func credential(replacing rejected: Secret) async throws -> Credential {
         try await current().credential(rejected: rejected)
     }
 
-    /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
+    /// Replaces and stores the tokens, in a way that only the provider's adapter knows: no other task or process
     /// refreshes or uses the store meanwhile. It completes even if the task is cancelled.
-    /// - Parameter body: Given the stored tokens, returns the ones to keep.
+    /// - Parameter body: Receives the stored tokens, and returns the tokens to store.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in; what `body` throws.
     @discardableResult
     public func replaceTokens(
@@ -133,8 +133,8 @@ extension AuthClient {
         }
     }
 
-    /// The provider's claims about the user who is signed in: its userinfo endpoint, or what its adapter asks instead.
-    /// - Throws: ``AuthError`` with `login_required` when no user is, and what fetching it throws.
+    /// The provider's claims about the signed-in user, from its userinfo endpoint or its adapter's equivalent.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in, and what the request throws.
     public func userInfo() async throws -> JSON {
         let credential = try await current().credential()
         try await client.requireBinding(of: credential, with: \ProviderMetadata.userInfoEndpoint)
@@ -167,7 +167,7 @@ extension AuthClient {
         return try await client.tokenExchange(exchange)
     }
 
-    /// Passes when tokens that an app gives are not stored, or may go to the provider's endpoints as they are known now.
+    /// Checks that tokens that an app passes are not stored ones, or may be sent to the provider's current endpoints.
     /// - Throws: ``AuthError`` with `login_required` when they may not.
     private func requireBinding(
         ofStored tokens: [Secret?],

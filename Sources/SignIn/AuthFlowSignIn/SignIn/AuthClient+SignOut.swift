@@ -9,11 +9,11 @@ public struct SignOut: Sendable {
     public enum Outcome: Sendable, Equatable {
         /// It is done.
         case done
-        /// It was not asked for, or there was nothing to do.
+        /// It was not requested, or there was nothing to do.
         case nothingToDo
-        /// The provider cannot do it, or it is not configured; the reason is a sentence.
+        /// The provider does not support it, or it is not configured; the reason is a sentence.
         case unsupported(String)
-        /// It was tried and failed.
+        /// It was attempted and failed.
         case failed(AuthError)
 
         /// Compares two outcomes. Failures are equal when their codes are.
@@ -30,11 +30,11 @@ public struct SignOut: Sendable {
     /// The credential that was removed; nil when no user was signed in. Its access token may still work when it was not revoked.
     public let credential: Credential?
 
-    /// Whether the tokens were revoked at the provider (RFC 7009). Those that were not work until they expire.
+    /// Whether the tokens were revoked at the provider (RFC 7009). Tokens that were not revoked work until they expire.
     public let revocation: Outcome
 
-    /// Whether the user's session at the provider was ended (RP-Initiated Logout). When it was not, the next sign-in may ask
-    /// for nothing.
+    /// Whether the user's session at the provider was ended (RP-Initiated Logout). If not, the next sign-in may complete
+    /// without a password.
     public let endSession: Outcome
 
     package init(credential: Credential?, revocation: Outcome, endSession: Outcome) {
@@ -67,28 +67,28 @@ extension SignOut: CustomStringConvertible {
 }
 
 extension AuthClient {
-    /// The longest that the return from the provider's sign-out page is waited for.
+    /// The timeout for the redirect from the provider's sign-out page.
     private static let longestReturn = Duration.seconds(30)
 
-    /// Signs out: forgets the tokens on this machine, revokes them at the provider, and if asked ends the user's session at the
+    /// Signs out: removes the stored tokens, revokes them at the provider, and optionally ends the user's session at the
     /// provider through the user agent.
     ///
-    /// The credential is forgotten whatever the provider says. What is revoked is what was good last: a refresh under way, here or
-    /// in another process, is waited for, and its tokens are not handed out.
+    /// The credential is removed whatever the provider responds. The last valid tokens are revoked: a refresh in progress, here or
+    /// in another process, completes first, and its tokens are not returned to callers.
     ///
     /// Where there is no user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential of the result.
     /// - Parameters:
     ///   - revokingTokens: Whether to revoke the tokens; default: true.
-    ///   - endingSession: Whether to show the provider's sign-out page; default: false. Its return is waited for half a minute at
-    ///     the most.
-    /// - Throws: ``AuthError`` with `storage_failed` when the credential could not be forgotten; `CancellationError`.
+    ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is half a
+    ///     minute.
+    /// - Throws: ``AuthError`` with `storage_failed` when the credential could not be removed; `CancellationError`.
     public func signOut(revokingTokens: Bool = true, endingSession: Bool = false) async throws -> SignOut {
         let reporter = reporter()
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
             guard let credential = try await current().remove()?.credential else { return (nil, .nothingToDo) }
-            // Afterwards, because only what came out of the store is known to be the last. A crash in between leaves tokens that
-            // work until they expire, and that are nowhere any more.
+            // Afterwards, because only the removed credential is known to be the last. A crash in between leaves tokens that
+            // are no longer stored but work until they expire.
             let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
                 try await client.revoke(credential)
             }
@@ -132,9 +132,9 @@ extension AuthClient {
         }
     }
 
-    /// Forgets every credential of this client on this machine, also those that cannot be read any more. The provider is not
-    /// asked: tokens and session go on there.
-    /// - Returns: Whether there was anything.
+    /// Removes every stored credential of this client, including unreadable ones. It sends no request to the
+    /// provider, where the tokens and the session stay valid.
+    /// - Returns: Whether there was a credential.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func signOutLocally() async throws -> Bool { try await current().clear() }

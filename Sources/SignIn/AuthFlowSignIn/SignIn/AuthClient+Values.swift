@@ -4,7 +4,7 @@ public import AuthFlowStorage
 public import AuthFlowTransport
 
 extension AuthClient {
-    /// Creates a client from values, for an app or a tool whose provider is known when it is built.
+    /// Creates a client from values, for an app or a tool whose provider is known at build time.
     ///
     /// ```swift
     /// let client = try AuthClient(
@@ -19,11 +19,11 @@ extension AuthClient {
     ///   - provider: The provider's adapter.
     ///   - clientID: `client_id`, as registered with the provider.
     ///   - scopes: The scopes to request.
-    ///   - userAgents: The user agents, best first: the next one is used where one cannot work.
-    ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), where no user agent can work; default: none.
-    ///   - store: Keeps the tokens; default: memory, so that users sign in at each start.
+    ///   - userAgents: The user agents, in order of preference. The first that works in this environment is used.
+    ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), if no user agent works; default: none.
+    ///   - store: Stores the tokens; default: memory, so that users sign in at each start.
     ///   - options: Default: the defaults of ``Options``.
-    ///   - transport: Sends every request, such as one with a proxy; default: the system's.
+    ///   - transport: Sends every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback address with a free port), the client's
     ///     authentication (default: a public client), DPoP.

@@ -22,13 +22,13 @@ public final class AuthClient: Sendable {
     /// The client of the authorization server.
     public let client: OAuthClient
 
-    /// The options that it was created with.
+    /// The options of this client.
     public let options: Options
 
     package let methods: SignInMethods
     package let credentials: CredentialManager
     let visits = WaitingVisits()
-    /// The credential of this client, unless it is obtained by another sign-in: see ``current()``.
+    /// The credential of this client, unless it depends on another sign-in: see ``current()``.
     private let fixed: ManagedCredential
     private let recordName: String
     private let owned = Mutex<[String: ManagedCredential]>([:])
@@ -36,22 +36,22 @@ public final class AuthClient: Sendable {
 
     /// The options of an ``AuthClient``.
     public struct Options: Sendable {
-        /// The name that tells apart what several clients keep in one store; default: `default`.
+        /// The name that separates the records of several clients in one store; default: `default`.
         public var name = "default"
 
-        /// The subject of the account that is meant when several are signed in; default: the one that signed in or was selected
+        /// The subject of the account to use when several are signed in; default: the account that signed in or was selected
         /// last.
         public var account: String?
 
-        /// How long a sign-in may take, the user's part included; default: five minutes. A sign-in on another screen may take as
-        /// long as its code lasts.
+        /// The timeout of a sign-in, including the user's interaction; default: five minutes. A device flow may take as
+        /// long as its code is valid.
         public var timeout = Duration.seconds(300)
 
-        /// How long before its expiry an access token counts as expired; default: one minute.
+        /// How long before its expiry an access token is treated as expired; default: one minute.
         public var freshnessMargin = Duration.seconds(60)
 
-        /// The resource that the credential is for (RFC 8707): it is kept apart from those for other resources, and every refresh
-        /// names it. Default: that of the registration, beside those of other clients without one.
+        /// The resource that the credential is for (RFC 8707). Each resource has a separate record, and every refresh
+        /// names it. Default: the registration's resource, with none in the key of the record.
         public var resource: String?
 
         /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
@@ -64,9 +64,9 @@ public final class AuthClient: Sendable {
     /// Creates a client.
     /// - Parameters:
     ///   - client: The client of the authorization server.
-    ///   - methods: The methods of signing in, best first: the next one is used when one cannot begin here, or the provider
-    ///     does not offer it. Once the user has been shown something there is no other.
-    ///   - store: Keeps the credentials; default: memory.
+    ///   - methods: The sign-in methods, in order of preference. The next is used if one cannot start here, or the provider
+    ///     does not offer it, but not after the user has been shown a page or a code.
+    ///   - store: Stores the credentials; default: memory.
     ///   - options: Default: the defaults of ``Options``.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     public convenience init(
@@ -103,7 +103,7 @@ public final class AuthClient: Sendable {
             renewal: methods.withoutUser?.renewal(),
             observer: observer
         )
-        // A client that once signed a user in under this name must not be handed that user's tokens.
+        // If this client once signed a user in under this name, it must not get that user's tokens.
         let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
@@ -113,7 +113,7 @@ public final class AuthClient: Sendable {
         )
     }
 
-    /// The credential that this client works with: where it is obtained by another sign-in, that of the user who is signed in there
+    /// The credential of this client; if it depends on another sign-in, the credential for the user who is signed in there
     /// now.
     func current() async throws -> ManagedCredential {
         guard let method = methods.withoutUser, let owner = try await method.owner?() else { return fixed }
@@ -132,13 +132,13 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// The credential where it is always the same, without waiting; nil where it depends on another sign-in.
+    /// The credential, without waiting; nil if it depends on another sign-in.
     var alwaysCurrent: ManagedCredential? { methods.withoutUser?.owner == nil ? fixed : nil }
 
-    /// Whether it works as the client itself, without any user.
+    /// Whether it acts as the client itself, without a user.
     package var isWithoutUser: Bool { methods.withoutUser != nil }
 
-    /// The flow that it works by without a user; nil when there is one.
+    /// The flow, if it needs no user; nil when a user signs in.
     package var flowWithoutUser: SignInFlow? { methods.withoutUser?.flow }
 
     /// The registration of the client.
@@ -147,12 +147,12 @@ public final class AuthClient: Sendable {
     /// The authorization server.
     public var server: AuthorizationServer { client.server }
 
-    /// Signs a user in: shows the provider's page, or a code for another screen, waits, checks everything, and keeps the
+    /// Signs a user in: shows the provider's page or a code for another device, waits, checks the result, and stores the
     /// credential.
     /// - Parameters:
     ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
     ///   - options: The options of the authorization request; default: those of the registration.
-    /// - Returns: The credential, and what went wrong if it could not be stored.
+    /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
     ///   `CancellationError` when the task is cancelled.
     public func signIn(
@@ -168,10 +168,10 @@ public final class AuthClient: Sendable {
         options: AuthorizationOptions,
         willShow: @escaping @Sendable () -> Void
     ) async throws -> SignIn {
-        // A user who signs in for nothing does not come back.
+        // A sign-in whose result cannot be stored would waste the user's time.
         try await current().probe()
         let reporter = reporter()
-        // A user who wants another account wants to be asked which.
+        // To use another account, the user needs the provider's account chooser.
         if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
         guard let last = methods.methods.last else {
             throw methods.passedOver.last?.reason
@@ -196,7 +196,7 @@ public final class AuthClient: Sendable {
         reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
     }
 
-    /// Signs in with what another app has shared, when there is something and it works.
+    /// Signs in with the credential that another app has shared, if there is a valid one.
     private func signInByExchange(_ reporter: FlowReporter) async throws -> SignIn? {
         guard let provider = client.adapter as? any SharedSignIn else { return nil }
         let exchange: TokenExchange
@@ -219,14 +219,14 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// Something that happens once, seen by several tasks.
+    /// A one-time event that several tasks observe.
     private final class Flag: Sendable {
         private let value = Atomic(false)
         var isSet: Bool { value.load(ordering: .relaxed) }
         func set() { value.store(true, ordering: .relaxed) }
     }
 
-    /// Whether another method may work where one could not begin.
+    /// Whether another method may work after one could not start.
     private static func mayTryAnother(_ error: AuthError) -> Bool {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
@@ -245,7 +245,7 @@ public final class AuthClient: Sendable {
             let hasResponse = Flag()
             let notes = VisitNotes()
             return try await withDeadline(timeout, clock: client.host.clock) {
-                // The tokens that come for a code are kept, so the sign-in is not said to have failed meanwhile.
+                // The tokens for a code are stored after a timeout too, so the sign-in is not reported as failed.
                 hasResponse.isSet ? timeout : nil
             } orThrow: {
                 AuthError(
@@ -272,7 +272,7 @@ public final class AuthClient: Sendable {
             let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
                 try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
             }
-            // There is one account without a user, and a new token takes the place of the old one.
+            // Without a user there is one account, and a new token replaces the old one.
             return try await keep(credential, [:], .replaceAccount, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
@@ -286,18 +286,18 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// Finds out whether the store can be read, written to and locked, as every sign-in does before the user is asked.
+    /// Checks that the store can be read, written and locked, as every sign-in does before it shows a page.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func checkStore() async throws { try await current().probe() }
 
-    /// Hands over a redirect that arrived by another way than the user agent: the URL that an app was opened with, or one
+    /// Accepts a redirect that did not arrive through the user agent: the URL that an app was opened with, or one
     /// that a user has pasted. It is checked like any other.
-    /// - Parameter url: The URL, whole.
-    /// - Returns: Whether a sign-in or sign-out of this client waits for it. A URL that belongs to none ends none.
+    /// - Parameter url: The complete URL.
+    /// - Returns: Whether a sign-in or sign-out of this client waits for it. An unrelated URL has no effect.
     @discardableResult
     public func resume(with url: String) -> Bool { visits.resume(with: url) }
 
-    /// Begins a sign-in whose page the app shows itself: open the URL of the request, and hand the redirect to
+    /// Starts a sign-in whose page the app shows itself: open the URL of the request, and pass the redirect to
     /// ``finishSignIn(_:with:policy:)-(_,String,_)``, in this process or another. No user agent is used.
     /// - Parameter options: The options of the request; default: those of the registration.
     /// - Throws: As ``OAuthClient/authorizationRequest(_:)``.
@@ -309,12 +309,12 @@ public final class AuthClient: Sendable {
         return try await reporter.step(.authorizationRequest) { try await client.authorizationRequest(options) }
     }
 
-    /// Finishes a sign-in whose page the app has shown itself, and keeps the credential.
+    /// Finishes a sign-in whose page the app has shown itself, and stores the credential.
     /// - Parameters:
     ///   - request: The request. It can be used once.
-    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - callback: The complete URL that the provider redirected to.
     ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
-    /// - Throws: ``AuthError``. When the URL does not belong to the request, the request is still good.
+    /// - Throws: ``AuthError``. If the URL does not belong to the request, the request can still be used.
     public func finishSignIn(
         _ request: AuthorizationRequest,
         with callback: String,
@@ -363,16 +363,16 @@ public final class AuthClient: Sendable {
         return signIn
     }
 
-    /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
+    /// Whether an operation is in progress that must complete: what ``drain(within:)`` waits for.
     public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
-    /// Has no refresh token sent from now on: for a program that is about to exit, and would not wait for the response.
+    /// Sends no refresh token from now on: for a program that is about to exit and would not wait for the response.
     package func stopSending() { credentials.unfinished.close() }
 
-    /// Whether a refresh token was sent whose response is not stored yet.
+    /// Whether a refresh token was sent and its response is not yet stored.
     package var hasSent: Bool { credentials.unfinished.hasSent }
 
-    /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
+    /// Waits for operations in progress that must complete: exchanges of codes and refresh tokens, whose results are then
     /// stored, and revocations. They complete even if tasks are cancelled, but not when the process exits: call it
     /// before that.
     /// - Parameter patience: How long to wait; default: three seconds.
@@ -387,7 +387,7 @@ public final class AuthClient: Sendable {
         try await reporter().step(.discovery) { try await client.metadata() }
     }
 
-    /// The means for the functions of an adapter that one provider alone has.
+    /// The context for an adapter's provider-specific functions.
     public var providerContext: ProviderContext { client.providerContext }
 
     func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }

@@ -7,12 +7,12 @@ import AuthFlowOAuth
 /// ``run(with:keep:)`` reads in the order in which a sign-in happens:
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
-/// 2. open a place for the redirect to arrive (`UserAgents/UserAgent.swift`);
+/// 2. start listening for the redirect (`UserAgents/UserAgent.swift`);
 /// 3. build the authorization request (`Authorization/AuthorizationRequest.swift`) and let the user agent visit it;
 /// 4. check the authorization response (`Authorization/AuthorizationResponse.swift`);
 /// 5. exchange the code for tokens (`Authorization/CodeExchange.swift`, `Client/TokenRequest.swift`);
 /// 6. validate the tokens and find out who the user is (`Client/TokenValidation.swift`, `AuthorizationServer/IDTokenValidation.swift`);
-/// 7. keep the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
+/// 7. store the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
 struct AuthorizationCodeSignIn: Sendable {
     var client: OAuthClient
     let reporter: FlowReporter
@@ -22,13 +22,13 @@ struct AuthorizationCodeSignIn: Sendable {
     let notes: VisitNotes
     /// Called before the user agent shows anything.
     let willShow: @Sendable () -> Void
-    /// Called when the redirect has arrived: nothing is waited for any more but the provider's servers.
+    /// Called when the redirect has arrived: only the provider's servers can cause a delay from now on.
     let didRespond: @Sendable () -> Void
 
     /// Runs the whole sign-in.
     /// - Parameters:
     ///   - userAgent: Shows the pages.
-    ///   - keep: Keeps the credential. Called while the user agent still waits, so that it can tell the user the outcome.
+    ///   - keep: Stores the credential. Called while the user agent still waits, so that it can show the outcome.
     func run<Return: Sendable>(
         with userAgent: any UserAgent,
         keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
@@ -70,7 +70,7 @@ struct AuthorizationCodeSignIn: Sendable {
                 }
             }
             didRespond()
-            // A code that was sent is used up, and the tokens that come for it are kept, whichever task waits for them.
+            // A code that was sent is used up, so its tokens are stored, whichever task waits for them.
             return try await unfinished.finish {
                 let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
                 return try await keep(credential, response)

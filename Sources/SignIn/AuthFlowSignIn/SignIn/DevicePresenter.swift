@@ -2,10 +2,10 @@ public import AuthFlowOAuth
 
 /// A type that shows a user where to go and what to enter there, while the program waits.
 ///
-/// The device grant has no redirect: the user may sign in on another machine, and the program asks the provider now and
-/// then whether they have. `body` is that waiting; when it returns or throws, what is shown can go.
+/// The device flow has no redirect: the user may sign in on another device, and the program polls the provider to learn
+/// whether they have. `body` does the polling; when it returns or throws, hide the code.
 ///
-/// To stop early, throw: `body` is a plain call in the same task, and cancelling that task ends it at once.
+/// To stop early, throw: `body` is an ordinary call in the same task, and cancelling the task ends it at once.
 ///
 /// ```swift
 /// struct PlainDevicePresenter: DevicePresenter {
@@ -19,11 +19,11 @@ public import AuthFlowOAuth
 /// }
 /// ```
 public protocol DevicePresenter: Sendable {
-    /// How long the user can be waited for at the most; nil for as long as the code lasts, which is the default. A presenter
-    /// that does not know whether a user sees the code gives a bound.
+    /// The maximum time to wait for the user; default, nil: until the code expires. Set a limit in a presenter
+    /// that cannot know whether a user sees the code.
     var longestWait: Duration? { get }
 
-    /// Shows a code, runs `body`, and takes the code away again whatever happens.
+    /// Shows a code, runs `body`, and always hides the code afterwards.
     /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; whatever `body` throws.
     func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,
@@ -32,6 +32,6 @@ public protocol DevicePresenter: Sendable {
 }
 
 extension DevicePresenter {
-    /// As long as the code lasts.
+    /// No limit: until the code expires.
     public var longestWait: Duration? { nil }
 }

@@ -1,20 +1,20 @@
 import AuthFlowHTTP
 public import AuthFlowOAuth
 
-/// Signs a user in on another screen: the device authorization grant (RFC 8628).
+/// Signs a user in on another device: the device authorization grant (RFC 8628).
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`);
-/// 2. ask for a code (`Grants/DeviceAuthorization.swift`) and show it (`SignIn/DevicePresenter.swift`);
-/// 3. ask for the tokens until the user has decided (`Grants/DevicePolling.swift`);
+/// 2. request a code (`Grants/DeviceAuthorization.swift`) and show it (`SignIn/DevicePresenter.swift`);
+/// 3. poll for the tokens until the user has decided (`Grants/DevicePolling.swift`);
 /// 4. validate the tokens and find out who the user is (`Client/TokenValidation.swift`);
-/// 5. keep the credential (`AuthFlowCredentials/CredentialManager.swift`).
+/// 5. store the credential (`AuthFlowCredentials/CredentialManager.swift`).
 struct DeviceSignIn: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter
     let unfinished: UnfinishedWork
 
-    /// Asks for a code. The user has been shown nothing when this throws.
-    /// - Parameter longestWait: How long the user can be waited for at the most; nil for as long as the code lasts.
+    /// Requests a code. If it throws, the user has been shown nothing.
+    /// - Parameter longestWait: The maximum time to wait for the user; nil to wait until the code expires.
     func begin(longestWait: Duration?) async throws -> DeviceAuthorization {
         _ = try await reporter.step(.discovery) { try await client.metadata() }
         var authorization = try await reporter.step(.deviceAuthorization) { try await client.deviceAuthorization() }
@@ -22,8 +22,8 @@ struct DeviceSignIn: Sendable {
         return authorization
     }
 
-    /// Waits for the user, checks the tokens that come, and keeps them.
-    /// - Parameter keep: Keeps the credential.
+    /// Waits for the user, then checks and stores the tokens.
+    /// - Parameter keep: Stores the credential.
     func finish<Return: Sendable>(
         _ authorization: DeviceAuthorization,
         keep: @escaping @Sendable (Credential) async throws -> Return
@@ -31,7 +31,7 @@ struct DeviceSignIn: Sendable {
         let metadata = try await client.metadata()
         let polling = DevicePolling(client: client, reporter: reporter, unfinished: unfinished)
         return try await polling.wait(for: authorization, at: metadata) { [client, reporter] response in
-            // No nonce was sent, so none may come.
+            // No nonce was sent, so the ID Token must not have one.
             let expectation = client.expectation(of: metadata, occasion: .signIn(nonce: nil), response)
             var credential = try await client.credential(
                 of: response,
@@ -56,9 +56,9 @@ struct DeviceSignIn: Sendable {
 extension OAuthClient {
     /// Polls for the tokens of a device authorization until the user has decided (RFC 8628 section 3.4), and checks them.
     ///
-    /// Cancelling the task ends the wait; tokens that a poll under way brings are then lost.
-    /// - Throws: ``AuthError`` with `access_denied` when the user refused, `timed_out` when the code has expired, or what else
-    ///   the provider says; `CancellationError`.
+    /// Cancelling the task ends the wait; the tokens of a poll in progress are then lost.
+    /// - Throws: ``AuthError`` with `access_denied` when the user refused, `timed_out` when the code has expired, or another
+    ///   error of the provider; `CancellationError`.
     public func deviceCredential(for authorization: DeviceAuthorization) async throws -> Credential {
         let reporter = FlowReporter(host: host)
         return try await DeviceSignIn(client: self, reporter: reporter, unfinished: UnfinishedWork())

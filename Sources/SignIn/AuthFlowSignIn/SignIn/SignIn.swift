@@ -3,18 +3,18 @@ public import AuthFlowOAuth
 
 /// The result of a sign-in.
 public struct SignIn: Sendable {
-    /// The credential, every check passed.
+    /// The credential, after every check.
     public let credential: Credential
 
     /// Every parameter of the authorization response, for what a provider adds (`session_state` and the like). The code is used
     /// up. Empty in a flow without one.
     public let authorizationParameters: FormParameters
 
-    /// Why it could not be stored, when it could not. The sign-in is good; only this process knows of it.
+    /// The error if the credential could not be stored. The sign-in is valid, but only in this process.
     public internal(set) var storageError: AuthError?
 
-    /// Why it could not be shared with the other apps of a group, when that was asked for and failed. The sign-in is good and
-    /// stored; the other apps do not know of it.
+    /// The error if the credential could not be shared with the other apps of a group as configured. The sign-in is valid and
+    /// stored, but the other apps cannot use it.
     public internal(set) var sharingError: AuthError?
 
     /// The user who signed in; nil when the provider does not say: plain OAuth 2.0 has no ID Token.

@@ -3,15 +3,15 @@ package import AuthFlowHTTP
 public import AuthFlowOAuth
 import Crypto
 
-/// A method of signing a user in: a grant, with what it shows the user.
+/// A sign-in method: a grant, and its user interface.
 public enum SignInMethod: Sendable {
     /// The authorization code grant, in a user agent on this machine (RFC 6749 section 4.1).
     case userAgent(any UserAgent)
 
-    /// The device authorization grant, on another screen (RFC 8628).
+    /// The device authorization grant, on another device (RFC 8628).
     case device(any DevicePresenter)
 
-    /// No user: the client itself (RFC 6749 section 4.4). Tokens are asked for again whenever they have expired.
+    /// Client credentials, without a user (RFC 6749 section 4.4). New tokens are requested after expiry.
     case clientCredentials
 
     /// An assertion, from a source that needs no user (RFC 7523 section 2.1). It is obtained again whenever a token has expired.
@@ -27,24 +27,24 @@ public enum SignInMethod: Sendable {
         }
     }
 
-    /// The name of the record of its tokens, beside the client's; nil for a method that signs a user in.
+    /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in.
     var recordName: String? {
         switch self {
         case .userAgent, .device: nil
         case .clientCredentials: flow.rawValue
         case .jwtBearer(let source):
-            // What a source is told apart by may be a subject or a path, and a record's name is not secret.
+            // The identity of a source may contain a subject or a path, and a record's name is not secret.
             "\(flow.rawValue) \(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8))))"
         }
     }
 
-    /// Whose tokens it obtains, where that can change without the configuration.
+    /// The owner of the tokens, if it can change without a change of the configuration.
     var owner: (@Sendable () async throws -> String)? {
         if case .jwtBearer(let source) = self { source.owner } else { nil }
     }
 
     /// Obtains a credential without a user; nil for a method that needs one.
-    /// - Parameter owner: Whose tokens are wanted; nil where that cannot change.
+    /// - Parameter owner: The expected owner of the tokens; nil if the owner cannot change.
     func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
         switch self {
         case .userAgent, .device: nil
@@ -53,7 +53,7 @@ public enum SignInMethod: Sendable {
         case .jwtBearer(let source):
             { client, resource in
                 let assertion = try await source.assertion(for: try await client.assertionRequest())
-                // Another user may have signed in while it was asked for: it would be kept in the place of the first.
+                // Another user may have signed in during the request: the token would be stored as the first user's.
                 let present = try await source.owner?()
                 guard owner == nil || present == owner else {
                     throw AuthError(
@@ -72,7 +72,7 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// In a user agent on this machine: the authorization code grant (RFC 6749 section 4.1).
     case authorizationCode = "authorization_code"
 
-    /// On another screen: the device authorization grant (RFC 8628).
+    /// On another device: the device authorization grant (RFC 8628).
     case device
 
     /// Without a user, as the client itself: the client credentials grant (RFC 6749 section 4.4).
@@ -81,7 +81,7 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// With an assertion of the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
     case jwtBearer = "jwt_bearer"
 
-    /// Whether it shows a user something.
+    /// Whether it shows the user a page or a code.
     package var hasUser: Bool { self == .authorizationCode || self == .device }
 }
 
@@ -89,10 +89,10 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
 package struct SignInMethods: Sendable {
     package var methods: [SignInMethod]
 
-    /// The only method, when it needs no user: a token of the client's own must not stand in for a user's.
+    /// The only method, if it needs no user: the client's own token must not replace a user's.
     package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
-    /// The flows that were asked for and cannot work here, with the reason.
+    /// The requested flows that cannot work here, with the reason.
     package var passedOver: [(flow: SignInFlow, reason: AuthError)] = []
 
     package init(methods: [SignInMethod], passedOver: [(flow: SignInFlow, reason: AuthError)] = []) {

@@ -13,7 +13,7 @@ public struct WebFinger: Sendable {
 
     /// Creates a finder.
     /// - Parameters:
-    ///   - transport: The way to the network.
+    ///   - transport: Sends the requests.
     ///   - host: The clock for timeouts.
     public init(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) {
         self.transport = transport
@@ -48,7 +48,7 @@ public struct WebFinger: Sendable {
                 status: response.status
             )
         }
-        // RFC 7033 section 4.4: members that are not known are ignored.
+        // RFC 7033 section 4.4: unknown members are ignored.
         let links = try response.json(from: "\(endpoint)")["links"]?.array ?? []
         guard let issuer = links.first(where: { $0["rel"]?.string == Self.issuerRelation })?["href"]?.string else {
             throw AuthError(

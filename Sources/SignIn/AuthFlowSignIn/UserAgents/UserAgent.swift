@@ -66,7 +66,7 @@ public struct RedirectOptions: Sendable {
     /// shows a page.
     public let responseMode: ResponseMode
 
-    /// Where the agent reports what it does.
+    /// The reporter for the agent's events.
     public let reporter: FlowReporter
 
     /// The clock to wait on.

@@ -81,7 +81,7 @@ public struct SessionStoreConformance: Sendable {
             try await wait(.milliseconds(350))
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == [9],
-                "What is written in the place of a record that has ended does not have its ends."
+                "A record that replaces an expired one does not inherit its expiry."
             )
         }
         try ConformanceFailure.require(try await store.bytes(for: keys.2) == [3], "A record without ends stays.")

@@ -4,7 +4,7 @@ import AuthFlowJSON
 import Crypto
 import HTTPTypes
 
-// Mutual TLS (RFC 8705). The emulator is behind a proxy that ends TLS and passes the certificate on, as RFC 9440 has it.
+// Mutual TLS (RFC 8705). The emulator is behind a proxy that terminates TLS and forwards the certificate (RFC 9440).
 
 extension OIDCEmulator {
     /// The prefix of the paths at which a certificate is asked for.

@@ -65,7 +65,7 @@ public final class OIDCEmulator: ProviderEmulator {
         public var sendsUnsignedRequests = false
         /// How what it is sent is encrypted to it; nil for not at all.
         public var encryption: EmulatedEncryption?
-        /// `x5t#S256` of the certificate that proves it (RFC 8705); nil for none. The subject of a certificate is not read.
+        /// `x5t#S256` of the certificate that authenticates it (RFC 8705); nil for none. Its subject is ignored.
         public var certificateThumbprint: String?
         /// The platform whose JWTs prove the client in place of a key of its own; nil for none.
         public var workload: Workload?

@@ -53,7 +53,7 @@ extension ProtectedResourceEmulator {
 
     // MARK: Tokens
 
-    /// The 401 or 403 for a request whose token does not do; nil when it does.
+    /// The 401 or 403 for a request whose token is invalid or insufficient; nil when the token is accepted.
     private func refusal(_ received: ReceivedRequest, _ isCall: Bool, _ settings: ResourceSettings)
         -> TransportResponse?
     {

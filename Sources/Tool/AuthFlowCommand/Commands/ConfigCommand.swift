@@ -19,7 +19,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 "Check every profile, or one, without sending a request. Secrets that it refers to must exist, and programs that print them are run."
         )
 
-        @Argument(help: "The file. Default: as with --config.")
+        @Argument(help: "The file. An authflow.json must be trusted first. Default: as with --config.")
         var path: String?
 
         @OptionGroup var options: ProfileOptions

@@ -6,7 +6,8 @@ struct DevIDPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dev-idp",
         abstract: "Run the bundled test provider on this machine until Ctrl-C, and print its issuer.",
-        discussion: "It prints which user can sign in, and which client to use."
+        discussion:
+            "It prints which user can sign in, and which client to use. Access tokens are JWTs if the request names a resource (\"resources\" in a profile), and opaque otherwise."
     )
 
     /// The providers that can be emulated.

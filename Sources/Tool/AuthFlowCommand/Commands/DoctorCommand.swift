@@ -91,7 +91,7 @@ struct DoctorCommand: AsyncParsableCommand {
             } catch let error as AuthError where error.code == .portBusy {
                 findings.bad("port", "\(host):\(port), that of the redirect URI, is in use")
             } catch {
-                findings.bad("port", "\(host):\(port), that of the redirect URI, cannot be bound: \(error)")
+                findings.bad("port", "\(host):\(port), from the redirect URI, cannot be bound: \(error)")
             }
         }
     }
@@ -242,7 +242,7 @@ struct DoctorCommand: AsyncParsableCommand {
         _ findings: inout Findings
     ) {
         if client.client.identifiesUsers {
-            findings.good("user", "it will be known who signs in")
+            findings.good("user", "sign-ins identify the user")
         } else {
             findings.note("user", unknownUser)
         }

@@ -27,7 +27,7 @@ enum RegistrationCommands {
             return try await client.issuer() ?? address
         }
 
-        /// The registrations with an issuer, or those for the resource at an address; all when nil.
+        /// The registrations with an issuer, or those for the resource at a URL; all when nil.
         func registrations(_ address: String?, config: String?) async throws -> [(KeptRegistrations, issuer: String)] {
             var wanted = try await KnownResources(store: store).registrations()
             if let address {

@@ -107,7 +107,7 @@ private struct StoreTrial {
         }
         throw AuthError(
             .storageFailed,
-            "Other processes are not told: a sign-out counts there after ten seconds. Is there a pooler that is not in session mode?"
+            "Other processes get no notifications: a sign-out reaches them after ten seconds. Is there a pooler not in session mode?"
         )
     }
 

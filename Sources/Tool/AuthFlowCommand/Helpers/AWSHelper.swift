@@ -53,8 +53,8 @@ struct AWSKeys {
     private let end: Date
     private let obtainedAt: Date
 
-    /// AWS's programs ask again, in every run, for keys that end within a quarter of an hour. Of keys that live shortly no more is asked
-    /// than three quarters of their life.
+    /// AWS's programs request new keys in every run when the current ones expire within 15 minutes. Short-lived keys are fresh for
+    /// three quarters of their lifetime.
     var areFresh: Bool {
         end.timeIntervalSince(ToolEnvironment.host.now()) > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4)
     }
@@ -84,7 +84,7 @@ struct AWSKeys {
         try JSON.object(["keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970)]).serialized()
     }
 
-    /// Where the keys are kept.
+    /// The store for the keys.
     static func store(of profile: Profile) throws -> any TokenStore {
         try profile.makeStore(
             providers: Known.providers,

@@ -14,7 +14,7 @@ extension CredentialCommand {
 
         @OptionGroup var options: ProfileOptions
 
-        @Argument(help: "What Git wants: get, store, erase or capability.")
+        @Argument(help: "The operation that Git requests: get, store, erase or capability.")
         var operation: String
 
         func run() async throws {

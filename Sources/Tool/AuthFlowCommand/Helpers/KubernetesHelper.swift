@@ -84,7 +84,7 @@ private struct ExecInformation {
 
     /// The version to answer in.
     let version: String
-    /// The API server, when the kubeconfig file has it told.
+    /// The URL of the API server; nil unless the kubeconfig file provides it.
     let server: String?
     /// Whether the certificate of the server is not checked.
     let skipsVerification: Bool

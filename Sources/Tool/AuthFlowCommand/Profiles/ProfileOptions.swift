@@ -49,7 +49,7 @@ struct ProfileOptions: ParsableArguments {
     }
 
     /// The values of these options, for a sign-in.
-    /// - Parameter scopes: Those that are asked for where no file says so.
+    /// - Parameter scopes: The scopes to request when no file specifies them.
     func choice(scopes: [String]) -> ProfileChoice {
         var choice = ProfileChoice(config: config, profile: profile, account: account, isVerbose: verbose)
         choice.isQuiet = quiet

@@ -207,7 +207,7 @@ struct ResourceOptions: ParsableArguments {
     }
 }
 
-/// The scopes that a command asks for.
+/// The scopes that a command requests.
 struct ScopeOptions: ParsableArguments {
     @Option(
         name: .customLong("scope"),

@@ -46,7 +46,7 @@ public struct KeySetFault: Sendable {
     )
     /// Before each key, others with the same ID (rows 81 and O7).
     public static let decoys = KeySetFault(copies: 3)
-    /// Unreadable keys, beside readable ones (row O8).
+    /// Unreadable keys together with readable ones (row O8).
     public static let unreadableKeys = members {
         $0["keys"] = .array(others + [5, .null, [:]] + ($0["keys"]?.array ?? []))
     }
