@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times builds, each of a program in a folder of its own: build_costs.py [debug] [release]
+"""Times builds, each of a program in a folder of its own: build_costs.py [debug] [release] [PROGRAM ...]    default: debug, all programs
 
 Clean: everything, from packages that are fetched already. Change: a new function in a file of AuthFlowOAuth, and the program built again; for the
 tool, too. Writes the table into docs/performance.md. Takes about 20 minutes for debug on two cores: nothing else may run meanwhile.
@@ -48,6 +48,7 @@ def measure(configuration):
         tree = work / "tree"
         subprocess.run(["git", "clone", "--quiet", ROOT, tree], check=True)
         jobs = [(name, "Benchmarks/Build", text) for name, text in PROGRAMS.items()] + [("authflow", ".", "the tool")]
+        jobs = [job for job in jobs if not CHOSEN or job[0] in CHOSEN or job[0] == "floor"]
         for number, (product, package, text) in enumerate(jobs):
             folder = work / f"build-{product}"
             # Fetching is the network's time.
@@ -74,7 +75,8 @@ def table(configuration, rows):
     return "\n".join(lines)
 
 
-tables = "\n\n".join(table(each, measure(each)) for each in (sys.argv[1:] or ["debug"]))
+CHOSEN = [each for each in sys.argv[1:] if each not in ("debug", "release")]
+tables = "\n\n".join(table(each, measure(each)) for each in ([each for each in sys.argv[1:] if each not in CHOSEN] or ["debug"]))
 path = ROOT / "docs" / "performance.md"
 text = path.read_text()
 begin, end = "<!-- build costs -->\n", "<!-- end of build costs -->"
