@@ -3,4 +3,4 @@ import CryptoExtras
 import FlyingSocks
 import HTTPTypes
 
-print(SHA256.self, _RSA.self, HTTPRequest.self, SyncEventQueue.self)
+print(SHA256.self, _RSA.self, HTTPRequest.self, Socket.self)
