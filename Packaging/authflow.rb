@@ -1,5 +1,5 @@
-# A formula for Homebrew. The release fills in the address and the checksum of the sources (SHA256SUMS of `make dist`). Its syntax is checked
-# (`ruby -c`), and it was never run: see docs/status.md.
+# A formula for Homebrew. The release fills in the URL and the checksum of the sources (SHA256SUMS of `make dist`). Never run: see
+# docs/status.md.
 class Authflow < Formula
   desc "Sign in with any OAuth 2.0 or OpenID Connect provider"
   homepage "https://example.com/authflow"

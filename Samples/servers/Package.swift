@@ -5,19 +5,18 @@ import PackageDescription
 // A package of its own, so that the other samples need no web framework.
 let settings: [SwiftSetting] = [.enableUpcomingFeature("MemberImportVisibility")]
 
-/// A program that receives access tokens, configured by a file.
-func api(_ name: String) -> Target {
+/// A program of its own folder, with products of AuthFlow.
+func program(_ name: String, _ products: [String], _ others: [Target.Dependency] = [hummingbird]) -> Target {
     .executableTarget(
         name: name,
-        dependencies: [
-            .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-            .product(name: "AuthFlowResourceServerConfiguration", package: "AuthFlow"),
-            .product(name: "Hummingbird", package: "hummingbird"),
-        ],
+        dependencies: products.map { .product(name: $0, package: "AuthFlow") } + others,
         path: "\(name)/Sources",
         swiftSettings: settings
     )
 }
+
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
 
 let package = Package(
     name: "servers",
@@ -33,76 +32,40 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
     ],
     targets: [
-        .executableTarget(
-            name: "web-login",
-            dependencies: [
-                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
-                .product(name: "AuthFlowPostgreSQL", package: "AuthFlow"),
-                .product(name: "AuthFlowRedis", package: "AuthFlow"),
-                .product(name: "AuthFlowSQLite", package: "AuthFlow"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-            ],
-            path: "web-login/Sources",
-            swiftSettings: settings
+        program(
+            "web-login",
+            [
+                "AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowOIDC", "AuthFlowPostgreSQL",
+                "AuthFlowRedis", "AuthFlowSQLite",
+            ]
         ),
-        .executableTarget(
-            name: "router-login",
-            dependencies: [
-                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ],
-            path: "router-login/Sources",
-            swiftSettings: settings
-        ),
-        .executableTarget(
-            name: "nio-login",
-            dependencies: [
-                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
+        program("router-login", ["AuthFlowServerConfiguration", "AuthFlowOIDC"], [hummingbird, httpTypes]),
+        program(
+            "nio-login",
+            ["AuthFlowServerConfiguration", "AuthFlowOIDC"],
+            [
+                httpTypes,
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
                 .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-            ],
-            path: "nio-login/Sources",
-            swiftSettings: settings
+            ]
         ),
-        .executableTarget(
-            name: "page-cost",
-            dependencies: [
-                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-            ],
-            path: "page-cost/Sources",
-            swiftSettings: settings
-        ),
+        program("page-cost", ["AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowOIDC"]),
         // The listings of docs/servers.md
-        .executableTarget(
-            name: "handbook",
-            dependencies: [
-                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowResourceServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
-                .product(name: "AuthFlowPostgreSQL", package: "AuthFlow"),
-                .product(name: "AuthFlowSQLite", package: "AuthFlow"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
+        program(
+            "handbook",
+            [
+                "AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowResourceServerConfiguration",
+                "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowSQLite",
             ],
-            path: "handbook/Sources",
-            swiftSettings: settings
+            [hummingbird, httpTypes]
         ),
-        api("orders-api"),
-        api("mcp-server"),
+        // Programs that receive access tokens, configured by a file
+        program("orders-api", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
+        program("mcp-server", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
         // The products that need a trait are tested here, where it is enabled.
         .testTarget(
             name: "WebLoginTests",

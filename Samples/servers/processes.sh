@@ -16,3 +16,28 @@ await() { # what to find, where, whose output it is
   cat "$2" >&2
   exit 1
 }
+# A provider with the client of a web application, and the configuration of that application: provide ORIGIN CONFIGURATION
+provide() {
+  "$authflow" dev-idp --web-client "$1" >"$2.issuer" 2>"$2.provider" &
+  processes+=($!)
+  await http "$2.issuer" $!
+  export WEB_SECRET=authflow-web-secret
+  cat >"$2" <<JSON
+{"profiles": {"web": {
+  "provider": "oidc", "issuer": "$(head -1 "$2.issuer")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
+  "redirect_uri": "$1/callback", "scopes": ["openid", "profile", "email", "offline_access"], "store": "memory"
+}}, "server": {"allow_plain_http_on_loopback": true}}
+JSON
+}
+answers() { # a URL, until it answers; whose it is; where its output is
+  until curl -sf -o "$folder/answer" "$1"; do kill -0 "$2" || { cat "$3" >&2; exit 1; }; sleep 0.05; done
+}
+# The operator's routes cannot be reached through the proxy in front, however their paths are written: hidden ORIGIN
+hidden() {
+  local path status
+  for path in ready ready/ gauges gauges/ forward-auth forward-auth/ %72eady /ready ./ready x/../ready READY 'ready;x' gauges/. gauges%2f '%67auges?' \
+    wiki/../gauges wiki/%2e%2e/gauges forward%2dauth; do
+    status=$(curl -s --path-as-is -o "$folder/answer" -w '%{http_code}' "$1/$path")
+    [ "$status" = 404 ] || { echo "/$path can be asked from outside: $status" >&2; exit 1; }
+  done
+}

@@ -90,7 +90,7 @@ import Testing
         ("an unknown preset", ["--preset", "nope"], 2, "gitlab"),
         ("a missing value", ["--preset", "auth0", "--client-id", "a"], 2, "--set domain"),
         (
-            "a value that is no host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2,
+            "a value that is not a host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2,
             "not a valid host"
         ),
         ("two providers", ["--preset", "gitlab", "--issuer", "ISSUER"], 2, "--preset and --issuer"),

@@ -7,19 +7,10 @@ authflow=$1 program=$2 rounds=${3:-9}
 source "$here/../processes.sh"
 port=$(free_port)
 origin=http://127.0.0.1:$port
-"$authflow" dev-idp --web-client "$origin" >"$folder/issuer" 2>"$folder/provider" &
-processes+=($!)
-await http "$folder/issuer" $!
-export WEB_SECRET=authflow-web-secret
-cat >"$folder/authflow.json" <<JSON
-{"profiles": {"web": {
-  "provider": "oidc", "issuer": "$(head -1 "$folder/issuer")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
-  "redirect_uri": "$origin/callback", "scopes": ["openid", "profile", "offline_access"], "store": "memory"
-}}, "server": {"allow_plain_http_on_loopback": true}}
-JSON
+provide "$origin" "$folder/authflow.json"
 "$program" "$folder/authflow.json" "$port" >"$folder/program" 2>&1 &
 processes+=($!)
-until curl -s -o "$folder/answer" "$origin/plain"; do kill -0 $! || { cat "$folder/program" >&2; exit 1; }; sleep 0.05; done
+answers "$origin/plain" $! "$folder/program"
 cookie=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
 rate() { wrk -t1 -c16 -d2s "$@" | awk '/Requests\/sec/ { rate = $2 } /Non-2xx|Socket errors/ { bad = 1 } END { if (bad) exit 1; print rate }'; }
 rate "$origin/plain" >"$folder/warm" && rate -H "Cookie: $cookie" "$origin/" >"$folder/warm"

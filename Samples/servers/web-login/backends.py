@@ -19,7 +19,7 @@ class Backends(http.server.BaseHTTPRequestHandler):
 
     def respond(self):
         if self.path.startswith("/wiki/"):
-            user = ", ".join(self.headers.get_all("X-User") or ["an unknown user"])
+            user = ", ".join(self.headers.get_all("X-User", []) + self.headers.get_all("X_User", []) or ["an unknown user"])
             return self.answer("text/plain", f"The wiki of {user}, with {len(self.headers.get_all('Cookie') or [])} cookies.\n".encode())
         if not self.headers.get("Authorization", "").startswith("Bearer ") or self.headers.get("Cookie"):
             return self.send_error(401)

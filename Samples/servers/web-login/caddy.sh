@@ -6,16 +6,7 @@ authflow=$1 sample=$2
 source "$here/../processes.sh"
 port=$(free_port) own=$(free_port) backends=$(free_port)
 origin=http://127.0.0.1:$port
-"$authflow" dev-idp --web-client "$origin" >"$folder/issuer" 2>"$folder/provider" &
-processes+=($!)
-await http "$folder/issuer" $!
-export WEB_SECRET=authflow-web-secret
-cat >"$folder/authflow.json" <<JSON
-{"profiles": {"web": {
-  "provider": "oidc", "issuer": "$(head -1 "$folder/issuer")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
-  "redirect_uri": "$origin/callback", "scopes": ["openid", "profile", "email", "offline_access"], "store": "memory"
-}}, "server": {"allow_plain_http_on_loopback": true}}
-JSON
+provide "$origin" "$folder/authflow.json"
 python3 "$here/backends.py" "$backends" &
 processes+=($!)
 "$sample" "$folder/authflow.json" --port "$own" --api "http://127.0.0.1:$backends/" >"$folder/web" 2>&1 &
@@ -25,17 +16,17 @@ sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s#http://:8400#http://:$port#" -e
   "$here/Caddyfile" >"$folder/Caddyfile"
 HOME=$folder XDG_CONFIG_HOME=$folder XDG_DATA_HOME=$folder caddy run --config "$folder/Caddyfile" --adapter caddyfile 2>"$folder/caddy" &
 processes+=($!)
-until curl -sf -o "$folder/answer" "$origin/"; do kill -0 $! || { cat "$folder/caddy" >&2; exit 1; }; sleep 0.05; done
+answers "$origin/" $! "$folder/caddy"
 
 status() { curl -s -o "$folder/answer" -w '%{http_code} %{redirect_url}' "$@"; }
 expect() { # what, wanted, found
   [[ $3 == $2 ]] || { echo "caddy.sh: $1: $3" >&2; cat "$folder/answer" >&2; exit 1; }
 }
-for hidden in ready ready/ gauges forward-auth forward-auth/; do expect "/$hidden from outside" "404 " "$(status "$origin/$hidden")"; done
+hidden "$origin"
 python3 "$here/../hostile_browser.py" "$origin"
 cookie=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
 expect "the wiki without a session" "303 $origin/login?return_to=*My*Page*" "$(status "$origin/wiki/My%20Page?x=1" -H 'X-User: mallory')"
-status "$origin/wiki/" -H "Cookie: $cookie" -H "X-User: mallory" >/dev/null
+status "$origin/wiki/" -H "Cookie: $cookie" -H "X-User: mallory" -H "X_User: mallory" >/dev/null
 expect "the wiki with a session" "The wiki of 248289761001, with 0 cookies." "$(cat "$folder/answer")"
 expect "the wiki, asked by another site" "403 " "$(status -X POST "$origin/wiki/" -H "Cookie: $cookie" -H "Origin: https://evil.example")"
 curl -sN -H "Cookie: $cookie" -H "X-AuthFlow: 1" "$origin/api/events" >"$folder/answer"

@@ -45,9 +45,9 @@ sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s/127.0.0.1:8401/127.0.0.1:${port
   -e "s#^daemon off;#daemon off; pid $folder/nginx.pid; error_log stderr;#" -e "s#access_log off;#access_log off; $paths#" \
   "$here/nginx.conf" >"$folder/nginx.conf"
 nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
-until curl -sf -o "$folder/answer" "$origin/"; do kill -0 $! || { cat "$folder/nginx" >&2; exit 1; }; sleep 0.05; done
+answers "$origin/" $! "$folder/nginx"
 status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
-for hidden in ready ready/ gauges gauges/ forward-auth forward-auth/; do [ "$(status "$origin/$hidden")" = 404 ] || { echo "/$hidden can be asked from outside" >&2; exit 1; }; done
+hidden "$origin"
 WEB_LOGIN_PROCESS=$application WEB_LOGIN_COOKIE=$folder/cookie \
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 no_errors() { ! grep -iE "error|fatal" "$folder"/web-* || exit 1; }

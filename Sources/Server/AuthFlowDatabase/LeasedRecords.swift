@@ -85,7 +85,7 @@ extension LeasedRecords {
     ///
     /// | gauge | |
     /// |---|---|
-    /// | `authflow_leases_held` | by this process, those included whose result could not be written |
+    /// | `authflow_leases_held` | by this process, including those with an unwritten result |
     /// | `authflow_lease_waiters` | tasks that wait for another holder of the lease |
     /// | `authflow_writes_unfinished` | writes whose outcome is unknown, or that failed |
     /// | `authflow_store_statements` | in progress, or waiting for a connection |

@@ -53,7 +53,7 @@ package final class UnfinishedWork: Sendable {
     /// Whether work is in progress, or a credential could not be stored.
     package var isBusy: Bool { running.withLock { !$0.isEmpty } || unwritten.withLock { !$0.isEmpty } }
 
-    /// How much is in progress, and how many owners have something that could not be written.
+    /// How much is in progress, and how many owners have unwritten credentials.
     package var counts: (running: Int, unwritten: Int) { (running.withLock(\.count), unwritten.withLock(\.count)) }
 
     /// Counts a request that uses up a refresh token, until its response is stored.
