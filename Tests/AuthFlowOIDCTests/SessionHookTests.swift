@@ -20,16 +20,12 @@ private final class Notes: Sendable {
 }
 
 @Suite struct SessionHookTests {
-    private func withWeb(_ body: @Sendable (WebScene) async throws -> Void) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { try await body(WebScene($0)) }
-    }
-
     private func server(_ web: WebScene, _ hooks: (inout SessionHooks) -> Void) throws -> SessionServer {
         try web.process(options: { hooks(&$0.hooks) })
     }
 
     @Test func theHookIsAskedBeforeThereIsASession() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignIn = { signIn in
@@ -51,7 +47,7 @@ private final class Notes: Sendable {
     @Test(arguments: Refusal.allCases) func aRefusedUserHasNoSessionAndTheTokensAreRevoked(_ refusal: Refusal)
         async throws
     {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try server(web) {
                 $0.onSignIn = { _ in
                     switch refusal {
@@ -89,7 +85,7 @@ private final class Notes: Sendable {
 
     /// The provider may revoke the whole grant, and with it the session that continues.
     @Test func tokensOfTheUserWhoseSessionContinuesAreNotRevoked() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let isDown = Mutex(false)
             let server = try server(web) { hooks in
                 hooks.onSignIn = { _ in
@@ -111,7 +107,7 @@ private final class Notes: Sendable {
 
     /// A user who signs in by the link of another site must not find the accounts linked.
     @Test func theHookIsToldNoSessionUnlessTheApplicationLinksAccounts() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignIn = { signIn in
@@ -127,7 +123,7 @@ private final class Notes: Sendable {
     }
 
     @Test func aChangeOfTheDataDuringASignInIsKept() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let hook = Mutex<(@Sendable () async throws -> Void)?>(nil)
             let server = try server(web) { hooks in
                 hooks.onSignIn = { _ in
@@ -150,7 +146,7 @@ private final class Notes: Sendable {
     }
 
     @Test func theSessionOfBeforeGoesOnWhenAnotherUserIsRefused() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignIn = { signIn in
@@ -178,7 +174,7 @@ private final class Notes: Sendable {
 
     /// The user chose another account: neither data nor session is shared.
     @Test func dataOfOneUserDoesNotMoveToAnother() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onEnd = { notes.add("\($0.reason.rawValue) \($0.session.identity?.subject ?? "")") }
@@ -201,7 +197,7 @@ private final class Notes: Sendable {
 
     /// Plain OAuth 2.0 does not say who has signed in: two sign-ins may be of two users.
     @Test func dataOfAnUnknownUserMovesToNoSession() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(registration: { $0.scopes = ["repo", "offline_access"] })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
@@ -214,7 +210,7 @@ private final class Notes: Sendable {
     }
 
     @Test func eachEndIsToldOnceWithItsReason() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignOut = { notes.add("signing out of \($0.name.count)") }

@@ -8,17 +8,12 @@ import Testing
 
 /// What operators of a web application see and do.
 @Suite struct SessionOperationTests {
-    private func withWeb(_ body: @escaping @Sendable (WebScene) async throws -> Void) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in try await body(WebScene(scene))
-        }
-    }
-
     private static let (old, new) = (Secret("the old key of the tags"), Secret("the new key of the tags"))
 
     /// The keys of the processes while a key is replaced: those before a step and after it run side by side.
     @Test(arguments: [([old], [old, new]), ([old, new], [new, old]), ([new, old], [new])])
     func aTagKeyIsReplacedWhileProcessesRun(_ before: [Secret], _ after: [Secret]) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let processes = try [before, after].map { keys in try web.process { $0.tagKeys = keys } }
             for asked in processes {
                 let browsers = [WebBrowser(), WebBrowser()]
@@ -32,7 +27,7 @@ import Testing
     }
 
     @Test func aLogoutTokenFindsSessionsOfAnEarlierTagKey() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let browser = WebBrowser()
             try await browser.signIn(web, at: try web.process { $0.tagKeys = [Self.old] })
             let server = try web.process { $0.tagKeys = [Self.new, Self.old] }
@@ -50,7 +45,7 @@ import Testing
         _ ofLogout: [Secret],
         _ ofSignIn: [Secret]
     ) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (told, server) = (try web.process { $0.tagKeys = ofLogout }, try web.process { $0.tagKeys = ofSignIn })
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
@@ -67,7 +62,7 @@ import Testing
     }
 
     @Test func gaugesSayWhatAProcessHasToDo() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             func value(_ name: String) -> Double? { server.gauges.first { $0.name == name }?.value }
             #expect(value("authflow_credentials_in_memory") == 0 && value("authflow_keys_age_seconds") == nil)

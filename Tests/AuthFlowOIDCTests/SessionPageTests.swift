@@ -7,10 +7,6 @@ import Testing
 
 /// The pages of the server, and its routes for others than browsers: frames of the provider, proxies, load balancers.
 @Suite struct SessionPageTests {
-    private func withWeb(_ body: @Sendable (WebScene) async throws -> Void) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { try await body(WebScene($0)) }
-    }
-
     private func stale(
         _ server: SessionServer,
         _ languages: String?
@@ -27,7 +23,7 @@ import Testing
         ("de;q=0", "en"), ("DE", "de"), (";;;,q=", "en"), ("de\u{301}", "en"),
         (String(repeating: "x,", count: 5000) + "de", "en"),
     ]) func aPageIsInTheLanguageOfTheBrowser(_ languages: String?, _ expected: String) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (response, page) = try await stale(try web.process(), languages)
             #expect(response.status == 400)
             #expect(page.contains("<html lang=\"\(expected)\">"))
@@ -36,7 +32,7 @@ import Testing
     }
 
     @Test func aPageHasTheApplicationsNameAndAWayOn() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(options: { $0.pages.applicationName = "Orders <&>" })
             let (response, page) = try await stale(server, nil)
             #expect(page.contains("Orders &lt;&amp;&gt;"))
@@ -49,7 +45,7 @@ import Testing
     }
 
     @Test func theApplicationRendersPagesOfItsOwn() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process { options in
                 options.pages.render = { page in
                     guard page.reason == .stale else { return nil }
@@ -81,7 +77,7 @@ import Testing
     }
 
     @Test func aFrameOfTheProviderEndsTheSessionThatItNames() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(options: { $0.frontChannelLogoutPath = Self.frontChannel })
             let (alice, bob) = (WebBrowser(), WebBrowser())
             try await alice.signIn(web, at: server)
@@ -110,7 +106,7 @@ import Testing
     }
 
     @Test func withoutTheOptionThereIsNoFrontChannelRoute() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let request = WebBrowser().request(.get, "\(Self.frontChannel)?iss=a&sid=b")
             let server = try web.process()
             #expect(await server.response(to: request) == nil)
@@ -126,7 +122,7 @@ import Testing
     }
 
     @Test func aProxyIsToldWhoseRequestItIs() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let name = { HTTPField.Name($0)! }
@@ -170,7 +166,7 @@ import Testing
         ("get", "cross-site", 403),
         ("", "cross-site", 403), ("POST", "same-origin", 204), ("POST", "", 204), ("GET, POST", "cross-site", 403),
     ]) func aProxyLetsNoOtherSiteChangeAnything(_ method: String, _ site: String, _ status: Int) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
             try await browser.signIn(web, at: server)
             var fields = HTTPFields()
@@ -183,7 +179,7 @@ import Testing
 
     /// A page of a sibling host can open a WebSocket with the Strict cookie: its handshake is a GET, and names its origin.
     @Test func aWebSocketOfAnotherOriginIsRefused() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let auth = ForwardAuth(server: server, fields: [:])
@@ -197,7 +193,7 @@ import Testing
     // MARK: Readiness
 
     @Test func aProcessIsReadyUntilItIsAboutToEnd() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process()
             #expect(await server.readiness().isReady)
             _ = await server.drain(within: .seconds(1))
@@ -206,7 +202,7 @@ import Testing
     }
 
     @Test func aProcessThatDoesNotKnowItsProviderIsNotReady() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(transport: DeadTransport())
             let readiness = await server.readiness()
             #expect(readiness.problems.count == 1 && readiness.problems[0].contains("metadata"))

@@ -8,10 +8,6 @@ import Testing
 
 /// Sign-ins with parameters of their own: from the application, from the address, for a step-up, without a page.
 @Suite struct SessionSignInTests {
-    private func withWeb(_ body: @Sendable (WebScene) async throws -> Void) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { try await body(WebScene($0)) }
-    }
-
     private static let navigation: HTTPFields = fields(["Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"])
     private static let fromElsewhere: HTTPFields = fields([
         "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate",
@@ -33,7 +29,7 @@ import Testing
         "prompt=login&max_age=60&acr_values=mfa%20pwd&login_hint=alice%40example.com&ui_locales=de%20en"
 
     @Test func parametersOfTheAddressGoOnOnlyWhenTheyAreAllowed() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let names = ["prompt", "max_age", "acr_values", "login_hint", "ui_locales"]
             let strict = try await WebBrowser().send(.get, "/login?\(Self.query)", to: try web.process())
             for name in names { #expect(try parameters(strict, web)[name] == nil, "\(name)") }
@@ -47,7 +43,7 @@ import Testing
         "max_age=-1", "max_age=1e9", "max_age=99999999999", "login_hint=%0a", "login_hint=", "prompt=login&prompt=none",
         "login_hint=\(String(repeating: "a", count: 257))", "redirect_uri=https%3A%2F%2Fevil.example", "scope=admin",
     ]) func aParameterThatCannotBeOneIsLeftOut(_ query: String) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(options: { $0.signInParameters = Set(SignInParameter.allCases) })
             let sent = try parameters(try await WebBrowser().send(.get, "/login?\(query)", to: server), web)
             for name in ["max_age", "login_hint", "prompt"] { #expect(sent[name] == nil) }
@@ -57,7 +53,7 @@ import Testing
     }
 
     @Test func theApplicationBeginsASignInWithOptionsOfItsOwn() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process()
             var options = SessionSignInOptions(returnPath: "/orders")
             options.authorization.scopes = ["openid", "orders"]
@@ -84,7 +80,7 @@ import Testing
 
     @Test func aPageThatRequiresAStrongerSignInGetsItAndKeepsTheSessionsData() async throws {
         struct Draft: SessionData { var text = "" }
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let weak = try #require(try await browser.session(at: server))
@@ -107,7 +103,7 @@ import Testing
     }
 
     @Test func aSignInThatIsWeakerThanRequiredChangesNothing() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
@@ -125,7 +121,7 @@ import Testing
     }
 
     @Test func aScriptIsToldWhatIsMissing() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
@@ -140,7 +136,7 @@ import Testing
     }
 
     @Test func aSilentSignInThatNeedsAPageReturnsAndKeepsTheSession() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let before = browser.session
@@ -162,7 +158,7 @@ import Testing
     // MARK: Visits from other sites
 
     @Test func aVisitByALinkOfAnotherSiteFindsItsSessionAgain() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             // The Strict cookie stays in the browser, and the application sends the visit to the sign-in route.
@@ -189,7 +185,7 @@ import Testing
     }
 
     @Test func aVisitByALinkWithoutASessionGoesToTheProviderAtTheSecondStep() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             // A link that has the mark already is not followed by itself.
             let marked = try await browser.send(.get, "/login?resume=1", to: server, Self.fromElsewhere)
@@ -205,7 +201,7 @@ import Testing
     /// Login CSRF: a page of another site does not replace the session of a user by one of its choice.
     @Test(arguments: ["login_hint=mallory", "prompt=login&resume=1"], [SessionServerOptions.SameSite.strict, .lax])
     func anotherSiteCannotSignAUserInAnew(_ query: String, _ sameSite: SessionServerOptions.SameSite) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(options: {
                 $0.sameSite = sameSite
                 $0.signInParameters = [.loginHint, .prompt]
@@ -226,7 +222,7 @@ import Testing
         "//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)", "/a\u{0}b",
         "/a\r\nSet-Cookie: a=b",
     ]) func aPageToReturnToThatTheApplicationDidNotCheckIsTheStartPage(_ path: String) async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             let requirement = AuthenticationRequirement(acrValues: ["mfa"])
             let options = SessionSignInOptions(returnPath: path, requirement: requirement)
@@ -251,7 +247,7 @@ import Testing
     }
 
     @Test func aRequirementOfNoAgeIsMetByANewSignIn() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
@@ -266,7 +262,7 @@ import Testing
     }
 
     @Test func aStartPageThatIsARouteIsRefused() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             for path in ["/login", "/callback", "https://evil.example/", "//a"] {
                 #expect(throws: AuthError.self) { try web.process(options: { $0.startPath = path }) }
             }
@@ -274,7 +270,7 @@ import Testing
     }
 
     @Test func withLaxTheCallbackIsARedirectAndTheCookieSaysSo() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
             let response = try await browser.signIn(web, at: server, returnTo: "/orders")
             #expect(response.status == 303)
@@ -285,7 +281,7 @@ import Testing
     }
 
     @Test func scriptsAreToldTheClaimsThatTheApplicationChose() async throws {
-        try await withWeb { web in
+        try await WebScene.run { web in
             let server = try web.process(options: { $0.sessionClaims = ["email", "preferred_username", "absent"] })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)

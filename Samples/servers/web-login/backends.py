@@ -3,11 +3,16 @@
 
 Usage: backends.py PORT
 """
+import base64
+import hashlib
 import http.server
+import json
 import sys
 import time
 
 SIZE = 256 * 1024 * 1024
+# Whether each upload was whole; None while it goes on.
+UPLOADS = []
 
 
 class Backends(http.server.BaseHTTPRequestHandler):
@@ -17,8 +22,31 @@ class Backends(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             pass  # The client has had enough.
 
+    def do_PUT(self):
+        size, is_whole, number = 0, False, len(UPLOADS)
+        UPLOADS.append(None)
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while line := self.rfile.readline():
+                part = self.rfile.read(int(line, 16))
+                size += len(part)
+                if not self.rfile.readline():
+                    break
+                if not part:
+                    is_whole = True
+                    break
+        else:
+            length = int(self.headers["Content-Length"])
+            while part := self.rfile.read(min(64 * 1024, length - size)):
+                size += len(part)
+            is_whole = size == length
+        UPLOADS[number] = is_whole
+        if is_whole:
+            self.answer("text/plain", str(size).encode())
+
     def respond(self):
         if self.path.startswith("/wiki/"):
+            if self.headers.get("Upgrade") == "websocket":
+                return self.open_socket()
             user = ", ".join(self.headers.get_all("X-User", []) + self.headers.get_all("X_User", []) or ["an unknown user"])
             return self.answer("text/plain", f"The wiki of {user}, with {len(self.headers.get_all('Cookie') or [])} cookies.\n".encode())
         if not self.headers.get("Authorization", "").startswith("Bearer ") or self.headers.get("Cookie"):
@@ -28,6 +56,8 @@ class Backends(http.server.BaseHTTPRequestHandler):
             for number in range(3):
                 self.wfile.write(f"data: {number}\n\n".encode())
                 time.sleep(0.3)
+        elif self.path == "/uploads":
+            self.answer("application/json", json.dumps(UPLOADS).encode())
         elif self.path == "/large":
             self.answer("application/octet-stream", None)
             part = bytes(64 * 1024)
@@ -35,6 +65,19 @@ class Backends(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(part)
         else:
             self.send_error(404)
+
+    def open_socket(self):
+        """A WebSocket with one message (RFC 6455 sections 4.2.2 and 5.2)."""
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.protocol_version = "HTTP/1.1"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        message = f"changed by {self.headers.get('X-User')}".encode()
+        self.wfile.write(bytes([0x81, len(message)]) + message + bytes([0x88, 0]))
+        self.close_connection = True
 
     def answer(self, kind, body):
         self.send_response(200)

@@ -48,7 +48,8 @@ nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
 answers "$origin/" $! "$folder/nginx"
 status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
 hidden "$origin"
-WEB_LOGIN_PROCESS=$application WEB_LOGIN_COOKIE=$folder/cookie \
+WEB_LOGIN_PROCESS=$application WEB_LOGIN_ADDRESS=127.0.0.1:${ports[0]} WEB_LOGIN_STRANGER=http://127.0.0.1:$backends/wiki/ \
+ WEB_LOGIN_COOKIE=$folder/cookie \
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
 no_errors() { ! grep -iE "error|fatal" "$folder"/web-* || exit 1; }
 no_errors

@@ -4,9 +4,13 @@
 With PROVIDER the user chooses it on the application's page first. Pictures are 1280 and 390 pixels wide, light and dark.
 """
 import base64
+import itertools
 import os
 import pathlib
+import socket
+import struct
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "Tests" / "Interop"))
 from browser_login import Browser, sign_in_at_emulator  # noqa: E402
@@ -14,6 +18,8 @@ from browser_login import Browser, sign_in_at_emulator  # noqa: E402
 ORIGIN, PICTURES, PROVIDER = sys.argv[1], pathlib.Path(sys.argv[2]), (sys.argv[3:] or [None])[0]
 CALLBACK = f"/{PROVIDER.lower()}/callback" if PROVIDER else "/callback"
 PICTURES.mkdir(exist_ok=True)
+SIZE = 256 * 1024 * 1024
+HOST = ORIGIN.partition("//")[2]
 
 
 def expect(condition, what):
@@ -80,11 +86,67 @@ class User:
         expect(result[:2] == [200, "text/event-stream"] and result[3:] == [3], f"events came together: {result}")
         before = self.memory("VmRSS")
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": ["/api/large"]})
-        expect(result[0] == 200 and result[2] == 256 * 1024 * 1024, f"a download of 256 MiB ended with {result}")
+        expect(result[0] == 200 and result[2] == SIZE, f"a download of 256 MiB ended with {result}")
         grown = self.memory("VmHWM") - before
         # The bound is wide: a debug build of the HTTP server may queue what it has not sent.
         expect(grown < 100 * 1024, f"a download of 256 MiB took {grown} KiB of memory")
-        print(f"Streamed 256 MiB through the application: {grown} KiB more memory in the process")
+        before = self.memory("VmHWM")
+        send = """const [size, done] = arguments;
+            fetch('/api/photos', {method: 'PUT', headers: {'X-AuthFlow': '1'}, body: new Blob([new Uint8Array(size)])})
+                .then(async response => [response.status, await response.text()])
+                .then(done, error => done(String(error)));"""
+        result = self.browser.command("POST", "/execute/async", {"script": send, "args": [SIZE]})
+        expect(result == [200, str(SIZE)], f"an upload of 256 MiB ended with {result}")
+        sent = self.memory("VmHWM") - before
+        expect(sent < 50 * 1024, f"an upload of 256 MiB took {sent} KiB of memory")
+        print(f"Streamed 256 MiB through the application each way: {grown} and {sent} KiB more memory in the process")
+
+    def sockets(self):
+        """A WebSocket of the wiki, by a page of the application and by one of another site."""
+        read = """const [url, done] = arguments;
+            const socket = new WebSocket(url);
+            socket.onmessage = message => done(message.data);
+            socket.onerror = () => done('refused');"""
+        url = f"ws://{HOST}/wiki/live"
+        result = self.browser.command("POST", "/execute/async", {"script": read, "args": [url]})
+        expect(result == "changed by 248289761001", f"the WebSocket of the application's page: {result}")
+        # The same machine, and another port: another origin of the same site, whose requests have the cookies.
+        self.browser.command("POST", "/url", {"url": os.environ["WEB_LOGIN_STRANGER"]})
+        result = self.browser.command("POST", "/execute/async", {"script": read, "args": [url]})
+        expect(result == "refused", f"the WebSocket of a page of another origin: {result}")
+        self.open()
+        print("Opened a WebSocket behind the proxy: a page of another origin could not")
+
+    def broken_uploads(self):
+        """Uploads that break off do not look whole to the API, however they do."""
+        cookies = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in self.browser.command("GET", "/cookie"))
+        head = f"PUT /api/photos HTTP/1.1\r\nHost: {HOST}\r\nCookie: {cookies}\r\nX-AuthFlow: 1\r\nOrigin: {ORIGIN}\r\n"
+        chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
+        rests = [chunked, chunked + "5\r\nse", "Content-Length: 10\r\n\r\nfirst"]
+        # Through the proxy in front of the application, and without it.
+        for address in [os.environ["WEB_LOGIN_ADDRESS"], HOST]:
+            for rest, is_reset in itertools.product(rests, [False, True]):
+                count = len(self.uploads()) + 1
+                name, _, port = address.partition(":")
+                with socket.create_connection((name, int(port))) as connection:
+                    connection.sendall((head + rest).encode())
+                    self.wait_for_uploads(lambda uploads: len(uploads) == count)
+                    if is_reset:
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.wait_for_uploads(lambda uploads: None not in uploads)
+        expect(not any(self.uploads()[1:]), f"an upload that broke off looked whole: {self.uploads()}")
+        print("Broke off twelve uploads: none looked whole to the API")
+
+    def wait_for_uploads(self, condition):
+        deadline = time.monotonic() + 20
+        while not condition(self.uploads()):
+            expect(time.monotonic() < deadline, f"the API's uploads after 20 s: {self.uploads()}")
+            time.sleep(0.02)
+
+    def uploads(self):
+        """Whether each upload that has begun was whole; None while it goes on."""
+        read = "fetch('/api/uploads', {headers: {'X-AuthFlow': '1'}}).then(response => response.json()).then(arguments[0]);"
+        return self.browser.command("POST", "/execute/async", {"script": read, "args": []})
 
     @staticmethod
     def memory(field):
@@ -114,6 +176,8 @@ with Browser() as one, Browser() as two:
         laptop.wait("The wiki of 248289761001, with 0 cookies.")
         laptop.open()
         laptop.streams()
+        laptop.broken_uploads()
+        laptop.sockets()
         # Without a session the proxy sends the browser to sign in, and back.
         phone.open("/wiki/My%20Page?x=1&y=2")
         sign_in_at_emulator(phone.browser)

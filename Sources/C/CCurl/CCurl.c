@@ -38,7 +38,7 @@ struct authflow_curl_peer {
 };
 
 enum { GLOBAL_DEFAULT = 3, TRANSFER_ENDED = 1, OPTION_TYPE = 10000 };
-enum { OPTION_WRITE = 20011, OPTION_HEADER = 20079, OPTION_BEFORE_REQUEST = 20312, OPTION_OPEN_SOCKET = 20163, OPTION_OPEN_SOCKET_DATA = 10164 };
+enum { OPTION_WRITE = 20011, OPTION_READ = 20012, OPTION_HEADER = 20079, OPTION_BEFORE_REQUEST = 20312, OPTION_OPEN_SOCKET = 20163, OPTION_OPEN_SOCKET_DATA = 10164 };
 enum { INFO_CERTIFICATES = 0x400022 };
 
 static struct {
@@ -153,6 +153,11 @@ authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authf
     if (result == 0) result = curl.easy_setopt(easy, AUTHFLOW_CURL_WRITE_DATA, context);
     if (result == 0) result = curl.easy_setopt(easy, AUTHFLOW_CURL_BEFORE_REQUEST_DATA, context);
     return result;
+}
+
+authflow_curl_result authflow_curl_set_sender(authflow_curl_easy *easy, authflow_curl_receive send, void *context) {
+    authflow_curl_result result = curl.easy_setopt(easy, AUTHFLOW_CURL_READ_DATA, context);
+    return result == 0 ? curl.easy_setopt(easy, OPTION_READ, send) : result;
 }
 
 bool authflow_curl_peer_address(const authflow_curl_peer *peer, char *text) {

@@ -4,6 +4,7 @@ public import AuthFlowServer
 import HTTPTypes
 public import Hummingbird
 import Logging
+import ServiceLifecycle
 
 /// Answers the routes of a session server and of a proxy, and gives the handlers behind it the session of the request.
 ///
@@ -43,6 +44,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
         }
         if let proxy, proxy.handles(request.head) {
             if let refusal = proxy.refusal(of: request.head) { return Response(refusal) }
+            if proxy.streamsBody(of: request.head) { return try await proxy.upload(request) }
             let limit = proxy.maximumRequestSize(of: request.head) ?? 0
             let body = Array(try await request.body.collect(upTo: limit).readableBytesView)
             if proxy.streams(request.head) {
@@ -65,6 +67,18 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
             guard let response = SessionServer.response(for: error) else { throw error }
             return Response(response)
         }
+    }
+}
+
+extension ResourceProxy {
+    /// Passes a request on as it arrives. It is broken off when the application shuts down, which would wait for it otherwise.
+    fileprivate func upload(_ request: Request) async throws -> Response {
+        let length = request.headers[.contentLength].flatMap { Int($0) }
+        let parts = request.body.map { Array($0.readableBytesView) }
+        let response = await cancelWhenGracefulShutdown {
+            await streamedResponse(to: request.head, upload: UploadBody(parts, length: length))
+        }
+        return response.map { Response($0) } ?? Response(status: .notFound)
     }
 }
 #endif

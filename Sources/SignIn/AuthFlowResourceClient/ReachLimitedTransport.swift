@@ -40,6 +40,15 @@ struct ReachLimitedTransport: HTTPTransport {
         return try await base.stream(limited(call))
     }
 
+    func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
+        guard !call.isFor(home) else {
+            let response = try await base.stream(call, body: body)
+            learn(response.reach)
+            return response
+        }
+        return try await base.stream(limited(call), body: body)
+    }
+
     /// Learns what a connection to the resource led to that was made by other means.
     func learn(_ reach: NetworkReach?) {
         guard let reach else { return }

@@ -7,12 +7,18 @@ final class ScriptedServer: Sendable {
     enum Step: Sendable {
         /// Waits for a whole request.
         case receive
+        /// Waits for the header fields of a request.
+        case receiveHead
+        /// Waits for a number of bytes.
+        case receiveBytes(Int)
         /// Sends bytes; in a flood again and again, until the client leaves.
         ///
         /// One case for both: with two, an array is marked by a bit of its address, by which the leak sanitizer loses it.
         case send([UInt8], isFlood: Bool)
         /// Waits until the client leaves.
         case hold
+        /// Waits until the client leaves, and reads nothing.
+        case stall
         /// Ends the connection with a reset instead of a close.
         case reset
 
@@ -138,9 +144,16 @@ final class ScriptedServer: Sendable {
         for step in script {
             switch step {
             case .receive:
-                guard let request = Self.receive(connection) else { return }
-                seen.withLock { $0[index].append(request) }
-                received.yield()
+                guard let head = Self.receiveHead(connection),
+                    let body = Self.receive(Self.length(head), connection)
+                else { return }
+                record(head + body, index)
+            case .receiveHead:
+                guard let head = Self.receiveHead(connection) else { return }
+                record(head, index)
+            case .receiveBytes(let count):
+                guard let bytes = Self.receive(count, connection) else { return }
+                record(bytes, index)
             case .send(let bytes, let isFlood):
                 guard Self.send(bytes, connection) else { return }
                 var total = 0
@@ -148,11 +161,21 @@ final class ScriptedServer: Sendable {
             case .hold:
                 var buffer = [UInt8](repeating: 0, count: 4096)
                 while unsafe recv(connection, &buffer, buffer.count, 0) > 0 {}
+            case .stall:
+                var descriptor = pollfd(fd: connection, events: 0x2000 /* POLLRDHUP */, revents: 0)
+                _ = unsafe poll(&descriptor, 1, -1)
+                isReset = true
+                return
             case .reset:
                 isReset = true
                 return
             }
         }
+    }
+
+    private func record(_ bytes: String, _ index: Int) {
+        seen.withLock { $0[index].append(bytes) }
+        received.yield()
     }
 
     private static func send(_ bytes: [UInt8], _ connection: Int32) -> Bool {
@@ -167,19 +190,27 @@ final class ScriptedServer: Sendable {
         return true
     }
 
-    /// A request with its body, as long as its length says.
-    private static func receive(_ connection: Int32) -> String? {
+    private static func receiveHead(_ connection: Int32) -> String? {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
         while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) {
             guard unsafe recv(connection, &byte, 1, 0) == 1 else { return nil }
             bytes.append(byte)
         }
-        let head = String(decoding: bytes, as: UTF8.self).lowercased()
-        let length = head.firstRange(of: "content-length: ").flatMap {
-            Int(head[$0.upperBound...].prefix { $0.isNumber })
-        }
-        for _ in 0..<(length ?? 0) {
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// The length of the body that belongs to header fields.
+    private static func length(_ head: String) -> Int {
+        let head = head.lowercased()
+        let digits = head.firstRange(of: "content-length: ").map { head[$0.upperBound...].prefix { $0.isNumber } }
+        return digits.flatMap { Int($0) } ?? 0
+    }
+
+    private static func receive(_ count: Int, _ connection: Int32) -> String? {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        for _ in 0..<count {
             guard unsafe recv(connection, &byte, 1, 0) == 1 else { return nil }
             bytes.append(byte)
         }

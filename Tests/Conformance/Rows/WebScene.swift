@@ -27,6 +27,11 @@ package struct WebScene: Sendable {
         self.store = store ?? Self.store ?? MemoryTokenStore()
     }
 
+    /// Runs a body with a web application whose users sign in at an emulator in this process.
+    package static func run(_ body: @Sendable (WebScene) async throws -> Void) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [client]) { try await body(WebScene($0)) }
+    }
+
     /// A process of the application.
     package func process(
         _ adapter: (any ProviderAdapter)? = nil,

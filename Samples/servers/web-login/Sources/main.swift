@@ -66,7 +66,16 @@ router.get("/forward-auth") { request, _ in
     Response(await forwardAuth.response(to: request.head) ?? TransportResponse(head: HTTPResponse(status: .notFound)))
 }
 // Scripts of the page call the API through the application, which puts the access token in.
-let api = try option("--api").map { try ResourceProxy.Route("/api/", to: Endpoint($0), streamsResponses: true) }
+let api = try option("--api").map { address in
+    try ResourceProxy.Route(
+        "/api/",
+        to: Endpoint(address),
+        methods: [.get, .put],
+        maximumRequestSize: 1 << 30,
+        streamsRequests: true,
+        streamsResponses: true
+    )
+}
 let proxy = ResourceProxy(server: server, routes: [api].compactMap(\.self))
 router.add(middleware: SessionMiddleware(server: server, proxy: proxy))
 router.get("/") { request, context in

@@ -33,6 +33,7 @@ bool authflow_curl_uses_openssl(void);
 /// Options of a transfer (curl_easy_setopt(3)). The last digits identify the option, the first its type.
 typedef enum {
     AUTHFLOW_CURL_WRITE_DATA = 10001,
+    AUTHFLOW_CURL_READ_DATA = 10009,
     AUTHFLOW_CURL_URL = 10002,
     AUTHFLOW_CURL_PROXY = 10004,
     AUTHFLOW_CURL_HTTP_HEADER = 10023,
@@ -54,8 +55,10 @@ typedef enum {
     AUTHFLOW_CURL_BEFORE_REQUEST_DATA = 10313,
     AUTHFLOW_CURL_SSL_VERSION = 32,
     AUTHFLOW_CURL_NO_BODY = 44,
+    AUTHFLOW_CURL_UPLOAD = 46,
     AUTHFLOW_CURL_HTTP_PROXY_TUNNEL = 61,
     AUTHFLOW_CURL_SSL_VERIFY_PEER = 64,
+    AUTHFLOW_CURL_FRESH_CONNECT = 74,
     AUTHFLOW_CURL_FORBID_REUSE = 75,
     AUTHFLOW_CURL_PROXY_SSL_VERSION = 250,
     AUTHFLOW_CURL_SSL_VERIFY_HOST = 81,
@@ -68,6 +71,7 @@ typedef enum {
     AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS = 265,
     AUTHFLOW_CURL_NO_USERNAME_IN_URL = 278,
     AUTHFLOW_CURL_QUICK_EXIT = 322,
+    AUTHFLOW_CURL_UPLOAD_SIZE = 30115,
     AUTHFLOW_CURL_POST_FIELD_SIZE = 30120,
 } authflow_curl_option;
 
@@ -116,6 +120,9 @@ typedef enum {
 typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, void *_Nullable context);
 /// Returned by a receiver of the body: the same bytes come again after authflow_curl_resume.
 enum { AUTHFLOW_CURL_PAUSE = 0x10000001 };
+/// Returned by a sender of the body, which otherwise returns how many bytes it has written, 0 at the end: the sender is called again after
+/// authflow_curl_resume; the transfer ends.
+enum { AUTHFLOW_CURL_PAUSE_SENDING = 0x10000001, AUTHFLOW_CURL_ABORT_SENDING = 0x10000000 };
 
 /// Called after connecting and before a request is sent; returning anything but 0 ends the transfer.
 typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,
@@ -142,6 +149,8 @@ authflow_curl_result authflow_curl_set_pointer(authflow_curl_easy *easy, authflo
 authflow_curl_result authflow_curl_set_list(authflow_curl_easy *easy, authflow_curl_option option, authflow_curl_list *_Nullable value);
 authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authflow_curl_receive header, authflow_curl_receive body,
                                 authflow_curl_before_request before_request, void *context);
+/// Sets the function that writes the bytes of the request's body, as many as there is room for. The context must outlive the transfer.
+authflow_curl_result authflow_curl_set_sender(authflow_curl_easy *easy, authflow_curl_receive send, void *context);
 /// Sets the function that opens sockets. The context must outlive the transfer.
 authflow_curl_result authflow_curl_set_open_socket(authflow_curl_easy *easy, authflow_curl_open_socket open_socket, void *context);
 int64_t authflow_curl_info(authflow_curl_easy *easy, authflow_curl_information information);

@@ -23,6 +23,14 @@ public protocol HTTPTransport: Sendable {
     /// waits for the whole response.
     /// - Throws: As ``send(_:)``. Reading the body throws the error that ends it early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
+
+    /// Sends a request whose body is sent as it arrives, and returns the response once its headers have arrived and the body has been
+    /// sent, or the server wants no more of it.
+    ///
+    /// The timeout is for each part of the body, and for the headers after the last one. The request is sent once: no part can be read
+    /// again. Default: collects the body, and sends it whole.
+    /// - Throws: As ``stream(_:)``; `network_failed` with the body's error as its `underlyingError` when the body ends early.
+    func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream
 }
 
 extension HTTPTransport {
@@ -32,6 +40,25 @@ extension HTTPTransport {
         var stream = ResponseStream(head: response.head, body: ResponseBody(response.body))
         stream.reach = response.reach
         return stream
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
+        var call = call
+        do {
+            call.body = try await body.collected()
+        } catch {
+            throw AuthError.bodyEndedEarly(of: call, error)
+        }
+        return try await stream(call)
+    }
+}
+
+extension AuthError {
+    /// The error of a request whose body could not be read to its end.
+    package static func bodyEndedEarly(of call: TransportRequest, _ error: any Error) -> any Error {
+        error is CancellationError
+            ? error : AuthError(.networkFailed, "The body of \(call) ended early.", underlyingError: error)
     }
 }
 

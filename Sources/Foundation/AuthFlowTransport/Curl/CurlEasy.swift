@@ -77,6 +77,12 @@ import CCurl
         note(unsafe authflow_curl_set_receivers(pointer, header, body, beforeRequest, address))
     }
 
+    /// Sets the function that gives the bytes of the request's body. `context` must outlive the transfer.
+    func setSender(_ context: CurlTransfer, _ send: authflow_curl_receive) {
+        let address = unsafe Unmanaged.passUnretained(context).toOpaque()
+        note(unsafe authflow_curl_set_sender(pointer, send, address))
+    }
+
     /// Sets the function that opens sockets. `context` must outlive the transfer.
     func setOpenSocket(_ context: CurlTransfer, _ openSocket: authflow_curl_open_socket) {
         let address = unsafe Unmanaged.passUnretained(context).toOpaque()

@@ -32,8 +32,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// Where the body goes as it arrives; nil when it is returned whole. Weak, because a body that is not read any more ends this.
     private weak var stream: ResponseBody?
     private let isStream: Bool
+    /// The body of the request; nil when the request has it.
+    private let upload: CurlUpload?
     private var attempts = 0
-    private var fault: AuthError?
+    private var fault: (any Error)?
     /// What the connection leads to; nil before there is one, and with a proxy.
     private var reach: NetworkReach?
     private var hasRefusedAddress = false
@@ -42,8 +44,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         _ call: TransportRequest,
         settings: NetworkSettings,
         proxy: NetworkSettings.ProxyServer?,
-        body stream: ResponseBody? = nil
+        body stream: ResponseBody? = nil,
+        upload: CurlUpload? = nil
     ) {
+        self.upload = upload
         self.stream = stream
         self.isStream = stream != nil
         self.destination = Destination(pool: call.pool, host: "\(call.head.scheme ?? "") \(call.head.authority ?? "")")
@@ -63,10 +67,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             body: Self.receiveBody,
             beforeRequest: Self.beforeRequest
         )
+        if let upload { prepareUpload(upload, easy) }
         if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
         // A transfer that is held back would hold back others of its HTTP/2 connection, or be buffered by libcurl.
-        if !isSafe || call.holdsBack { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
+        if !isSafe || call.holdsBack || upload != nil { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
@@ -99,7 +104,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
         if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
         let wantsLength = [.post, .put, .patch].contains(method)
-        if !call.body.isEmpty || wantsLength {
+        if upload != nil {
+            if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
+            // Not every server responds to it, and libcurl would wait a second for that.
+            lines.append("Expect:")
+        } else if !call.body.isEmpty || wantsLength {
             if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
             // A body of this size needs no `100 Continue` first.
             lines.append("Expect:")
@@ -113,6 +122,14 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, "GET")
         }
         easy.set(AUTHFLOW_CURL_HTTP_HEADER, list: lines)
+    }
+
+    private func prepareUpload(_ upload: CurlUpload, _ easy: CurlEasy) {
+        unsafe easy.setSender(self, Self.sendBody)
+        easy.set(AUTHFLOW_CURL_UPLOAD, 1)
+        easy.set(AUTHFLOW_CURL_UPLOAD_SIZE, upload.length ?? -1)
+        // libcurl would repeat the request when a connection that it has used before turns out to be dead.
+        easy.set(AUTHFLOW_CURL_FRESH_CONNECT, 1)
     }
 
     private func prepareTLS(_ easy: CurlEasy) {
@@ -167,6 +184,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
                 ).error
             )
         }
+        upload?.stop()
         result.finish(.success(transportResponse(response)))
         stream?.finish()
     }
@@ -178,6 +196,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     }
 
     private func fail(_ error: any Error) {
+        upload?.stop()
         result.finish(.failure(error))
         stream?.finish(throwing: error)
     }
@@ -200,6 +219,12 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         if isStream ? head.response == nil : head.isEmpty {
             // A stream may go on for as long as it likes once its head is there.
             let timeout = isStream ? call.timeout : min(settings.firstByteTimeout, call.timeout)
+            if upload?.isAwaited == true {
+                return (
+                    sent + timeout,
+                    AuthError(.timedOut, "The body of \(call) did not go on within \(timeout.formattedSeconds).")
+                )
+            }
             return (sent + timeout, AuthError(.timedOut, "\(place) sent nothing within \(timeout.formattedSeconds)."))
         }
         guard !isStream else { return nil }
@@ -223,6 +248,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         let transfer = unsafe CurlTransfer.at(context)
         let part = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
         return unsafe transfer.receive(body: part)
+    }
+
+    private static let sendBody: authflow_curl_receive = { bytes, size, count, context in
+        let transfer = unsafe CurlTransfer.at(context)
+        return unsafe transfer.send(into: UnsafeMutableRawBufferPointer(start: bytes, count: size * count))
     }
 
     private static let beforeRequest: authflow_curl_before_request = { context, address, _, _, _ in
@@ -266,7 +296,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             return false
         }
         // A server that refuses a request may not have read its body, and takes that for the next request of the connection.
-        if let status = head.response?.status.code, (400..<500).contains(status), !call.body.isEmpty {
+        if let status = head.response?.status.code, (400..<500).contains(status), !call.body.isEmpty || upload != nil {
             easy?.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
         guard !isStream else {
@@ -295,6 +325,21 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         case .taken: part.count
         case .heldBack: Int(AUTHFLOW_CURL_PAUSE)
         case .ended: 0
+        }
+    }
+
+    /// - Returns: The number of bytes to send, or what else libcurl is told.
+    private func send(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        switch unsafe upload?.take(into: buffer) {
+        case .bytes(let count):
+            // The time counts from the last part.
+            sent = .now
+            return count
+        case .none?: return Int(AUTHFLOW_CURL_PAUSE_SENDING)
+        case .end, nil: return 0
+        case .failure(let error):
+            fault = AuthError.bodyEndedEarly(of: call, error)
+            return Int(AUTHFLOW_CURL_ABORT_SENDING)
         }
     }
 

@@ -2,6 +2,7 @@ public import AuthFlowHTTP
 
 #if os(Linux)
 import CCurl
+import HTTPTypes
 
 /// libcurl: the transport on Linux. Everything automatic is off: redirects, cookies, credentials from files, repeating
 /// a request.
@@ -34,6 +35,36 @@ public struct CurlTransport: HTTPTransport {
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let body = ResponseBody(limit: call.maximumResponseSize)
         let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call), body: body)
+        return try await response(of: transfer, call, body)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
+        let upload = CurlUpload(body)
+        let received = ResponseBody(limit: call.maximumResponseSize)
+        let proxy = try settings.proxy(for: call)
+        let transfer = CurlTransfer(call, settings: settings, proxy: proxy, body: received, upload: upload)
+        return try await withThrowingTaskGroup { group in
+            group.addTask { [loop] in try await upload.read { loop.resume(transfer) } }
+            let response = try await response(of: transfer, call, received)
+            // libcurl sends no more of the body then.
+            if response.head.status.code >= 300 { group.cancelAll() }
+            do {
+                try await group.waitForAll()
+            } catch  where response.head.status.code < 300 {
+                received.cancel()
+                throw AuthError.bodyEndedEarly(of: call, error)
+            } catch {}
+            return response
+        }
+    }
+
+    /// Begins a transfer, and waits for its headers.
+    private func response(
+        of transfer: CurlTransfer,
+        _ call: TransportRequest,
+        _ body: ResponseBody
+    ) async throws -> ResponseStream {
         body.onCancel { [loop] in loop.cancel(transfer) }
         if call.holdsBack { body.onRoom { [loop] in loop.resume(transfer) } }
         let response = try await transfer.result.value {

@@ -107,8 +107,9 @@ public final class AuthorizationServer: Sendable {
     }
 
     /// As ``send(_:)``, and returns when the headers of the response have arrived. The timeout is for the headers.
-    func stream(_ request: TransportRequest) async throws -> ResponseStream {
-        let response = try await transport.stream(request)
+    func stream(_ request: TransportRequest, body: UploadBody? = nil) async throws -> ResponseStream {
+        let response =
+            if let body { try await transport.stream(request, body: body) } else { try await transport.stream(request) }
         do {
             try ExchangeLimits.refuseRedirect(response.head, to: request)
         } catch {

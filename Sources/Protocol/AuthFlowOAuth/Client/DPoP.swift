@@ -70,13 +70,20 @@ extension OAuthClient {
     }
 
     /// As ``send(_:with:)``, and returns as soon as the status and headers of the response have arrived.
-    package func stream(_ request: TransportRequest, with tokens: TokenSet) async throws -> ResponseStream {
+    /// - Parameter body: The body, when it is sent as it arrives. A request of that kind is not repeated with a nonce.
+    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server wants a nonce and the body has been sent. The nonce is known then: the
+    ///   next request has it.
+    package func stream(
+        _ request: TransportRequest,
+        body: UploadBody? = nil,
+        with tokens: TokenSet
+    ) async throws -> ResponseStream {
         let endpoint = try Endpoint(request.url)
         func attempt() async throws -> ResponseStream {
             var sent = request
             let fields = try await authorizationFields(method: request.head.method, endpoint: endpoint, tokens: tokens)
             for field in fields { sent.head.headerFields[field.name] = field.value }
-            return try await server.stream(sent)
+            return try await server.stream(sent, body: body)
         }
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
@@ -85,6 +92,12 @@ extension OAuthClient {
             return first
         }
         first.body.cancel()
+        guard body == nil else {
+            throw AuthError(
+                .temporarilyUnavailable,
+                "\(endpoint.authority) wants a nonce, and the request's body was sent. Send it again."
+            )
+        }
         return try await attempt()
     }
 

@@ -1,0 +1,24 @@
+/// The body of a request that is sent as it arrives, such as a large upload. It can be read once, so the request is never repeated.
+public struct UploadBody: Sendable {
+    /// The parts. Reading throws the error that ends the body early; the request then fails.
+    public let parts: any AsyncSequence<[UInt8], any Error> & Sendable
+
+    /// The number of bytes; nil when it is not known in advance, and the body is sent in chunks (RFC 9112 section 7.1).
+    public let length: Int?
+
+    /// Creates a body.
+    public init(_ parts: any AsyncSequence<[UInt8], any Error> & Sendable, length: Int? = nil) {
+        self.parts = parts
+        self.length = length
+    }
+
+    /// Reads the whole body.
+    /// - Throws: The error that ends it early; `CancellationError` when the task is cancelled, after which a sequence may end as if it were
+    ///   whole.
+    package func collected() async throws -> [UInt8] {
+        var bytes: [UInt8] = []
+        for try await part in parts { bytes += part }
+        try Task.checkCancellation()
+        return bytes
+    }
+}

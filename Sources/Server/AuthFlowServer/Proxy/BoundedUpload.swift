@@ -1,0 +1,39 @@
+import AuthFlow
+
+/// The parts of an upload, up to a size and a duration.
+struct BoundedUpload: AsyncSequence, Sendable {
+    /// Thrown instead of the part that is too much.
+    struct TooLarge: Error {}
+
+    let parts: any AsyncSequence<[UInt8], any Error> & Sendable
+    let maximumSize: Int
+    let maximumDuration: Duration
+    let clock: any Clock<Duration>
+
+    struct AsyncIterator: AsyncIteratorProtocol {
+        fileprivate var parts: any AsyncIteratorProtocol<[UInt8], any Error>
+        fileprivate var room: Int
+        fileprivate let maximumDuration: Duration
+        fileprivate let elapsed: @Sendable () -> Duration
+
+        mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
+            guard let part = try await parts.next(isolation: actor) else { return nil }
+            room -= part.count
+            guard room >= 0 else { throw TooLarge() }
+            // The transport limits the time between two parts.
+            guard elapsed() <= maximumDuration else {
+                throw AuthError(.timedOut, "The request exceeded its maximum duration.")
+            }
+            return part
+        }
+    }
+
+    func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(
+            parts: parts.makeAsyncIterator(),
+            room: maximumSize,
+            maximumDuration: maximumDuration,
+            elapsed: clock.stopwatch()
+        )
+    }
+}

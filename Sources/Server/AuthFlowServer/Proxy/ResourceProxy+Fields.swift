@@ -1,0 +1,87 @@
+import AuthFlow
+import HTTPTypes
+
+extension ResourceProxy {
+    /// The fields that are forwarded to every API: none that identifies the browser to this application, and none that overrides the
+    /// method, the path or the client's address.
+    private static let forwarded: Set<String> = [
+        "accept", "accept-language", "cache-control", "content-encoding", "content-language", "content-type",
+        "idempotency-key", "if-match",
+        "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "prefer", "priority", "range",
+        "user-agent",
+    ]
+
+    /// The fields that are returned to every page: none that sets a policy for the application's origin.
+    private static let returned: Set<String> = [
+        "accept-ranges", "age", "allow", "content-disposition", "content-language", "content-range", "content-type",
+        "date", "etag", "expires", "last-modified", "preference-applied", "ratelimit", "ratelimit-limit",
+        "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset", "retry-after",
+    ]
+
+    /// RFC 9110 section 7.6.1: the fields that "Connection" names go no further.
+    private static func passing(_ fields: HTTPFields, _ names: Set<String>) -> HTTPFields {
+        let named = fields[values: .connection].filter { $0.utf8.allSatisfy { $0 < 0x80 } }.flatMap { value in
+            value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
+        }
+        var passing = HTTPFields()
+        for field in fields
+        where names.contains(field.name.canonicalName) && !named.contains(field.name.canonicalName) {
+            passing.append(field)
+        }
+        return passing
+    }
+
+    func forwardedFields(_ request: HTTPRequest, _ route: Route) -> HTTPFields {
+        var fields = Self.passing(request.headerFields, Self.forwarded.union(route.forwardedFields))
+        fields[server.headerName] = nil
+        // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
+        fields[.via] = "1.1 authflow"
+        // The transport decodes the body, so a length or a range would not match it.
+        if request.method == .head || fields[.range] != nil || route.streamsResponses {
+            fields[.acceptEncoding] = "identity"
+        }
+        return fields
+    }
+
+    func returned(
+        _ response: TransportResponse,
+        to method: HTTPRequest.Method,
+        _ route: Route
+    ) -> TransportResponse {
+        TransportResponse(head: returned(response.head, to: method, route), body: response.body)
+    }
+
+    func returned(_ response: HTTPResponse, to method: HTTPRequest.Method, _ route: Route) -> HTTPResponse {
+        let received = response.headerFields
+        var head = HTTPResponse(status: response.status)
+        head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
+        head.headerFields[.cacheControl] = Self.cacheControl(received)
+        // Another user of the same browser has another cookie. What a script has fetched is not what a navigation to the same address gets,
+        // which has no header field of the application's and is refused.
+        head.headerFields[.vary] =
+            (received[values: .vary] + [server.headerName.rawName, "Origin", "Sec-Fetch-Site", "Cookie"])
+            .joined(separator: ", ")
+        // Content of an API that a browser shows as a page of the application's origin runs no script there.
+        head.headerFields[.contentSecurityPolicy] = "sandbox; default-src 'none'; frame-ancestors 'none'"
+        head.headerFields[.xContentTypeOptions] = "nosniff"
+        // RFC 9110 section 8.6: with HEAD, the length "if the same request had used the GET method".
+        if method == .head, received[.contentEncoding] == nil {
+            head.headerFields[.contentLength] = received[.contentLength]
+        }
+        return head
+    }
+
+    /// RFC 9111 section 3.5 keeps shared caches from responses to requests with Authorization. The page's request has none, so the response
+    /// says it.
+    private static func cacheControl(_ fields: HTTPFields) -> String {
+        let directives = fields[values: .cacheControl].flatMap { value in
+            value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
+        }
+        let kept = directives.compactMap { directive -> String? in
+            if directive.hasPrefix("max-age=") { return Int(directive.dropFirst(8)).map { "max-age=\($0)" } }
+            let name = String(directive.prefix { $0 != "=" })
+            return ["immutable", "must-revalidate", "no-cache", "no-store"].contains(name) ? name : nil
+        }
+        return (["private"] + (kept.isEmpty ? ["no-cache"] : kept)).joined(separator: ", ")
+    }
+}

@@ -1,0 +1,92 @@
+public import AuthFlow
+public import HTTPTypes
+
+extension ResourceProxy {
+    /// A path prefix of the application, and the API that its requests are forwarded to.
+    public struct Route: Sendable {
+        let prefix: String
+        let target: Endpoint
+        let methods: Set<HTTPRequest.Method>
+        let resource: String?
+        let provider: String?
+        let forwardedFields: Set<String>
+        let returnedFields: Set<String>
+        let maximumRequestSize: Int
+        let maximumResponseSize: Int
+        let streamsRequests: Bool
+        let streamsResponses: Bool
+        let maximumStreamDuration: Duration
+
+        /// The fields that belong to one connection, to the session, or to the proxy itself.
+        private static let ownFields: Set<String> = [
+            "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length",
+            "content-encoding", "authorization", "cookie", "set-cookie", "dpop", "forwarded", "via",
+        ]
+        private static let ownPrefixes = ["sec-", "proxy-", "x-forwarded-", "access-control-"]
+
+        /// Creates a route.
+        /// - Parameters:
+        ///   - prefix: The path prefix of the requests. It starts and ends with a slash.
+        ///   - target: The API's URL, which replaces the prefix. It ends with a slash.
+        ///   - methods: The methods to forward; default: GET and HEAD.
+        ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
+        ///   - provider: The name of the provider whose access tokens the API is for. A session of another gets 403. Where there are several
+        ///     providers, a route has to name one; default: the only one.
+        ///   - maximumRequestSize: The maximum size of a request body, in bytes, streamed or not; default: 1 MiB. Larger ones get a 413.
+        ///   - maximumResponseSize: The maximum size of a response body, in bytes; default: 1 MiB. With `streamsResponses`, the buffer for a
+        ///     slow browser: when it is full, Linux applies backpressure to the API; elsewhere the response fails.
+        ///   - streamsRequests: Whether bodies of requests are passed on as they arrive, such as large uploads, by
+        ///     ``ResourceProxy/streamedResponse(to:upload:)``; default: no, they are buffered.
+        ///   - streamsResponses: Whether responses are passed on as they arrive, such as event streams and large downloads, by
+        ///     ``ResourceProxy/streamedResponse(to:body:)``; default: no.
+        ///   - maximumStreamDuration: The maximum duration of a streamed request, and of a streamed response, after which it is aborted; default: 15
+        ///     minutes. A stream outlives its session and its access token by no more than that.
+        ///   - forwardedFields: Header fields to forward in addition to those that every API may need, such as `X-Request-ID`;
+        ///     default: none.
+        ///   - returnedFields: Header fields to return in addition to those that every page may need; default: none.
+        /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
+        public init(
+            _ prefix: String,
+            to target: Endpoint,
+            methods: Set<HTTPRequest.Method> = [.get, .head],
+            resource: String? = nil,
+            provider: String? = nil,
+            maximumRequestSize: Int = 1024 * 1024,
+            maximumResponseSize: Int = 1024 * 1024,
+            streamsRequests: Bool = false,
+            streamsResponses: Bool = false,
+            maximumStreamDuration: Duration = .seconds(900),
+            forwardedFields: Set<HTTPField.Name> = [],
+            returnedFields: Set<HTTPField.Name> = []
+        ) throws(AuthError) {
+            guard prefix.hasPrefix("/"), prefix.hasSuffix("/"), target.path.hasSuffix("/"), target.query == nil else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "A route's prefix must start and end with a slash; the API's URL must end with one and have no query."
+                )
+            }
+            self.prefix = prefix
+            self.target = target
+            self.methods = methods
+            let names = forwardedFields.union(returnedFields).map(\.canonicalName)
+            let own = names.first { name in
+                Self.ownFields.contains(name) || Self.ownPrefixes.contains(where: name.hasPrefix)
+            }
+            if let own {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The proxy sets \(own) itself, or it is a hop-by-hop field."
+                )
+            }
+            self.resource = resource
+            self.provider = provider
+            self.maximumRequestSize = maximumRequestSize
+            self.maximumResponseSize = maximumResponseSize
+            self.streamsRequests = streamsRequests
+            self.streamsResponses = streamsResponses
+            self.maximumStreamDuration = maximumStreamDuration
+            self.forwardedFields = Set(forwardedFields.map(\.canonicalName))
+            self.returnedFields = Set(returnedFields.map(\.canonicalName))
+        }
+    }
+}

@@ -1,0 +1,259 @@
+public import AuthFlow
+public import HTTPTypes
+
+/// Forwards requests of the application's pages to APIs, with the session's access token in place of its cookie.
+///
+/// RFC 10017 section 6.1.3.6: "the BFF MUST" send only to an explicit list of hosts, and "strictly validate" paths. Of the URL, the request
+/// provides only the path after the prefix of its route.
+public struct ResourceProxy: Sendable {
+    let server: SessionServer
+    private let routes: [Route]
+    private let limit = RequestLimit()
+    /// Streams have separate slots, so that no other request waits for them.
+    private let streamLimit = RequestLimit()
+
+    /// Creates a proxy.
+    /// - Parameters:
+    ///   - server: The sessions.
+    ///   - routes: The routes. The longest matching prefix is used.
+    public init(server: SessionServer, routes: [Route]) {
+        self.server = server
+        self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
+    }
+
+    /// Whether a request matches one of these routes. If so, read its body.
+    public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
+
+    /// The maximum size of a request's body, in bytes; nil when no route matches. Do not read more than that.
+    public func maximumRequestSize(of request: HTTPRequest) -> Int? { route(of: request)?.maximumRequestSize }
+
+    private func route(of request: HTTPRequest) -> Route? {
+        let target = (request.path ?? "/").utf8
+        return routes.first { target.starts(with: $0.prefix.utf8) }
+    }
+
+    /// Returns the response to a request that is rejected whatever its body: call it before reading the body. Nil for any other.
+    public func refusal(of request: HTTPRequest) -> TransportResponse? {
+        guard let route = route(of: request) else { return nil }
+        if case .refused(let response) = admission(of: request, to: route) { return response }
+        return nil
+    }
+
+    private enum Admission {
+        case admitted(Endpoint)
+        case refused(TransportResponse)
+    }
+
+    private func admission(of request: HTTPRequest, to route: Route) -> Admission {
+        let target = request.path ?? "/"
+        guard let path = SessionServer.path(of: request) else { return .refused(ServerResponse.plain(.badRequest)) }
+        guard server.isFromOwnPage(request) else { return .refused(ServerResponse.plain(.forbidden)) }
+        guard route.methods.contains(request.method) else { return .refused(ServerResponse.plain(.methodNotAllowed)) }
+        let rest = path.dropFirst(route.prefix.count)
+        guard let read = Self.reading(of: rest),
+            // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
+            // `admin/`.
+            isRoute(route, of: "\(route.prefix)\(read)/".lowercased()),
+            target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
+            let endpoint = try? Endpoint("\(route.target.url)\(rest)\(target.dropFirst(path.count))"),
+            endpoint.origin == route.target.origin, endpoint.path.hasPrefix(route.target.path)
+        else { return .refused(ServerResponse.plain(.badRequest)) }
+        guard server.sessionIdentifier(of: request) != nil else { return .refused(ServerResponse.plain(.unauthorized)) }
+        return .admitted(endpoint)
+    }
+
+    /// Whether the body of a request is streamed. If so, do not read it: see ``streamedResponse(to:upload:)``.
+    public func streamsBody(of request: HTTPRequest) -> Bool {
+        ![.get, .head].contains(request.method) && route(of: request)?.streamsRequests == true
+    }
+
+    /// Whether the response to a request is streamed.
+    public func streams(_ request: HTTPRequest) -> Bool {
+        request.method != .head && route(of: request)?.streamsResponses == true
+    }
+
+    /// Returns the API's response to a request; nil when no route matches.
+    ///
+    /// 403: it does not come from a page of the application, or the session is of another provider. 401: there is no session. 405 and
+    /// 400: the method or the path is not forwarded. 413: the body is too large. 429: too many requests of this user are in progress. 502: the API
+    /// does not respond, or redirects, which is not followed. 503: the session or its tokens are unavailable.
+    /// - Parameters:
+    ///   - request: The request, its path as it was sent.
+    ///   - body: The body.
+    public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
+        guard let route = route(of: request) else { return nil }
+        switch await forward(request, .whole(body), route, isStreamed: false) {
+        case .whole(let response): return response
+        case .stream: return ServerResponse.plain(.badGateway)
+        }
+    }
+
+    /// As ``response(to:body:)``, and for routes with `streamsResponses` once the headers of the response have arrived. A user's request
+    /// counts as in progress until the last reference to the body is released.
+    public func streamedResponse(to request: HTTPRequest, body: [UInt8] = []) async -> ResponseStream? {
+        await streamedResponse(to: request, .whole(body))
+    }
+
+    /// As ``streamedResponse(to:body:)``, and for routes with `streamsRequests`: the API receives the body as it arrives, and the response is
+    /// there once it has the whole body, or wants no more of it.
+    ///
+    /// 503: the API wants a nonce (RFC 9449 section 9), which it tells only in response to a request, and the body cannot be read twice. The
+    /// next request has it.
+    public func streamedResponse(to request: HTTPRequest, upload: UploadBody) async -> ResponseStream? {
+        await streamedResponse(to: request, .upload(upload))
+    }
+
+    private func streamedResponse(to request: HTTPRequest, _ body: Body) async -> ResponseStream? {
+        guard let route = route(of: request) else { return nil }
+        switch await forward(request, body, route, isStreamed: streams(request)) {
+        case .whole(let response): return ResponseStream(head: response.head, body: ResponseBody(response.body))
+        case .stream(let response): return response
+        }
+    }
+
+    private enum Body {
+        case whole([UInt8])
+        case upload(UploadBody)
+
+        /// The number of bytes; nil when it is not known.
+        var length: Int? {
+            switch self {
+            case .whole(let bytes): bytes.count
+            case .upload(let body): body.length
+            }
+        }
+    }
+
+    private enum Answer {
+        case whole(TransportResponse)
+        case stream(ResponseStream)
+    }
+
+    private func forward(_ request: HTTPRequest, _ body: Body, _ route: Route, isStreamed: Bool) async -> Answer {
+        let endpoint: Endpoint
+        switch admission(of: request, to: route) {
+        case .admitted(let admitted): endpoint = admitted
+        case .refused(let response): return .whole(response)
+        }
+        guard body.length ?? 0 <= route.maximumRequestSize else {
+            return .whole(ServerResponse.plain(.contentTooLarge))
+        }
+        let session: Session
+        let tokens: TokenSet
+        let provider: ProviderSessions
+        do {
+            guard let found = try await server.session(of: request) else {
+                return .whole(ServerResponse.plain(.unauthorized))
+            }
+            session = found
+            provider = try server.sessions(of: found)
+            // The tokens of one provider are not for the APIs of another.
+            guard try server.isSession(found, of: route.provider) else {
+                return .whole(ServerResponse.plain(.forbidden))
+            }
+            tokens = try await server.freshTokens(for: session, resource: route.resource)
+        } catch {
+            return .whole(
+                (error as? AuthError).flatMap(SessionServer.response) ?? ServerResponse.plain(.badGateway)
+            )
+        }
+        do {
+            var forwarded = TransportRequest(
+                request.method,
+                endpoint,
+                headerFields: forwardedFields(request, route),
+                maximumResponseSize: route.maximumResponseSize
+            )
+            var upload: UploadBody?
+            switch body {
+            case .whole(let bytes): forwarded.body = bytes
+            case .upload(let body): upload = bounded(body, route)
+            }
+            // A slow API must not keep token requests waiting, nor a stream other calls of the API.
+            let isLong = isStreamed || upload != nil
+            forwarded.pool = isLong ? .streams : .resources
+            forwarded.holdsBack = isStreamed
+            // One account can have many sessions.
+            let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
+            let place = try await (isLong ? streamLimit : limit).place(for: user, clock: server.host.clock)
+            // A redirect would send the request, and the browser, to a host that is not in the list: an error here.
+            guard isLong else {
+                let response = try await provider.client.send(forwarded, with: tokens)
+                return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
+            }
+            let response = try await provider.client.stream(forwarded, body: upload, with: tokens)
+            guard isStreamed else {
+                let body = try await response.body.collect(upTo: route.maximumResponseSize)
+                let whole = TransportResponse(head: response.head, body: body)
+                return .whole(withExtendedLifetime(place) { returned(whole, to: request.method, route) })
+            }
+            response.body.attach(
+                StreamEnd(of: response.body, place, after: route.maximumStreamDuration, clock: server.host.clock)
+            )
+            return .stream(
+                ResponseStream(head: returned(response.head, to: request.method, route), body: response.body)
+            )
+        } catch is RequestLimit.Exceeded {
+            // RFC 6585 section 4: the response "MAY include a Retry-After header".
+            var response = ServerResponse.plain(.tooManyRequests)
+            response.head.headerFields[.retryAfter] = "2"
+            return .whole(response)
+        } catch let error as AuthError where error.underlyingError is BoundedUpload.TooLarge {
+            return .whole(ServerResponse.plain(.contentTooLarge))
+        } catch let error as AuthError where error.code == .temporarilyUnavailable {
+            var response = ServerResponse.plain(.serviceUnavailable)
+            response.head.headerFields[.retryAfter] = "1"
+            return .whole(response)
+        } catch {
+            return .whole(ServerResponse.plain(.badGateway))
+        }
+    }
+
+    private func bounded(_ body: UploadBody, _ route: Route) -> UploadBody {
+        let parts = BoundedUpload(
+            parts: body.parts,
+            maximumSize: route.maximumRequestSize,
+            maximumDuration: route.maximumStreamDuration,
+            clock: server.host.clock
+        )
+        return UploadBody(parts, length: body.length)
+    }
+
+    /// The path behind a prefix as lenient servers read it: decoded, without parameters, in lower case; nil where servers disagree.
+    private static func reading(of path: Substring) -> String? {
+        let lowercased = path.lowercased()
+        guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
+            let decoded = FormURLEncoding.percentDecoded(String(path)).map({ Array($0.utf8) }),
+            // A percent sign indicates double encoding; a control character could end a line or a string elsewhere.
+            decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
+        else { return nil }
+        // As bytes: to Swift's characters a mark would hide a slash or a semicolon.
+        let names = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .map { $0.prefix { !";?#".utf8.contains($0) } }
+        guard !names.dropLast().contains(where: \.isEmpty),
+            !names.contains(where: { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) })
+        else { return nil }
+        return String(decoding: Array(names.joined(separator: [UInt8(ascii: "/")])), as: UTF8.self).lowercased()
+    }
+
+    private func isRoute(_ route: Route, of path: String) -> Bool {
+        let found = routes.first { path.utf8.starts(with: $0.prefix.lowercased().utf8) }
+        return found?.prefix.lowercased() == route.prefix.lowercased()
+    }
+}
+
+/// Aborts a stream after its maximum duration, and holds the slot of its request until then.
+private final class StreamEnd: Sendable {
+    private let place: RequestLimit.Place
+    private let task: Task<Void, Never>
+
+    init(of body: ResponseBody, _ place: RequestLimit.Place, after duration: Duration, clock: any Clock<Duration>) {
+        self.place = place
+        self.task = Task { [weak body] in
+            guard (try? await clock.sleep(for: duration)) != nil else { return }
+            body?.cancel(throwing: AuthError(.timedOut, "The response exceeded its maximum duration."))
+        }
+    }
+
+    deinit { task.cancel() }
+}

@@ -1,0 +1,109 @@
+import AuthFlow
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Uploads that the proxy passes on as they arrive.
+@Suite struct ProxyUploadTests {
+    private static func proxy(_ server: SessionServer, duration: Duration = .seconds(900)) throws -> ResourceProxy {
+        let route = try ResourceProxy.Route(
+            "/api/",
+            to: Endpoint("https://api.example.com/"),
+            methods: [.get, .post],
+            maximumRequestSize: 10,
+            streamsRequests: true,
+            maximumStreamDuration: duration
+        )
+        return ResourceProxy(server: server, routes: [route])
+    }
+
+    private static func upload(_ parts: String..., length: Int? = nil) -> UploadBody {
+        UploadBody(
+            AsyncThrowingStream { continuation in
+                for part in parts { continuation.yield(Array(part.utf8)) }
+                continuation.finish()
+            },
+            length: length
+        )
+    }
+
+    @Test func theAPIReceivesTheBodyAndItsEncoding() async throws {
+        try await WebScene.run { web in
+            let api = APITransport(web.scene.transport) { request, body in
+                var head = HTTPResponse(status: .created, headerFields: [.contentType: "text/plain"])
+                head.headerFields[.eTag] = request.headerFields[.contentEncoding]
+                return TransportResponse(head: head, body: body)
+            }
+            let server = try web.process(transport: api)
+            let proxy = try Self.proxy(server)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            var request = browser.request(.post, "/api/photos", WebBrowser.ownPage)
+            request.headerFields[.contentEncoding] = "gzip"
+            #expect(proxy.streamsBody(of: request))
+            #expect(!proxy.streamsBody(of: browser.request(.get, "/api/photos")))
+            let response = try #require(await proxy.streamedResponse(to: request, upload: Self.upload("first", "last")))
+            #expect(response.head.status == .created)
+            #expect(response.head.headerFields[.eTag] == "gzip")
+            let body = try await response.body.collect(upTo: 100)
+            #expect(body == Array("firstlast".utf8))
+        }
+    }
+
+    @Test(
+        arguments: [
+            ("announced", Self.upload("x", length: 11), Duration.seconds(900), 413),
+            ("unannounced", Self.upload("12345", "67890", "1"), .seconds(900), 413),
+            ("too slow", Self.upload("1"), .zero, 502),
+        ]
+    )
+    func aBodyWithoutBoundsIsRefused(_: String, _ body: UploadBody, duration: Duration, status: Int) async throws {
+        try await WebScene.run { web in
+            let isAsked = Mutex(false)
+            let api = APITransport(web.scene.transport) { _, _ in
+                isAsked.withLock { $0 = true }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+            let server = try web.process(transport: api)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let request = browser.request(.post, "/api/photos", WebBrowser.ownPage)
+            let proxy = try Self.proxy(server, duration: duration)
+            #expect(await proxy.streamedResponse(to: request, upload: body)?.head.status.code == status)
+            #expect(!isAsked.withLock { $0 })
+        }
+    }
+
+    /// The nonce comes with the first response, when the body has been read.
+    @Test func anAPIThatWantsANonceGetsItWithTheNextRequest() async throws {
+        try await WebScene.run { web in
+            let proofs = Mutex(0)
+            let api = APITransport(web.scene.transport) { request, body in
+                let count = proofs.withLock { count in
+                    count += 1
+                    return count
+                }
+                guard count == 1 else { return TransportResponse(head: HTTPResponse(status: .ok), body: body) }
+                var head = HTTPResponse(status: .unauthorized)
+                head.headerFields[.wwwAuthenticate] = #"DPoP error="use_dpop_nonce""#
+                head.headerFields[HTTPField.Name("DPoP-Nonce")!] = "nonce"
+                return TransportResponse(head: head)
+            }
+            let server = try web.process(transport: api, registration: { $0.usesDPoP = true })
+            web.scene.emulator.dpop = .required
+            let proxy = try Self.proxy(server)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let request = browser.request(.post, "/api/photos", WebBrowser.ownPage)
+            let first = await proxy.streamedResponse(to: request, upload: Self.upload("body"))
+            #expect(first?.head.status == .serviceUnavailable)
+            #expect(first?.head.headerFields[.retryAfter] == "1")
+            #expect(proofs.withLock { $0 } == 1)
+            let second = await proxy.streamedResponse(to: request, upload: Self.upload("body"))
+            #expect(second?.head.status == .ok)
+        }
+    }
+}

@@ -1,0 +1,217 @@
+#if os(Linux)
+import AuthFlow
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Requests whose bodies are sent as they arrive.
+@Suite(.timeLimit(.minutes(1))) struct UploadTests {
+    private typealias Parts = AsyncThrowingStream<[UInt8], any Error>
+
+    private static let ok = ScriptedServer.Step.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    private static let tooLarge = ScriptedServer.Step.send("HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
+
+    private struct Unreadable: Error {}
+
+    private struct Reply: Equatable {
+        let status: Int
+        let body: String
+    }
+
+    private static func send(
+        _ parts: Parts,
+        length: Int? = nil,
+        to server: ScriptedServer,
+        timeout: Duration = .seconds(20)
+    ) async throws -> Reply {
+        let request = TransportRequest(.post, try Endpoint("\(server.origin)/upload"), timeout: timeout)
+        let response = try await SystemTransport().stream(request, body: UploadBody(parts, length: length))
+        let body = try await response.body.collect(upTo: 100)
+        return Reply(status: response.head.status.code, body: String(decoding: body, as: UTF8.self))
+    }
+
+    private static func whole(_ parts: String...) -> Parts {
+        Parts { continuation in
+            for part in parts { continuation.yield(Array(part.utf8)) }
+            continuation.finish()
+        }
+    }
+
+    @Test func aPartIsAtTheServerBeforeTheNextOneExists() async throws {
+        let server = try ScriptedServer([.receiveHead, .receiveBytes(5), .receiveBytes(6), Self.ok, .hold])
+        defer { server.stop() }
+        let (parts, continuation) = Parts.makeStream()
+        async let response = Self.send(parts, length: 11, to: server)
+        continuation.yield(Array("first".utf8))
+        await server.untilReceived(2)
+        #expect(server.requests.first?.last == "first")
+        continuation.yield(Array("second".utf8))
+        continuation.finish()
+        let reply = try await response
+        #expect(reply == Reply(status: 200, body: "ok"))
+        #expect(server.requests.first?[0].contains("Content-Length: 11\r\n") == true)
+        #expect(server.requests.first?[2] == "second")
+    }
+
+    @Test func aBodyOfUnknownLengthIsSentInChunks() async throws {
+        let chunks = "5\r\nfirst\r\n0\r\n\r\n"
+        try await ScriptedServer.run([.receiveHead, .receiveBytes(chunks.utf8.count), Self.ok, .hold]) { server in
+            let reply = try await Self.send(Self.whole("first"), to: server)
+            #expect(reply == Reply(status: 200, body: "ok"))
+            let received = server.requests.first ?? []
+            #expect(received.last == chunks)
+            #expect(received.first?.contains("Transfer-Encoding: chunked\r\n") == true)
+            #expect(received.first?.lowercased().contains("expect:") == false)
+        }
+    }
+
+    @Test(arguments: [nil, 0]) func aBodyWithoutPartsIsSent(length: Int?) async throws {
+        let end = length == nil ? "0\r\n\r\n" : ""
+        try await ScriptedServer.run([.receiveHead, .receiveBytes(end.utf8.count), Self.ok, .hold]) { server in
+            let reply = try await Self.send(Self.whole(), length: length, to: server)
+            #expect(reply == Reply(status: 200, body: "ok"))
+            #expect(server.requests.first?.last == end)
+        }
+    }
+
+    @Test(arguments: [nil, 1 << 20]) func aResponseThatRefusesTheBodyDoesNotWaitForItsEnd(length: Int?) async throws {
+        try await ScriptedServer.run([.receiveHead, Self.tooLarge, .hold]) { server in
+            // It never goes on, and never ends.
+            let (parts, continuation) = Parts.makeStream()
+            continuation.yield(Array("first".utf8))
+            let reply = try await Self.send(parts, length: length, to: server)
+            #expect(reply == Reply(status: 413, body: "no"))
+        }
+    }
+
+    @Test func aResponseThatIsEarlyDoesNotEndTheBody() async throws {
+        let server = try ScriptedServer([.receiveHead, Self.ok, .receiveBytes(5), .receiveBytes(6), .hold])
+        defer { server.stop() }
+        let (parts, continuation) = Parts.makeStream()
+        async let response = Self.send(parts, length: 11, to: server)
+        continuation.yield(Array("first".utf8))
+        await server.untilReceived(2)
+        continuation.yield(Array("second".utf8))
+        continuation.finish()
+        let reply = try await response
+        #expect(reply == Reply(status: 200, body: "ok"))
+        await server.untilReceived(3)
+    }
+
+    @Test(arguments: [nil, 10]) func aBodyThatFailsDoesNotLookWholeToTheServer(length: Int?) async throws {
+        // Each has five bytes to come: the rest, or the end of the chunks.
+        let begun = length == nil ? "5\r\nfirst\r\n" : "first"
+        let server = try ScriptedServer([.receiveHead, .receiveBytes(begun.utf8.count), .receiveBytes(5), .hold])
+        defer { server.stop() }
+        let (parts, continuation) = Parts.makeStream()
+        let response = Task { try await Self.send(parts, length: length, to: server).status }
+        continuation.yield(Array("first".utf8))
+        await server.untilReceived(2)
+        continuation.finish(throwing: Unreadable())
+        let error = await #expect(throws: AuthError.self) { _ = try await response.value }
+        #expect(error?.code == .networkFailed)
+        #expect(error?.underlyingError is Unreadable)
+        await server.allClosed()
+        #expect(server.requests.map { $0.dropFirst() } == [[begun]])
+    }
+
+    @Test(arguments: ["shorter": 6, "longer": 4])
+    func aBodyThatDoesNotHaveItsLengthIsAnError(_: String, length: Int) async throws {
+        try await ScriptedServer.run([.receive, Self.ok, .hold]) { server in
+            let error = await #expect(throws: AuthError.self) {
+                _ = try await Self.send(Self.whole("first"), length: length, to: server)
+            }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("ended early") == true)
+        }
+    }
+
+    @Test func aServerThatDoesNotReadHoldsTheBodyBackAndIsGivenUp() async throws {
+        try await ScriptedServer.run([.receiveHead, .stall]) { server in
+            let produced = Mutex(0)
+            let parts = Parts {
+                produced.withLock { $0 += 1 }
+                return [UInt8](repeating: 0, count: 1 << 20)
+            }
+            let error = await #expect(throws: AuthError.self) {
+                _ = try await Self.send(parts, to: server, timeout: .milliseconds(300))
+            }
+            #expect(error?.code == .timedOut)
+            // In MiB: what the system buffers for a connection, and the part that waits.
+            #expect(produced.withLock { $0 } < 64)
+        }
+    }
+
+    @Test func aBodyThatDoesNotGoOnIsGivenUp() async throws {
+        try await ScriptedServer.run([.receiveHead, .hold]) { server in
+            let (parts, continuation) = Parts.makeStream()
+            continuation.yield(Array("first".utf8))
+            let error = await #expect(throws: AuthError.self) {
+                _ = try await Self.send(parts, to: server, timeout: .milliseconds(200))
+            }
+            #expect(error?.code == .timedOut)
+            #expect(error?.message.contains("did not go on") == true)
+        }
+    }
+
+    @Test func aResponseThatDoesNotComeAfterTheBodyIsGivenUp() async throws {
+        try await ScriptedServer.run([.receiveHead, .hold]) { server in
+            let error = await #expect(throws: AuthError.self) {
+                _ = try await Self.send(Self.whole("first"), to: server, timeout: .milliseconds(200))
+            }
+            #expect(error?.code == .timedOut)
+            #expect(error?.message.contains("sent nothing") == true)
+        }
+    }
+
+    @Test func aServerThatLeavesIsNotSentTheBodyAgain() async throws {
+        try await ScriptedServer.run([.receiveHead, .reset], [.receive, Self.ok, .hold]) { server in
+            let (parts, continuation) = Parts.makeStream()
+            continuation.yield(Array("first".utf8))
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.send(parts, to: server) }
+            #expect(error?.code == .networkFailed)
+            #expect(server.requests.count == 1)
+            continuation.finish()
+        }
+    }
+
+    @Test func aConnectionThatMayBeDeadIsNotUsed() async throws {
+        // The server closes the first connection after its response, without saying so.
+        try await ScriptedServer.run([.receive, Self.ok], [.receive, Self.ok, .hold]) { server in
+            let first = try await Self.send(Self.whole("first"), length: 5, to: server)
+            #expect(first == Reply(status: 200, body: "ok"))
+            let second = try await Self.send(Self.whole("second"), length: 6, to: server)
+            #expect(second == Reply(status: 200, body: "ok"))
+            #expect(server.requests.count == 2)
+        }
+    }
+
+    @Test func cancellingTheTaskEndsTheExchange() async throws {
+        let server = try ScriptedServer([.receiveHead, .hold])
+        defer { server.stop() }
+        let (parts, continuation) = Parts.makeStream()
+        continuation.yield(Array("first".utf8))
+        let upload = Task { try await Self.send(parts, to: server) }
+        await server.untilReceived(1)
+        upload.cancel()
+        await #expect(throws: CancellationError.self) { _ = try await upload.value }
+        await server.allClosed()
+    }
+
+    @Test func aTransportWithoutStreamsSendsTheWholeBody() async throws {
+        struct Echo: HTTPTransport {
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                TransportResponse(head: HTTPResponse(status: .ok), body: call.body)
+            }
+        }
+        let request = TransportRequest(.post, Endpoint("https://api.example/"))
+        let response = try await Echo().stream(request, body: UploadBody(Self.whole("first", "second")))
+        let body = try await response.body.collect(upTo: 100)
+        #expect(body == Array("firstsecond".utf8))
+        let error = await #expect(throws: AuthError.self) {
+            _ = try await Echo().stream(request, body: UploadBody(Parts { $0.finish(throwing: Unreadable()) }))
+        }
+        #expect(error?.underlyingError is Unreadable)
+    }
+}
+#endif
