@@ -58,31 +58,3 @@ struct RequestCookies: Sendable {
         return found
     }
 }
-
-/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` and `HttpOnly`, has the path `/` and no domain.
-struct ResponseCookie: Sendable {
-    enum SameSite: String, Sendable {
-        case strict = "Strict"
-        case lax = "Lax"
-        case none = "None"
-    }
-
-    let name: String
-    let value: String
-    let sameSite: SameSite
-    let isSecure: Bool
-    /// nil for a session cookie, which the browser removes when it is closed.
-    var maximumAge: Duration?
-
-    var field: String {
-        var field = "\(name)=\(value); Path=/; HttpOnly; SameSite=\(sameSite.rawValue)"
-        if isSecure { field += "; Secure" }
-        if let maximumAge { field += "; Max-Age=\(maximumAge.components.seconds)" }
-        return field
-    }
-
-    /// The cookie that removes this one: it has expired.
-    var removal: ResponseCookie {
-        ResponseCookie(name: name, value: "", sameSite: sameSite, isSecure: isSecure, maximumAge: .zero)
-    }
-}

@@ -1,4 +1,4 @@
-public import AuthFlow
+import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
@@ -36,32 +36,5 @@ enum ServerResponse {
         var response = plain(.serviceUnavailable)
         response.head.headerFields[.retryAfter] = "2"
         return response
-    }
-}
-
-extension TransportResponse {
-    /// The response with an additional cookie.
-    func setting(_ cookie: ResponseCookie) -> TransportResponse {
-        var response = self
-        response.head.headerFields.append(HTTPField(name: .setCookie, value: cookie.field))
-        return response
-    }
-}
-
-extension SessionServer {
-    /// The response when a session or its tokens are unavailable: 401 if a sign-in helps, 503 if a retry may; nil for any other
-    /// error.
-    public static func response(for error: AuthError) -> TransportResponse? {
-        switch error.code {
-        case .loginRequired: return ServerResponse.plain(.unauthorized)
-        case .temporarilyUnavailable, .timedOut, .networkFailed, .storageFailed, .storeDamaged, .leaseBusy, .leaseLost,
-            .outcomeUnknown:
-            var response = ServerResponse.plain(.serviceUnavailable)
-            // RFC 9110 section 10.2.3.
-            let wait = min(max(error.retryAfter ?? .seconds(5), .seconds(1)), .seconds(3600))
-            response.head.headerFields[.retryAfter] = "\(wait.components.seconds)"
-            return response
-        default: return nil
-        }
     }
 }
