@@ -9,7 +9,7 @@ let settings: [SwiftSetting] = [.enableUpcomingFeature("MemberImportVisibility")
 func program(_ name: String, _ products: [String], _ others: [Target.Dependency] = [hummingbird]) -> Target {
     .executableTarget(
         name: name,
-        dependencies: products.map { .product(name: $0, package: "AuthFlow") } + others,
+        dependencies: products.map { .product(name: $0, package: "AuthFlow") } + others + ["SampleStart"],
         path: "\(name)/Sources",
         swiftSettings: settings
     )
@@ -32,6 +32,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
     ],
     targets: [
+        .target(name: "SampleStart", path: "sample-start/Sources", swiftSettings: settings),
         program(
             "web-login",
             [

@@ -73,7 +73,8 @@ import Testing
         (#"{"tag_keys": [{"env": "NOT_SET"}]}"#, "tag_keys"),
     ]) func aFaultIsReportedWithItsPlace(_ section: String, _ place: String) throws {
         let error = #expect(throws: ConfigurationError.self) { try server(", \"server\": \(section)") }
-        #expect("\(error?.issues ?? [])".contains(place))
+        let issues = "\(error?.issues ?? [])"
+        #expect(issues.contains(place))
     }
 
     @Test func aStoreOfOneUserIsRefused() throws {
@@ -86,7 +87,8 @@ import Testing
                 host: HostServices(environment: ["SECRET": "a secret of some length"])
             )
         }
-        #expect("\(error?.issues ?? [])".contains("keeps no sessions"))
+        let issues = "\(error?.issues ?? [])"
+        #expect(issues.contains("keeps no sessions"))
     }
 
     @Test func aClientWithoutASecretIsRefused() throws {

@@ -155,6 +155,26 @@ import Testing
         }
     }
 
+    @Test func aSilentSignInThatSucceedsReplacesTheSession() async throws {
+        try await WebScene.run { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let before = browser.session
+            var options = SessionSignInOptions(returnPath: "/inbox?folder=1")
+            options.authorization.prompt = AuthorizationOptions.Prompt.none
+            let response = await server.signIn(browser.request(.get, "/"), options)
+            browser.keep(response)
+            let url = try #require(response.head.headerFields[.location])
+            let redirect = try web.scene.emulator.redirect(for: url, as: OIDCEmulator.User.alice.username)
+            let callback = String(redirect.dropFirst(WebScene.origin.count))
+            let page = String(decoding: try await browser.send(.get, callback, to: server).body, as: UTF8.self)
+            #expect(page.contains("url=/inbox?folder=1\""))
+            let session = try #require(try await browser.session(at: server))
+            #expect(browser.session != before)
+            #expect(try await server.sessions(ofUserOf: session).count == 1)
+        }
+    }
+
     // MARK: Visits from other sites
 
     @Test func aVisitByALinkOfAnotherSiteFindsItsSessionAgain() async throws {

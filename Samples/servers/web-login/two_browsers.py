@@ -194,6 +194,13 @@ with Browser() as one, Browser() as two:
     laptop.wait("another browser")
     laptop.note("<b>tea</b> & \u00fcmlauts")
     laptop.picture("signed-in")
+    # A silent sign-in: the provider knows the user and shows no page, and there is one session for this browser as before.
+    old = laptop.browser.command("GET", "/cookie")
+    laptop.open("/silent")
+    laptop.wait("<b>tea</b> & \u00fcmlauts")
+    expect(laptop.script("return location.search") == "", f"a silent sign-in ended at {laptop.script('return location.href')}")
+    expect(laptop.browser.command("GET", "/cookie") != old, "a silent sign-in has replaced no session")
+    expect(laptop.text().count("this browser") == 1 and laptop.text().count("another browser") == 1, laptop.text())
     # Step-up: the provider asks again, the note stays, and there is one session for this browser as before.
     laptop.press("Payments")
     laptop.browser.click("button[name=decision][value=allow]")

@@ -22,7 +22,7 @@ extension ResourceServer {
         observer: (@Sendable (AuthorizationDecision) -> Void)? = nil
     ) throws {
         guard let section = file.resourceServer else {
-            throw file.error("there is no \"resource_server\" in it")
+            throw file.error("the section \"resource_server\" is missing")
         }
         let object = try section.checked(Self.configurationKeys, environment: host.environment)
         let network = try transport ?? section.transport(environment: host.environment)

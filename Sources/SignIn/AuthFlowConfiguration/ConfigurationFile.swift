@@ -86,7 +86,7 @@ public struct ConfigurationFile: Sendable {
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
         self.defaultProfile = json["default_profile"]?.string
         guard !profileNames.isEmpty || json["resource_client"] != nil || json["resource_server"] != nil else {
-            throw source.error("there is no profile in it", at: JSONPath().member("profiles"))
+            throw source.error("it contains no profile", at: JSONPath().member("profiles"))
         }
         if let defaultProfile, !profileNames.contains(defaultProfile) {
             throw unknownProfile(defaultProfile, at: JSONPath().member("default_profile"))
@@ -106,7 +106,7 @@ public struct ConfigurationFile: Sendable {
     /// - Throws: ``ConfigurationError`` when there is no such profile, or no name and several to choose from.
     public func profile(_ name: String? = nil) throws -> Profile {
         let only = profileNames.count == 1 ? profileNames.first : nil
-        guard !profileNames.isEmpty else { throw source.error("there is no profile in it", at: JSONPath()) }
+        guard !profileNames.isEmpty else { throw source.error("it contains no profile", at: JSONPath()) }
         guard let name = name ?? defaultProfile ?? only else {
             throw source.error(
                 "there are several profiles (\(profileNames.joined(separator: ", "))) and no \"default_profile\": name one of them, or set it",

@@ -170,11 +170,11 @@ private struct PEMFile {
     }
 
     func requireCertificate() throws(AuthError) {
-        guard text.contains("-----BEGIN CERTIFICATE-----") else { throw refusal("there is no certificate in it") }
+        guard text.contains("-----BEGIN CERTIFICATE-----") else { throw refusal("it contains no certificate") }
     }
 
     func requireUsableKey() throws(AuthError) {
-        guard text.contains("PRIVATE KEY-----") else { throw refusal("there is no private key in it") }
+        guard text.contains("PRIVATE KEY-----") else { throw refusal("it contains no private key") }
         // PKCS #8 has a label for keys with a passphrase, older files a line beneath theirs (RFC 1421).
         guard !text.contains("BEGIN ENCRYPTED PRIVATE KEY-----"), !text.contains("Proc-Type: 4,ENCRYPTED") else {
             throw refusal("its private key has a passphrase, which cannot be asked for at every request")

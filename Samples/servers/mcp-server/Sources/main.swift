@@ -8,6 +8,7 @@ import AuthFlowHummingbird
 import AuthFlowResourceServerConfiguration
 import HTTPTypes
 import Hummingbird
+import SampleStart
 
 struct MCPContext: AuthorizedRequestContext {
     var coreContext: CoreRequestContextStorage
@@ -15,12 +16,8 @@ struct MCPContext: AuthorizedRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-let arguments = CommandLine.arguments
-guard arguments.count == 3, let port = Int(arguments[2]) else {
-    print("mcp-server CONFIGURATION PORT")
-    throw AuthError(.invalidConfiguration, "The configuration file or the port is missing.")
-}
-let api = try ResourceServer(configuration: ConfigurationFile(path: arguments[1]))
+let (path, port) = arguments("mcp-server CONFIGURATION PORT")
+let api = configured { try ResourceServer(configuration: ConfigurationFile(path: path)) }
 let tools = MCPTools(origin: api.resource.origin)
 
 let router = Router(context: MCPContext.self)

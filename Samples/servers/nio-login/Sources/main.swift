@@ -9,20 +9,22 @@ import NIOHTTP1
 import NIOHTTPTypes
 import NIOHTTPTypesHTTP1
 import NIOPosix
+import SampleStart
 import UnixSignals
 
-let (path, port) = (CommandLine.arguments[1], Int(CommandLine.arguments[2]) ?? 8400)
-let server = try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: [.memory])
+let (path, port) = arguments("nio-login CONFIGURATION PORT")
+let server = configured {
+    try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: [.memory])
+}
 
 func response(to request: HTTPRequest, _ body: [UInt8]) async throws -> TransportResponse {
     do {
         if let response = await server.response(to: request, body: body) { return response }
-        let user = try await server.session(of: request).map { $0.identity?.displayName ?? "an unknown user" }
+        let name = try await server.session(of: request).map { $0.identity?.displayName ?? "" }
         let form = "<form method=post action=/logout><button>Sign out</button></form>"
-        let signedIn = user.map { "Signed in as \(DisplayText.escapedForHTML($0)) \(form)" }
         let fields: HTTPFields = [.contentType: "text/html; charset=utf-8", .cacheControl: "no-store"]
-        let page = Array((signedIn ?? "<a href='/login?return_to=/'>Sign in</a>").utf8)
-        return TransportResponse(head: HTTPResponse(status: .ok, headerFields: fields), body: page)
+        let page = name.map { "Signed in as \(DisplayText.escapedForHTML($0)) \(form)" } ?? "<a href=/login>Sign in</a>"
+        return TransportResponse(head: HTTPResponse(status: .ok, headerFields: fields), body: Array(page.utf8))
     } catch let error as AuthError {
         return SessionServer.response(for: error) ?? TransportResponse(head: HTTPResponse(status: .internalServerError))
     }
@@ -51,9 +53,7 @@ let listener = try await bootstrap.bind(host: "127.0.0.1", port: port) { channel
     }
 }
 let serving = Task {
-    try await listener.executeThenClose { connections in
-        for try await connection in connections { Task { try? await serve(connection) } }
-    }
+    try await listener.executeThenClose { for try await connection in $0 { Task { try? await serve(connection) } } }
 }
 for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { break }
 serving.cancel()

@@ -7,6 +7,7 @@
 import AuthFlowHummingbird
 import AuthFlowResourceServerConfiguration
 import Hummingbird
+import SampleStart
 
 struct APIContext: AuthorizedRequestContext {
     var coreContext: CoreRequestContextStorage
@@ -14,12 +15,8 @@ struct APIContext: AuthorizedRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-let arguments = CommandLine.arguments
-guard arguments.count == 3, let port = Int(arguments[2]) else {
-    print("orders-api CONFIGURATION PORT")
-    throw AuthError(.invalidConfiguration, "The configuration file or the port is missing.")
-}
-let api = try ResourceServer(configuration: ConfigurationFile(path: arguments[1]))
+let (path, port) = arguments("orders-api CONFIGURATION PORT")
+let api = configured { try ResourceServer(configuration: ConfigurationFile(path: path)) }
 
 let router = Router(context: APIContext.self)
 router.add(middleware: ResourceMetadataMiddleware(api))

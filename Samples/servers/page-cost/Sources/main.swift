@@ -6,6 +6,7 @@ import AuthFlowOIDC
 import AuthFlowServerConfiguration
 import Hummingbird
 import Logging
+import SampleStart
 
 struct WebContext: SessionRequestContext {
     var coreContext: CoreRequestContextStorage
@@ -13,8 +14,10 @@ struct WebContext: SessionRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-let (path, port) = (CommandLine.arguments[1], Int(CommandLine.arguments[2]) ?? 8400)
-let server = try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: [.memory])
+let (path, port) = arguments("page-cost CONFIGURATION PORT")
+let server = configured {
+    try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: [.memory])
+}
 let router = Router(context: WebContext.self)
 let page = "<p>Signed in as Alice Example</p>" + String(repeating: "<p>A line of a page.</p>\n", count: 160)
 router.get("/plain") { _, _ in page }

@@ -5,9 +5,12 @@ import AuthFlowOIDC
 import AuthFlowServerConfiguration
 import HTTPTypes
 import Hummingbird
+import SampleStart
 
-let (path, port) = (CommandLine.arguments[1], Int(CommandLine.arguments[2]) ?? 8400)
-let server = try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: [.memory])
+let (path, port) = arguments("router-login CONFIGURATION PORT")
+let server = configured {
+    try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: [.memory])
+}
 
 extension Response {
     init(_ response: TransportResponse) {

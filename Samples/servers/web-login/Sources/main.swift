@@ -15,6 +15,7 @@ import AuthFlowServerConfiguration
 import Foundation
 import HTTPTypes
 import Hummingbird
+import SampleStart
 
 struct WebContext: SessionRequestContext {
     var coreContext: CoreRequestContextStorage
@@ -28,27 +29,24 @@ struct Notebook: SessionData {
 }
 
 let arguments = Array(CommandLine.arguments.dropFirst())
-guard let path = arguments.first else {
-    print("web-login CONFIGURATION [--port PORT] [--api URL]")
-    throw AuthError(.invalidConfiguration, "There is no configuration.")
-}
+guard let path = arguments.first else { end(usage: "web-login CONFIGURATION [--port PORT] [--api URL]") }
 func option(_ name: String) -> String? { zip(arguments, arguments.dropFirst()).first { $0.0 == name }?.1 }
 let port = option("--port").flatMap { Int($0) } ?? 8400
 
 // By subject: users of some providers can change their e-mail address.
 let blocked: Set = ["248289761002"]
 
-let server = try SessionServer(
-    configuration: ConfigurationFile(path: path),
-    providers: [.oidc],
-    stores: [.memory, .sqlite, .postgreSQL, .redis]
-) { options in
-    options.hooks.onSignIn = { signIn in
-        // An application looks its user up here, or creates it.
-        signIn.identity?.email == "bob@example.com"
-            ? .refuse("Bob has no account here. Ask the administrator.") : .accept
+var hooks = SessionHooks()
+hooks.onSignIn = { signIn in
+    // An application looks its user up here, or creates it.
+    signIn.identity?.email == "bob@example.com" ? .refuse("Bob has no account here. Ask the administrator.") : .accept
+}
+hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
+let stores: [TokenStoreFactory] = [.memory, .sqlite, .postgreSQL, .redis]
+let server = configured {
+    try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: stores) { options in
+        options.hooks = hooks
     }
-    options.hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
 }
 
 let router = Router(context: WebContext.self)

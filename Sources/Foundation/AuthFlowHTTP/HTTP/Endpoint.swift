@@ -40,7 +40,7 @@ public struct Endpoint: Sendable, Hashable {
         }
         // URL parsers disagree about what to do with these, which is how one host is taken for another.
         guard url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") }) else {
-            throw refuse("it has a space, a backslash or a character outside ASCII in it")
+            throw refuse("it contains a space, a backslash or a character outside ASCII")
         }
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased(),
             let host = components.percentEncodedHost?.lowercased(), !host.isEmpty
@@ -48,9 +48,9 @@ public struct Endpoint: Sendable, Hashable {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
         // URL libraries decode it, each in its own way: `%6cocalhost` is this machine to some.
-        guard !host.contains("%") else { throw refuse("its host has a percent sign in it") }
+        guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
-            throw refuse("it has a user name in it")
+            throw refuse("it contains a user name")
         }
         guard components.fragment == nil else { throw refuse("it has a fragment (#...), which RFC 6749 forbids") }
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {

@@ -74,7 +74,7 @@ public struct NetworkSettings: Sendable {
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
-                throw refuse("its address has a user name in it, which has to be given separately")
+                throw refuse("its address contains a user name, which has to be given separately")
             }
             // Without one, libcurl would use 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }

@@ -91,7 +91,7 @@ struct ResponseHead {
     private static func value(_ bytes: ArraySlice<UInt8>) throws(Fault) -> [UInt8] {
         let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
         guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }) else {
-            throw .malformed("a header field has a control character in it")
+            throw .malformed("a header field contains a control character")
         }
         var value = bytes.drop(while: isSpace)
         while let last = value.last, isSpace(last) { value.removeLast() }

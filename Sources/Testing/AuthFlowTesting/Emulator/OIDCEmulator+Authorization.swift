@@ -41,7 +41,16 @@ extension OIDCEmulator {
             // OIDC Core section 3.1.2.1: with max_age=0 every user has to sign in again.
             if now().timeIntervalSince(began) >= maximum { session = nil }
         }
-        if query["prompt"] == "none", session == nil { return respond(authorization, ["error": "login_required"]) }
+        // OIDC Core section 3.1.2.1: with "none" the server "MUST NOT display any authentication or consent user interface pages".
+        if query["prompt"] == "none" {
+            guard let session else { return respond(authorization, ["error": "login_required"]) }
+            let isAllowed = state.withLock { $0.consents[session.userIndex]?.contains(authorization.client.id) == true }
+            guard isAllowed else { return respond(authorization, ["error": "consent_required"]) }
+            return respond(
+                authorization,
+                ["code": newCode(for: Grant(authorization: authorization, session: session))]
+            )
+        }
         var pending = authorization
         pending.session = query["prompt"] == "login" ? nil : session
         state.withLock { [pending] in $0.pending[id] = pending }
@@ -94,6 +103,7 @@ extension OIDCEmulator {
                 ["error": "access_denied", "error_description": "The user did not allow it"]
             )
         }
+        state.withLock { _ = $0.consents[session.userIndex, default: []].insert(authorization.client.id) }
         if let deviceCode = authorization.deviceCode {
             let grant = Grant(authorization: authorization, session: session)
             state.withLock { $0.deviceCodes.decide(deviceCode, .approved(grant)) }

@@ -13,6 +13,8 @@ extension OIDCEmulator {
         var requests: [ReceivedRequest] = []
         var pending: [String: Authorization] = [:]
         var sessions: [String: Session] = [:]
+        /// The clients that each user has allowed.
+        var consents: [Int: Set<String>] = [:]
         var codes: [String: IssuedCode] = [:]
         var accessTokens: [String: Grant] = [:]
         var refreshTokens: [String: RefreshToken] = [:]
