@@ -73,6 +73,7 @@ let package = Package(
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
         .library(name: "AuthFlowRedis", targets: ["AuthFlowRedis"]),
         .library(name: "AuthFlowSQLite", targets: ["AuthFlowSQLite"]),
+        .library(name: "AuthFlowSwiftConfiguration", targets: ["AuthFlowSwiftConfiguration"]),
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .library(name: "AuthFlowSimulation", targets: ["AuthFlowSimulation"]),
@@ -82,6 +83,7 @@ let package = Package(
         .trait(name: "Jansson", description: "Read and write JSON with the system's libjansson."),
         .trait(name: "Hummingbird", description: "AuthFlowHummingbird: sessions for web applications on Hummingbird."),
         .trait(name: "Observability", description: "AuthFlowObservability: metrics and traces."),
+        .trait(name: "SwiftConfiguration", description: "AuthFlowSwiftConfiguration: settings by swift-configuration."),
         .default(enabledTraits: ["Jansson"]),
     ],
     dependencies: [
@@ -95,6 +97,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
+        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: []),
     ],
     targets: [
         // The functions of libjansson, by its header.
@@ -315,6 +318,18 @@ let package = Package(
                     name: "Tracing",
                     package: "swift-distributed-tracing",
                     condition: .when(traits: ["Observability"])
+                ),
+            ]
+        ),
+        // Settings by swift-configuration's reader; empty without its trait.
+        module(
+            "Server/AuthFlowSwiftConfiguration",
+            [
+                "AuthFlowConfiguration", "AuthFlowHTTP",
+                .product(
+                    name: "Configuration",
+                    package: "swift-configuration",
+                    condition: .when(traits: ["SwiftConfiguration"])
                 ),
             ]
         ),

@@ -22,7 +22,11 @@ let package = Package(
     name: "servers",
     platforms: [.macOS(.v15)],
     dependencies: [
-        .package(name: "AuthFlow", path: "../..", traits: [.defaults, "Hummingbird", "Observability"]),
+        .package(
+            name: "AuthFlow",
+            path: "../..",
+            traits: [.defaults, "Hummingbird", "Observability", "SwiftConfiguration"]
+        ),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
         .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.80.0"),
@@ -30,6 +34,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
+        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0"),
     ],
     targets: [
         .target(name: "SampleStart", path: "sample-start/Sources", swiftSettings: settings),
@@ -60,9 +65,9 @@ let package = Package(
             "handbook",
             [
                 "AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowResourceServerConfiguration",
-                "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowSQLite",
+                "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowSQLite", "AuthFlowSwiftConfiguration",
             ],
-            [hummingbird, httpTypes]
+            [hummingbird, httpTypes, .product(name: "Configuration", package: "swift-configuration")]
         ),
         // Programs that receive access tokens, configured by a file
         program("orders-api", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
@@ -74,6 +79,9 @@ let package = Package(
                 .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
                 .product(name: "AuthFlowObservability", package: "AuthFlow"),
                 .product(name: "AuthFlowServer", package: "AuthFlow"),
+                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
+                .product(name: "AuthFlowSwiftConfiguration", package: "AuthFlow"),
+                .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
                 .product(name: "AuthFlowTesting", package: "AuthFlow"),
                 .product(name: "Hummingbird", package: "hummingbird"),

@@ -109,6 +109,7 @@ struct ConfigurationChecker {
         guard members.count == 1, let (kind, value) = members.first else {
             return report("a secret is given as one of \(forms)", at: path)
         }
+        if kind == "value", let name = value.string, source.secrets[name] != nil { return }
         let kinds = ["env", "file", "command"]
         guard kinds.contains(kind) else { return unknown("key", kind, among: kinds, at: path.member(kind)) }
         let isValid =

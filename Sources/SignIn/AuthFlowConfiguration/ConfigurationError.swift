@@ -18,9 +18,9 @@ extension ConfigurationError: CustomStringConvertible {
 public struct ConfigurationIssue: Sendable, Hashable {
     /// The file.
     public let file: String
-    /// The line number, starting at 1.
+    /// The line number, starting at 1; 0 where the values are in no file.
     public let line: Int
-    /// The column, from 1.
+    /// The column, from 1; 0 where the values are in no file.
     public let column: Int
     /// The path to the value, such as `profiles.work.scopes[1]`; empty for the whole file.
     public let keyPath: String
@@ -31,6 +31,6 @@ public struct ConfigurationIssue: Sendable, Hashable {
 extension ConfigurationIssue: CustomStringConvertible {
     /// `file:line:column: key path: problem`, which editors turn into a link.
     public var description: String {
-        "\(file):\(line):\(column): " + (keyPath.isEmpty ? "" : "\(keyPath): ") + problem
+        (line == 0 ? "\(file): " : "\(file):\(line):\(column): ") + (keyPath.isEmpty ? "" : "\(keyPath): ") + problem
     }
 }

@@ -62,7 +62,6 @@ public struct ConfigurationFile: Sendable {
         let json: JSON
         do throws(JSONError) {
             json = try JSON(parsing: text)
-            self.source = ConfigurationSource(file: name, directory: directory, text: text)
         } catch {
             throw ConfigurationError(issues: [
                 ConfigurationIssue(
@@ -74,7 +73,13 @@ public struct ConfigurationFile: Sendable {
                 )
             ])
         }
-        self.json = try ProviderPreset.expand(json, presets, source)
+        let source = ConfigurationSource(file: name, directory: directory, text: text)
+        try self.init(json: try ProviderPreset.expand(json, presets, source), source: source)
+    }
+
+    init(json: JSON, source: ConfigurationSource) throws {
+        self.json = json
+        self.source = source
         var checker = ConfigurationChecker(source: source)
         // A profile depends on the program's lists, and is checked later, with them.
         checker.check(

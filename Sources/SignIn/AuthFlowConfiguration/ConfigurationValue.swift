@@ -225,6 +225,7 @@ extension ConfigurationValue<Secret> {
     /// variable is not set, the file cannot be read, or the program fails.
     public static var secret: Self {
         Self(.secret) { node throws(ConfigurationError) in
+            if let name = node.json["value"]?.string { return try node.required(node.source.secrets[name]) }
             if let variable = node.json["env"]?.string {
                 guard let value = node.environment[variable], !value.isEmpty else {
                     throw node.error("the environment variable \(DisplayText.sanitized(variable)) is not set")

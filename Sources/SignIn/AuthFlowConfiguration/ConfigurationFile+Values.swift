@@ -1,0 +1,121 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+
+extension ConfigurationFile {
+    /// Reads the keys of a configuration file from values that are looked up, each secret by its own key instead of a reference.
+    ///
+    /// Values with names of your choice cannot be looked up: extra parameters of requests, objects in a list. A key that is misspelt is missing.
+    /// - Parameters:
+    ///   - values: The values.
+    ///   - profiles: The names of the profiles.
+    ///   - providers: The provider adapters, whose keys are looked up.
+    ///   - stores: The token stores.
+    ///   - assertions: The sources of assertions.
+    ///   - resourceServer: The keys of `resource_server`, `ResourceServer.configurationKeys`; default: none are looked up.
+    ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
+    ///   - name: The name of the values in messages.
+    ///   - directory: The folder that relative paths start from; default: the working directory.
+    /// - Throws: ``ConfigurationError`` with the key of what is wrong; what looking a value up throws.
+    public init(
+        values: any ConfigurationValues,
+        profiles: [String],
+        providers: [ProviderFactory] = [],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        resourceServer: [any AnyConfigurationKey] = [],
+        server: [any AnyConfigurationKey] = [],
+        name: String = "configuration",
+        directory: String = "."
+    ) async throws {
+        let choices = ProfileChoices(providers: providers, userAgents: [], stores: stores, assertions: assertions)
+        var lookup = ConfigurationLookup(values: values)
+        var members: [String: JSON] = [:]
+        for profile in profiles {
+            let path = ["profiles", profile]
+            let provider = try await values.text(path + ["provider"])
+            let keys = Profile.declarations(choices, provider: providers.first { $0.name == provider })
+            members[profile] = try await lookup.json(.object(keys), at: path) ?? [:]
+        }
+        var file: [String: JSON] = members.isEmpty ? [:] : ["profiles": .object(members)]
+        for (section, keys) in [("resource_server", resourceServer), ("server", server)] where !keys.isEmpty {
+            file[section] = try await lookup.json(.object(keys.map(\.declaration)), at: [section])
+        }
+        file["default_profile"] = try await values.text(["default_profile"]).map(JSON.string)
+        try self.init(
+            json: .object(file),
+            source: ConfigurationSource(file: name, directory: directory, text: [], secrets: lookup.secrets)
+        )
+    }
+}
+
+/// Looks up the values of a shape.
+private struct ConfigurationLookup {
+    let values: any ConfigurationValues
+    /// The secrets that were found, by what stands for each in the JSON.
+    private(set) var secrets: [String: Secret] = [:]
+
+    /// - Returns: nil when none of the values is there.
+    mutating func json(_ shape: ConfigurationShape, at key: [String]) async throws -> JSON? {
+        switch shape {
+        case .any, .map: return nil
+        case .text, .formatted, .path, .choice: return try await values.text(key).map(JSON.string)
+        case .number: return try await values.number(key).map { .integer(Int64($0)) }
+        case .flag: return try await values.flag(key).map(JSON.bool)
+        case .secret:
+            if let secret = try await values.secret(key) { return reference(to: secret) }
+            return try await referenced(at: key)
+        case .list(.secret, _): return try await values.secrets(key).map { .array($0.map { reference(to: $0) }) }
+        case .list(let element, _):
+            guard element.isText else { return nil }
+            return try await values.texts(key).map { .array($0.map(JSON.string)) }
+        case .object(let keys): return try await object(keys, at: key)
+        case .named(let variants):
+            if let name = try await values.text(key) { return .string(name) }
+            guard let name = try await values.text(key + ["name"]) else { return nil }
+            guard let variant = variants.first(where: { $0.name == name }) else { return ["name": .string(name)] }
+            return try await object(variant.allKeys, at: key)
+        case .either(let plain, let structured):
+            do {
+                if let json = try await json(plain, at: key) { return json }
+            } catch {
+                // It has the other form, or neither.
+                guard let json = try? await json(structured, at: key) else { throw error }
+                return json
+            }
+            return try await json(structured, at: key)
+        }
+    }
+
+    private mutating func object(_ keys: [ConfigurationKeyDeclaration], at path: [String]) async throws -> JSON? {
+        var members: [String: JSON] = [:]
+        for key in keys { members[key.name] = try await json(key.shape, at: path + [key.name]) }
+        return members.isEmpty ? nil : .object(members)
+    }
+
+    private mutating func reference(to secret: Secret) -> JSON {
+        let name = "\(secrets.count)"
+        secrets[name] = secret
+        return ["value": .string(name)]
+    }
+
+    /// A secret by reference, as in a file.
+    private func referenced(at key: [String]) async throws -> JSON? {
+        for kind in ["env", "file"] {
+            if let text = try await values.text(key + [kind]) { return [kind: .string(text)] }
+        }
+        return try await values.texts(key + ["command"]).map { ["command": .array($0.map(JSON.string))] }
+    }
+}
+
+extension ConfigurationShape {
+    /// Whether it is a string.
+    fileprivate var isText: Bool {
+        switch self {
+        case .text, .formatted, .path, .choice: true
+        case .either(let plain, _): plain.isText
+        // An object with a name can be given as the name alone.
+        case .named: true
+        default: false
+        }
+    }
+}
