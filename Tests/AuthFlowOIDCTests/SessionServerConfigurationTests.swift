@@ -79,7 +79,7 @@ import Testing
 
     @Test func aStoreOfOneUserIsRefused() throws {
         let text =
-            "{\"profiles\": {\(Self.profile("staff").replacing("\"memory\"", with: "{\"name\": \"file\", \"path\": \"/tmp/none\"}"))}}"
+            "{\"profiles\": {\(Self.profile("staff").replacing("\"memory\"", with: "{\"name\": \"file\", \"directory\": \"/tmp/none\"}"))}}"
         let error = #expect(throws: ConfigurationError.self) {
             try SessionServer(
                 configuration: try ConfigurationFile(text: Array(text.utf8)),

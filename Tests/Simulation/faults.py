@@ -29,8 +29,8 @@ TABLE = "Sources/Testing/AuthFlowSimulation/SimulatedRecords.swift"
 PENDING = CREDENTIALS + "PendingAuthorizations.swift"
 SESSIONS = CREDENTIALS + "CredentialManager+Sessions.swift"
 CALLBACK = "Sources/Server/AuthFlowServer/SessionServer+Callback.swift"
-SIGN_OUT = "Sources/Server/AuthFlowServer/SessionServer+SignOut.swift"
-LOGOUT = "Sources/Server/AuthFlowServer/SessionServer+BackChannelLogout.swift"
+SIGN_OUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+SignOut.swift"
+LOGOUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+BackChannelLogout.swift"
 
 # Name: file, text, and what it is replaced by.
 FAULTS = {

@@ -114,7 +114,7 @@ import Testing
 
     @Test(arguments: [
         (#""proxy": "proxy:3128""#, "proxy", "does not begin with"),
-        (#""proxy": "http://a:b@proxy""#, "proxy", "user name in it"),
+        (#""proxy": "http://a:b@proxy""#, "proxy", "contains a user name"),
         (#""proxy": {"url": "http://p", "password": {"env": "UNSET"}}"#, "proxy.password", "UNSET is not set"),
         (#""ca_file": "none.pem""#, "ca_file", "no PEM file"), (#""ca_file": "key.pem""#, "ca_file", "no certificate"),
         (#""ca_file": "open.pem""#, "ca_file", "open.pem"),
