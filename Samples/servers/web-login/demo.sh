@@ -91,7 +91,7 @@ if [ ${#ports[@]} -gt 1 ]; then
 fi
 
 # A backup that is restored: the sessions that it has go on, one that began later is gone, and its user signs in again.
-case $store in *postgresql* | *sqlite*)
+case $store in *postgresql* | *sqlite* | *redis*)
   earlier=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
   "$here/operations.sh" backup "$store" "$folder/backup"
   later=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
