@@ -7,10 +7,11 @@ import base64
 import hashlib
 import http.server
 import json
+import os
 import sys
 import time
 
-SIZE = 256 * 1024 * 1024
+MIB = int(os.environ.get("WEB_LOGIN_MIB", "256"))
 # Whether each upload was whole; None while it goes on.
 UPLOADS = []
 
@@ -47,6 +48,13 @@ class Backends(http.server.BaseHTTPRequestHandler):
         if self.path.startswith("/wiki/"):
             if self.headers.get("Upgrade") == "websocket":
                 return self.open_socket()
+            if self.headers.get("Upgrade"):
+                # An application server that speaks HTTP/2 without TLS would.
+                self.protocol_version = "HTTP/1.1"
+                self.send_response(101)
+                self.send_header("Upgrade", self.headers["Upgrade"])
+                self.send_header("Connection", "Upgrade")
+                return self.end_headers()
             user = ", ".join(self.headers.get_all("X-User", []) + self.headers.get_all("X_User", []) or ["an unknown user"])
             return self.answer("text/plain", f"The wiki of {user}, with {len(self.headers.get_all('Cookie') or [])} cookies.\n".encode())
         if not self.headers.get("Authorization", "").startswith("Bearer ") or self.headers.get("Cookie"):
@@ -61,7 +69,7 @@ class Backends(http.server.BaseHTTPRequestHandler):
         elif self.path == "/large":
             self.answer("application/octet-stream", None)
             part = bytes(64 * 1024)
-            for _ in range(SIZE // len(part)):
+            for _ in range(MIB * 1024 * 1024 // len(part)):
                 self.wfile.write(part)
         else:
             self.send_error(404)

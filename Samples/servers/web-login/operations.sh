@@ -13,7 +13,7 @@ case $1-${2-} in
   backup-*postgresql*) pg_dump --format=custom --schema=authflow --file="$3" "$AUTHFLOW_POSTGRESQL" ;;
   restore-*postgresql*) pg_restore --clean --if-exists --single-transaction --dbname="$AUTHFLOW_POSTGRESQL" "$3" ;;
   backup-*redis* | restore-*redis*)
-    python3 "$(dirname "$0")/redis_backup.py" "$1" "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["url"])' "$2")" "$3" ;;
+    STORE=$2 python3 "$(dirname "$0")/redis_backup.py" "$1" "$3" ;;
   backup-*sqlite*) sqlite3 -readonly "$database" ".backup '$3'" ;;
   restore-*sqlite*)
     # The log is of the database that goes. The file is written over, so that it stays the application's.

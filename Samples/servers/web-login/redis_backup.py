@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Backs up the records of AuthFlow in Redis, and restores them: redis_backup.py backup|restore SERVER FILE [PREFIX]
+"""Backs up the records of AuthFlow in Redis, and restores them: STORE=... redis_backup.py backup|restore FILE
 
-SERVER is unix:PATH or redis://[USER:PASSWORD@]HOST[:PORT]. Stop the processes before a restore. Records that have expired since are not restored.
+STORE is the store of the configuration, with its password in the URL: {"url": "unix:PATH"} or {"url": "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]", "prefix": "authflow"}. It is not
+an argument, which other users can read. Stop the processes before a restore. Records that have expired since are not restored.
 """
 import base64
 import json
@@ -20,11 +21,15 @@ class Redis:
         if url.scheme == "unix":
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(url.path)
-        else:
+        elif url.scheme == "redis":
             self.socket = socket.create_connection((url.hostname, url.port or 6379))
+        else:
+            sys.exit(f"redis_backup: {url.scheme} is not supported")
         self.replies = self.socket.makefile("rb")
         if url.password:
             self.run("AUTH", *[urllib.parse.unquote(part) for part in (url.username, url.password) if part])
+        if url.scheme == "redis" and url.path.strip("/"):
+            self.run("SELECT", url.path.strip("/"))
 
     def run(self, *words):
         words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
@@ -57,30 +62,48 @@ def backup(redis, file, prefix):
     records = []
     for key in redis.keys(prefix):
         value, left = redis.run("DUMP", key), redis.run("PTTL", key)
-        if value is not None:
+        # It can have expired meanwhile.
+        if value is not None and left != -2:
             end = int(time.time() * 1000) + left if left >= 0 else 0
             records.append([base64.b64encode(key).decode(), base64.b64encode(value).decode(), end])
-    # It has tokens in it.
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as output:
+    if not records:
+        sys.exit(f"redis_backup: there are no records with the prefix {prefix}")
+    # It has tokens in it: a new file, which no other user can read, takes the place of an earlier one.
+    new = f"{file}.{os.getpid()}"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as output:
         json.dump(records, output)
+        output.flush()
+        os.fsync(output.fileno())
+    os.rename(new, file)
 
 
 def restore(redis, file, prefix):
     with open(file) as saved:
         records = json.load(saved)
+    # Under other names first: a value that this server cannot read leaves what is there as it was.
+    temporary = f"{prefix}-restored-{os.getpid()}:".encode()
+    restored = []
+    try:
+        for key, value, end in records:
+            key, left = base64.b64decode(key), end - int(time.time() * 1000) if end else 0
+            if end and left <= 0:
+                continue
+            redis.run("RESTORE", temporary + key, left, base64.b64decode(value), "REPLACE")
+            restored.append(key)
+    except BaseException:
+        for key in restored:
+            redis.run("DEL", temporary + key)
+        raise
     old = redis.keys(prefix)
-    # All or nothing, so that a restore that is broken off can be repeated.
     redis.run("MULTI")
     for key in old:
         redis.run("DEL", key)
-    now = int(time.time() * 1000)
-    for key, value, end in records:
-        if end == 0 or end > now:
-            redis.run("RESTORE", base64.b64decode(key), max(end - now, 0) if end else 0, base64.b64decode(value), "REPLACE")
-    for result in redis.run("EXEC"):
-        assert result is not None
+    for key in restored:
+        redis.run("RENAME", temporary + key, key)
+    redis.run("EXEC")
 
 
 if __name__ == "__main__":
-    action, server, path, *names = sys.argv[1:]
-    {"backup": backup, "restore": restore}[action](Redis(server), path, names[0] if names else "authflow")
+    action, path = sys.argv[1:]
+    store = json.loads(os.environ["STORE"])
+    {"backup": backup, "restore": restore}[action](Redis(store["url"]), path, store.get("prefix", "authflow"))

@@ -15,7 +15,8 @@ extension ConfigurationFile {
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
     ///   - name: The name of the values in messages.
     ///   - directory: The folder that relative paths start from; default: the working directory.
-    /// - Throws: ``ConfigurationError`` with the key of what is wrong; what looking a value up throws.
+    /// - Throws: ``ConfigurationError`` with the key of what is wrong; ``AuthError`` with `invalid_configuration` for names of profiles that
+    ///   differ only in case and punctuation; what looking a value up throws.
     public init(
         values: any ConfigurationValues,
         profiles: [String],
@@ -28,8 +29,13 @@ extension ConfigurationFile {
         directory: String = "."
     ) async throws {
         let choices = ProfileChoices(providers: providers, userAgents: [], stores: stores, assertions: assertions)
-        var lookup = ConfigurationLookup(values: values)
+        var lookup = ConfigurationLookup(values: values, name: name)
         var members: [String: JSON] = [:]
+        // In the environment both would be the same variables.
+        let spellings = profiles.map { $0.lowercased().map { $0.isLetter || $0.isNumber ? $0 : "_" } }
+        guard Set(spellings).count == profiles.count else {
+            throw AuthError(.invalidConfiguration, "Names of profiles may not differ only in case and punctuation.")
+        }
         for profile in profiles {
             let path = ["profiles", profile]
             let provider = try await values.text(path + ["provider"])
@@ -51,6 +57,8 @@ extension ConfigurationFile {
 /// Looks up the values of a shape.
 private struct ConfigurationLookup {
     let values: any ConfigurationValues
+    /// The name of the values in messages.
+    let name: String
     /// The secrets that were found, by what stands for each in the JSON.
     private(set) var secrets: [String: Secret] = [:]
 
@@ -62,28 +70,53 @@ private struct ConfigurationLookup {
         case .number: return try await values.number(key).map { .integer(Int64($0)) }
         case .flag: return try await values.flag(key).map(JSON.bool)
         case .secret:
-            if let secret = try await values.secret(key) { return reference(to: secret) }
-            return try await referenced(at: key)
-        case .list(.secret, _): return try await values.secrets(key).map { .array($0.map { reference(to: $0) }) }
+            let secret = try await values.secret(key).map { try reference(to: $0, at: key) }
+            return try single(secret, try await referenced(at: key), at: key)
+        case .list(.secret, _):
+            let secrets = try await values.secrets(key).map { try $0.map { try reference(to: $0, at: key) } }
+            return try single(secrets.map(JSON.array), try await referenced(at: key).map { [$0] }, at: key)
         case .list(let element, _):
             guard element.isText else { return nil }
             return try await values.texts(key).map { .array($0.map(JSON.string)) }
         case .object(let keys): return try await object(keys, at: key)
         case .named(let variants):
-            if let name = try await values.text(key) { return .string(name) }
-            guard let name = try await values.text(key + ["name"]) else { return nil }
-            guard let variant = variants.first(where: { $0.name == name }) else { return ["name": .string(name)] }
-            return try await object(variant.allKeys, at: key)
+            let plain = try await values.text(key).map(JSON.string)
+            let named = try await values.text(key + ["name"]).map(JSON.string)
+            guard let name = try single(plain, named, at: key) else { return nil }
+            guard let variant = variants.first(where: { $0.name == name.string }) else { return name }
+            var members = try await object(variant.keys, at: key)?.object ?? [:]
+            members["name"] = name
+            return .object(members)
+        case .either(_, .secret):
+            // Looked up as a text, it would be logged.
+            return try await json(.secret, at: key)
         case .either(let plain, let structured):
+            let first: JSON?
             do {
-                if let json = try await json(plain, at: key) { return json }
+                first = try await json(plain, at: key)
             } catch {
                 // It has the other form, or neither.
                 guard let json = try? await json(structured, at: key) else { throw error }
                 return json
             }
-            return try await json(structured, at: key)
+            // A list of one has the plain form, too.
+            if case .list = structured, first != nil { return first }
+            return try single(first, try await json(structured, at: key), at: key)
         }
+    }
+
+    /// One of two forms of a value. With both, one of them would be ignored.
+    private func single(_ first: JSON?, _ second: JSON?, at key: [String]) throws -> JSON? {
+        guard first == nil || second == nil else {
+            throw error("it has both a value and keys below it: keep one", at: key)
+        }
+        return first ?? second
+    }
+
+    private func error(_ problem: String, at key: [String]) -> ConfigurationError {
+        ConfigurationError(issues: [
+            ConfigurationIssue(file: name, line: 0, column: 0, keyPath: key.joined(separator: "."), problem: problem)
+        ])
     }
 
     private mutating func object(_ keys: [ConfigurationKeyDeclaration], at path: [String]) async throws -> JSON? {
@@ -92,7 +125,8 @@ private struct ConfigurationLookup {
         return members.isEmpty ? nil : .object(members)
     }
 
-    private mutating func reference(to secret: Secret) -> JSON {
+    private mutating func reference(to secret: Secret, at key: [String]) throws -> JSON {
+        guard !secret.exposed.isEmpty else { throw error("the secret is empty", at: key) }
         let name = "\(secrets.count)"
         secrets[name] = secret
         return ["value": .string(name)]

@@ -17,6 +17,10 @@ final class ScriptedServer: Sendable {
         case send([UInt8], isFlood: Bool)
         /// Waits until the client leaves.
         case hold
+        /// Lets the client read what was sent before what follows.
+        case pause
+        /// Sends nothing more.
+        case finish
         /// Waits until the client leaves, and reads nothing.
         case stall
         /// Ends the connection with a reset instead of a close.
@@ -161,6 +165,10 @@ final class ScriptedServer: Sendable {
             case .hold:
                 var buffer = [UInt8](repeating: 0, count: 4096)
                 while unsafe recv(connection, &buffer, buffer.count, 0) > 0 {}
+            case .pause:
+                usleep(20_000)
+            case .finish:
+                shutdown(connection, Int32(SHUT_WR))
             case .stall:
                 var descriptor = pollfd(fd: connection, events: 0x2000 /* POLLRDHUP */, revents: 0)
                 _ = unsafe poll(&descriptor, 1, -1)

@@ -9,7 +9,6 @@ import Testing
     private typealias Parts = AsyncThrowingStream<[UInt8], any Error>
 
     private static let ok = ScriptedServer.Step.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-    private static let tooLarge = ScriptedServer.Step.send("HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
 
     private struct Unreadable: Error {}
 
@@ -74,13 +73,48 @@ import Testing
         }
     }
 
-    @Test(arguments: [nil, 1 << 20]) func aResponseThatRefusesTheBodyDoesNotWaitForItsEnd(length: Int?) async throws {
-        try await ScriptedServer.run([.receiveHead, Self.tooLarge, .hold]) { server in
-            // It never goes on, and never ends.
+    /// The ends of a response that rejects a request before its body has ended.
+    private static let rejections = [
+        "a length": "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\n",
+        "a close": "HTTP/1.1 413 No\r\nConnection: close\r\n\r\n",
+        "a length and a close": "HTTP/1.1 413 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.0": "HTTP/1.0 413 No\r\n\r\n",
+        "a status for authentication": "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n",
+    ]
+
+    private struct Rejection: CustomTestStringConvertible {
+        let name: String
+        let head: String
+        let length: Int?
+        /// Whether parts wait to be sent, or the browser sends none.
+        let isFast: Bool
+
+        var testDescription: String { "\(name), \(length == nil ? "chunks" : "a length"), \(isFast ? "fast" : "slow")" }
+
+        static var all: [Rejection] {
+            rejections.sorted { $0.key < $1.key }.flatMap { name, head in
+                [nil, 1 << 26].flatMap { length in
+                    [false, true].map { Rejection(name: name, head: head, length: length, isFast: $0) }
+                }
+            }
+        }
+    }
+
+    @Test(arguments: Rejection.all) private func aResponseThatRejectsTheRequestArrivesWhole(_ rejection: Rejection)
+        async throws
+    {
+        try await ScriptedServer.run([
+            .receiveHead, .receiveBytes(5), .send(rejection.head), .pause, .send("no"), .finish, .stall,
+        ]) { server in
             let (parts, continuation) = Parts.makeStream()
-            continuation.yield(Array("first".utf8))
-            let reply = try await Self.send(parts, length: length, to: server)
-            #expect(reply == Reply(status: 413, body: "no"))
+            continuation.yield(Array("12345".utf8))
+            if rejection.isFast {
+                for _ in 0..<32 { continuation.yield([UInt8](repeating: 0, count: 1 << 20)) }
+            }
+            let reply = try await Self.send(parts, length: rejection.length, to: server)
+            #expect(reply.body == "no")
+            #expect(reply.status == (rejection.name.contains("authentication") ? 401 : 413))
+            continuation.finish()
         }
     }
 
@@ -170,6 +204,7 @@ import Testing
             continuation.yield(Array("first".utf8))
             let error = await #expect(throws: AuthError.self) { _ = try await Self.send(parts, to: server) }
             #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("certificate") == false)
             #expect(server.requests.count == 1)
             continuation.finish()
         }
@@ -183,6 +218,28 @@ import Testing
             let second = try await Self.send(Self.whole("second"), length: 6, to: server)
             #expect(second == Reply(status: 200, body: "ok"))
             #expect(server.requests.count == 2)
+        }
+    }
+
+    /// The server responds, does not read on, and the body never ends.
+    @Test func anEarlyResponseDoesNotEndTheTimeout() async throws {
+        try await ScriptedServer.run([.receiveHead, Self.ok, .hold]) { server in
+            let (parts, continuation) = Parts.makeStream()
+            continuation.yield(Array("first".utf8))
+            let error = await #expect(throws: AuthError.self) {
+                _ = try await Self.send(parts, to: server, timeout: .milliseconds(200))
+            }
+            #expect(error?.code == .timedOut)
+        }
+    }
+
+    @Test(arguments: [HTTPRequest.Method.get, .put, .post, .delete]) func theMethodIsKept(
+        _ method: HTTPRequest.Method
+    ) async throws {
+        try await ScriptedServer.run([.receive, Self.ok, .hold]) { server in
+            let request = TransportRequest(method, try Endpoint("\(server.origin)/upload"))
+            _ = try await SystemTransport().stream(request, body: UploadBody(Self.whole("first"), length: 5))
+            #expect(server.requests[0][0].hasPrefix("\(method.rawValue) /upload HTTP/1.1\r\n"))
         }
     }
 

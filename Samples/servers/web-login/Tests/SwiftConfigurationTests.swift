@@ -73,6 +73,33 @@ import Testing
         #expect(text.hasPrefix("configuration: "))
     }
 
+    @Test(arguments: [
+        ("both forms of a value", ["AUTH_PROFILES_STAFF_CLIENT_SECRET_FILE": "/run/secrets/client"]),
+        ("an empty secret", ["AUTH_PROFILES_STAFF_CLIENT_SECRET": " ", "AUTH_SERVER_TAG_KEYS": ","]),
+        ("two stores", ["AUTH_PROFILES_STAFF_STORE_NAME": "postgresql"]),
+    ]) func whatWouldBeIgnoredIsAnError(_: String, _ changes: [String: String]) async throws {
+        let error = await #expect(throws: ConfigurationError.self) { try await Self.file(changes) }
+        #expect(error?.issues.first?.line == 0)
+    }
+
+    @Test func optionsOfAStoreBelongToItsName() async throws {
+        let file = try await Self.file([
+            "AUTH_PROFILES_STAFF_STORE": "file", "AUTH_PROFILES_STAFF_STORE_DIRECTORY": "/tmp/none",
+        ])
+        let error = #expect(throws: ConfigurationError.self) {
+            try SessionServer(configuration: file, providers: [.oidc])
+        }
+        #expect("\(try #require(error))".contains("keeps no sessions"))
+    }
+
+    @Test func profilesThatWouldReadTheSameVariablesAreRefused() async throws {
+        let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: Self.variables))
+        let error = await #expect(throws: AuthError.self) {
+            try await ConfigurationFile(reader: reader, profiles: ["eu-west", "eu_west"], providers: [.oidc])
+        }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
     /// The reader would take it for a missing value, and the default would apply.
     @Test func aValueOfAnotherTypeIsAnError() async throws {
         await #expect(throws: (any Error).self) { try await Self.file(["AUTH_SERVER_IDLE_TIME": "ten minutes"]) }

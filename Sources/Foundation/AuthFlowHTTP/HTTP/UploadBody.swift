@@ -1,4 +1,6 @@
 /// The body of a request that is sent as it arrives, such as a large upload. It can be read once, so the request is never repeated.
+///
+/// Reading the next part has to end when its task is cancelled: the exchange waits for it.
 public struct UploadBody: Sendable {
     /// The parts. Reading throws the error that ends the body early; the request then fails.
     public let parts: any AsyncSequence<[UInt8], any Error> & Sendable

@@ -6,6 +6,12 @@ import HTTPTypes
 
 /// The error of a failed exchange, in our own words: those of libcurl may quote the address with its query.
 struct CurlFailure {
+    /// The results when a server rejects a client certificate.
+    private static let rejections = [
+        AUTHFLOW_CURL_CERTIFICATE_REQUIRED, AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR,
+        AUTHFLOW_CURL_TLS_FAILED, AUTHFLOW_CURL_GOT_NOTHING,
+    ]
+
     let error: AuthError
 
     init(
@@ -51,10 +57,7 @@ struct CurlFailure {
                 "The client certificate for \(place) cannot be used. Is it PEM, does the key belong to it, and is the key without a passphrase?"
             )
         // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
-        case AUTHFLOW_CURL_CERTIFICATE_REQUIRED, AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR,
-            AUTHFLOW_CURL_TLS_FAILED,
-            AUTHFLOW_CURL_GOT_NOTHING
-        where presentsCertificate:
+        case _ where presentsCertificate && Self.rejections.contains(result):
             error = failure(
                 "\(place) ended the connection before it responded. It may not accept the client certificate: is that the registered one, of an authority that it trusts, and still valid?"
             )

@@ -93,6 +93,7 @@ final class CurlLoop: Sendable {
             for transfer in resumed { transfer.resume() }
             multi.perform()
             transfers.endFinished()
+            transfers.resumeRefused()
             let load = transfers.load
             state.withLock { $0.load = load }
             if transfers.isEmpty {
@@ -125,10 +126,12 @@ private struct RunningTransfers {
     private var queue = TransferQueue()
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
+    private var uploads: [UInt: CurlTransfer] = [:]
     /// When to look for transfers that are late: no deadline is before it.
     private var nextLook = ContinuousClock.now + longestPause
 
     private static let longestPause = Duration.seconds(60)
+    private static let refusedPause = Duration.milliseconds(50)
 
     init(multi: CurlMulti) { self.multi = multi }
 
@@ -170,6 +173,7 @@ private struct RunningTransfers {
         }
         running[easy.identifier] = Running(transfer: transfer, easy: easy)
         handles[ObjectIdentifier(transfer)] = easy.identifier
+        if transfer.isUpload { uploads[easy.identifier] = transfer }
     }
 
     mutating func cancel(_ transfer: CurlTransfer) {
@@ -195,7 +199,15 @@ private struct RunningTransfers {
         }
     }
 
-    var untilNextLook: Duration { max(.zero, ContinuousClock.now.duration(to: nextLook)) }
+    /// Resumes the uploads that were rejected: at the end of the response, of which libcurl does not tell, they end.
+    func resumeRefused() {
+        for transfer in uploads.values where transfer.isRefused { transfer.resume() }
+    }
+
+    var untilNextLook: Duration {
+        let pause = uploads.values.contains(where: \.isRefused) ? Self.refusedPause : Self.longestPause
+        return min(max(.zero, ContinuousClock.now.duration(to: nextLook)), pause)
+    }
 
     /// Ends the transfers that have waited too long: for a connection, or for their servers.
     mutating func endLate() {
@@ -215,6 +227,7 @@ private struct RunningTransfers {
     private mutating func remove(_ identifier: UInt) {
         guard let entry = running.removeValue(forKey: identifier) else { return }
         handles[ObjectIdentifier(entry.transfer)] = nil
+        uploads[identifier] = nil
         multi.remove(entry.easy)
         leave(entry.transfer)
     }

@@ -116,7 +116,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             easy.set(AUTHFLOW_CURL_COPY_POST_FIELDS, bytes: call.body)
         }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
-        if method != .get, method != .head || !call.body.isEmpty {
+        if upload != nil {
+            // libcurl would send PUT.
+            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
+        } else if method != .get, method != .head || !call.body.isEmpty {
             easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
         } else if method == .get, !call.body.isEmpty {
             easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, "GET")
@@ -216,7 +219,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             // libcurl limits the time to connect.
             return easy == nil ? (added + call.timeout, call.wasNotSent) : nil
         }
-        if isStream ? head.response == nil : head.isEmpty {
+        if isStream ? head.response == nil || upload?.isUnfinished == true : head.isEmpty {
             // A stream may go on for as long as it likes once its head is there.
             let timeout = isStream ? call.timeout : min(settings.firstByteTimeout, call.timeout)
             if upload?.isAwaited == true {
@@ -301,6 +304,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         }
         guard !isStream else {
             // The head is there as soon as its last line is.
+            if let status = head.response?.status.code, status >= 300 { upload?.refuse() }
             if let response = head.response { result.finish(.success(transportResponse(response))) }
             return true
         }
@@ -342,6 +346,13 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             return Int(AUTHFLOW_CURL_ABORT_SENDING)
         }
     }
+
+    /// Whether the server has rejected the request before the end of its body. libcurl 7.88 does not end such a transfer by itself while its
+    /// sending is paused.
+    var isRefused: Bool { upload?.isRefused == true }
+
+    /// Whether its request has a body that is sent as it arrives.
+    var isUpload: Bool { upload != nil }
 
     /// Resumes a paused transfer.
     func resume() { easy?.resume() }

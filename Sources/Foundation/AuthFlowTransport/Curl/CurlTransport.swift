@@ -44,20 +44,26 @@ public struct CurlTransport: HTTPTransport {
         let received = ResponseBody(limit: call.maximumResponseSize)
         let proxy = try settings.proxy(for: call)
         let transfer = CurlTransfer(call, settings: settings, proxy: proxy, body: received, upload: upload)
-        return try await withThrowingTaskGroup { group in
-            group.addTask { [loop] in try await upload.read { loop.resume(transfer) } }
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { [loop] in await upload.read { loop.resume(transfer) } }
+            group.addTask { await upload.untilOver() }
             let response = try await response(of: transfer, call, received)
-            // libcurl sends no more of the body then.
-            if response.head.status.code >= 300 { group.cancelAll() }
-            do {
-                try await group.waitForAll()
-            } catch  where response.head.status.code < 300 {
+            // A peer that is still sending sees a reset instead of the response when its connection is closed: nginx lingers, too.
+            if upload.isRefused { group.addTask { try? await Task.sleep(for: Self.lingering) } }
+            // The first to end is enough: the body has been read, or the transfer or the lingering is over.
+            try await group.next()
+            let failure = upload.failure
+            group.cancelAll()
+            if !upload.isRefused, let error = failure {
                 received.cancel()
                 throw AuthError.bodyEndedEarly(of: call, error)
-            } catch {}
+            }
             return response
         }
     }
+
+    /// How long the rest of a body is read and discarded after the server has rejected the request.
+    private static let lingering = Duration.seconds(2)
 
     /// Begins a transfer, and waits for its headers.
     private func response(

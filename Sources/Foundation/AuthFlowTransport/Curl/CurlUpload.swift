@@ -5,10 +5,10 @@ import Synchronization
 
 /// The body of an upload between the task that reads it and libcurl's thread: one part at a time.
 final class CurlUpload: Sendable {
-    /// The result of asking for bytes.
+    /// The result of requesting bytes.
     enum Piece {
         case bytes(Int)
-        /// None yet: ask again when there are.
+        /// None yet: request again when there are.
         case none
         case end
         case failure(any Error)
@@ -16,15 +16,20 @@ final class CurlUpload: Sendable {
 
     private struct State {
         var part: ArraySlice<UInt8> = []
-        /// The number of bytes that libcurl has taken.
-        var taken = 0
+        /// The number of bytes that libcurl has sent.
+        var sent = 0
         /// Whether libcurl waits for the next part.
         var isAwaited = false
+        /// Whether libcurl has sent the whole body.
+        var isWhole = false
         /// The result of reading the body.
         var end: Result<Void, any Error>?
-        /// Whether nothing is read any more.
+        /// Whether the server has responded that it does not want the rest, which is read and discarded.
+        var isRefused = false
+        /// Whether the transfer has ended.
         var isOver = false
         var writer: CheckedContinuation<Void, Never>?
+        var observer: CheckedContinuation<Void, Never>?
     }
 
     private let body: UploadBody
@@ -38,17 +43,26 @@ final class CurlUpload: Sendable {
     /// Whether libcurl waits for the next part.
     var isAwaited: Bool { state.withLock(\.isAwaited) }
 
-    /// Reads the body until its end, or until nothing is wanted any more.
+    /// Whether the server has rejected the request before the end of its body.
+    var isRefused: Bool { state.withLock(\.isRefused) }
+
+    /// Whether the server still has to read the body.
+    var isUnfinished: Bool { state.withLock { !$0.isWhole && !$0.isRefused } }
+
+    /// Reads the body until its end, or until the transfer has ended.
     /// - Parameter resume: Called when there is something to send again.
-    /// - Throws: The error that ends the body early.
-    func read(resume: @Sendable () -> Void) async throws {
+    func read(resume: @Sendable () -> Void) async {
         var end: Result<Void, any Error> = .success(())
         do {
+            var count = 0
             for try await part in body.parts where !part.isEmpty {
+                count += part.count
+                guard count <= length ?? .max else { throw Self.wrongLength }
                 guard await write(part, resume) else { return }
             }
             // A sequence may end like a whole one when its task is cancelled.
             try Task.checkCancellation()
+            guard count == length ?? count else { throw Self.wrongLength }
         } catch {
             end = .failure(error)
         }
@@ -57,16 +71,25 @@ final class CurlUpload: Sendable {
             return state.isAwaited
         }
         if isAwaited { resume() }
-        try end.get()
     }
 
-    /// Hands a part over, and waits until it has been taken.
-    /// - Returns: false when nothing is wanted any more.
+    /// The error that has ended the body early; nil for none.
+    var failure: (any Error)? {
+        state.withLock { state in
+            if case .failure(let error) = state.end { error } else { nil }
+        }
+    }
+
+    /// RFC 9112 section 8: a request whose body is shorter than its Content-Length is incomplete.
+    private static let wrongLength = AuthError(.networkFailed, "The request's body does not have its announced length.")
+
+    /// Passes a part to libcurl, and waits until it has been sent.
+    /// - Returns: false when the transfer has ended.
     private func write(_ part: [UInt8], _ resume: @Sendable () -> Void) async -> Bool {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let (isOver, isAwaited) = state.withLock { state in
-                    guard !state.isOver, !Task.isCancelled else { return (true, false) }
+                    guard !state.isOver, !state.isRefused, !Task.isCancelled else { return (true, false) }
                     state.part = part[...]
                     state.writer = continuation
                     return (false, state.isAwaited)
@@ -75,7 +98,8 @@ final class CurlUpload: Sendable {
                 if isAwaited { resume() }
             }
         } onCancel: {
-            stop()
+            // The part is not sent any more, and the end of the body will be a failure.
+            release { $0.part = [] }
         }
         return state.withLock { !$0.isOver }
     }
@@ -83,19 +107,24 @@ final class CurlUpload: Sendable {
     /// Takes the next bytes; called by libcurl's thread.
     func take(into buffer: UnsafeMutableRawBufferPointer) -> Piece {
         let (piece, writer) = state.withLock { state -> (Piece, CheckedContinuation<Void, Never>?) in
+            // libcurl goes on with a request that was rejected, where the response ends with its connection.
+            guard !state.isRefused else { return (.none, nil) }
             state.isAwaited = false
             guard !state.part.isEmpty else {
                 switch state.end {
                 case nil:
                     state.isAwaited = true
                     return (.none, nil)
-                case .success: return (isWhole(state.taken) ? .end : .failure(Self.wrongLength), nil)
+                case .success:
+                    state.isWhole = true
+                    return (.end, nil)
                 case .failure(let error): return (.failure(error), nil)
                 }
             }
             let piece = state.part.prefix(buffer.count)
-            state.taken += piece.count
-            guard state.taken <= length ?? .max else { return (.failure(Self.wrongLength), nil) }
+            state.sent += piece.count
+            // libcurl does not ask for the end of a body whose length it knows.
+            if state.sent == length { state.isWhole = true }
             unsafe buffer.copyBytes(from: piece)
             state.part = state.part.dropFirst(piece.count)
             guard state.part.isEmpty else { return (.bytes(piece.count), nil) }
@@ -106,22 +135,52 @@ final class CurlUpload: Sendable {
         return piece
     }
 
-    private func isWhole(_ taken: Int) -> Bool { length.map { $0 == taken } ?? true }
+    /// Sends no more of the body: the server has rejected the request.
+    func refuse() {
+        guard isUnfinished else { return }
+        release {
+            $0.isRefused = true
+            $0.part = []
+        }
+    }
 
-    /// RFC 9112 section 6.3: a body that is shorter than its Content-Length is incomplete.
-    private static let wrongLength = AuthError(
-        .networkFailed,
-        "The request's body does not have the length that it was announced with."
-    )
-
-    /// Ends the reading: nothing is wanted any more.
+    /// Ends the reading: the transfer has ended.
     func stop() {
+        release { $0.isOver = true }
+        let observer = state.withLock { state in
+            defer { state.observer = nil }
+            return state.observer
+        }
+        observer?.resume()
+    }
+
+    private func release(_ change: (inout State) -> Void) {
         let writer = state.withLock { state in
-            state.isOver = true
+            change(&state)
             defer { state.writer = nil }
             return state.writer
         }
         writer?.resume()
+    }
+
+    /// Waits until the transfer has ended, or the task is cancelled.
+    func untilOver() async {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isOver = state.withLock { state in
+                    guard !state.isOver, !Task.isCancelled else { return true }
+                    state.observer = continuation
+                    return false
+                }
+                if isOver { continuation.resume() }
+            }
+        } onCancel: {
+            let observer = state.withLock { state in
+                defer { state.observer = nil }
+                return state.observer
+            }
+            observer?.resume()
+        }
     }
 }
 #endif

@@ -4,6 +4,8 @@ import AuthFlow
 struct BoundedUpload: AsyncSequence, Sendable {
     /// Thrown instead of the part that is too much.
     struct TooLarge: Error {}
+    /// Thrown after the maximum duration.
+    struct TooSlow: Error {}
 
     let parts: any AsyncSequence<[UInt8], any Error> & Sendable
     let maximumSize: Int
@@ -21,9 +23,7 @@ struct BoundedUpload: AsyncSequence, Sendable {
             room -= part.count
             guard room >= 0 else { throw TooLarge() }
             // The transport limits the time between two parts.
-            guard elapsed() <= maximumDuration else {
-                throw AuthError(.timedOut, "The request exceeded its maximum duration.")
-            }
+            guard elapsed() <= maximumDuration else { throw TooSlow() }
             return part
         }
     }

@@ -24,8 +24,15 @@ public struct ResourceProxy: Sendable {
     /// Whether a request matches one of these routes. If so, read its body.
     public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
 
-    /// The maximum size of a request's body, in bytes; nil when no route matches. Do not read more than that.
-    public func maximumRequestSize(of request: HTTPRequest) -> Int? { route(of: request)?.maximumRequestSize }
+    /// The maximum size of a request's body that is not streamed, in bytes; nil when no route matches. Do not read more than that.
+    public func maximumRequestSize(of request: HTTPRequest) -> Int? {
+        route(of: request).map { route in
+            // Bodies that are streamed can be larger than those that fit into memory.
+            route.streamsRequests ? min(route.maximumRequestSize, Self.bufferedSize) : route.maximumRequestSize
+        }
+    }
+
+    private static let bufferedSize = 1024 * 1024
 
     private func route(of request: HTTPRequest) -> Route? {
         let target = (request.path ?? "/").utf8
@@ -64,7 +71,10 @@ public struct ResourceProxy: Sendable {
 
     /// Whether the body of a request is streamed. If so, do not read it: see ``streamedResponse(to:upload:)``.
     public func streamsBody(of request: HTTPRequest) -> Bool {
-        ![.get, .head].contains(request.method) && route(of: request)?.streamsRequests == true
+        guard ![.get, .head].contains(request.method), route(of: request)?.streamsRequests == true else { return false }
+        // RFC 9112 section 6.3: without either field there is no body.
+        if let length = request.headerFields[.contentLength] { return length != "0" }
+        return request.headerFields[.transferEncoding] != nil
     }
 
     /// Whether the response to a request is streamed.
@@ -167,7 +177,8 @@ public struct ResourceProxy: Sendable {
             var upload: UploadBody?
             switch body {
             case .whole(let bytes): forwarded.body = bytes
-            case .upload(let body): upload = bounded(body, route)
+            case .upload(let body) where streamsBody(of: request): upload = bounded(body, route)
+            case .upload(let body): forwarded.body = try await bounded(body, route).collected()
             }
             // A slow API must not keep token requests waiting, nor a stream other calls of the API.
             let isLong = isStreamed || upload != nil
@@ -183,9 +194,12 @@ public struct ResourceProxy: Sendable {
             }
             let response = try await provider.client.stream(forwarded, body: upload, with: tokens)
             guard isStreamed else {
+                response.body.attach(
+                    StreamEnd(of: response.body, place, after: forwarded.timeout, clock: server.host.clock)
+                )
                 let body = try await response.body.collect(upTo: route.maximumResponseSize)
                 let whole = TransportResponse(head: response.head, body: body)
-                return .whole(withExtendedLifetime(place) { returned(whole, to: request.method, route) })
+                return .whole(returned(whole, to: request.method, route))
             }
             response.body.attach(
                 StreamEnd(of: response.body, place, after: route.maximumStreamDuration, clock: server.host.clock)
@@ -198,8 +212,12 @@ public struct ResourceProxy: Sendable {
             var response = ServerResponse.plain(.tooManyRequests)
             response.head.headerFields[.retryAfter] = "2"
             return .whole(response)
+        } catch is BoundedUpload.TooLarge {
+            return .whole(ServerResponse.plain(.contentTooLarge))
         } catch let error as AuthError where error.underlyingError is BoundedUpload.TooLarge {
             return .whole(ServerResponse.plain(.contentTooLarge))
+        } catch let error as AuthError where error.underlyingError is BoundedUpload.TooSlow {
+            return .whole(ServerResponse.plain(.requestTimeout))
         } catch let error as AuthError where error.code == .temporarilyUnavailable {
             var response = ServerResponse.plain(.serviceUnavailable)
             response.head.headerFields[.retryAfter] = "1"
