@@ -3,11 +3,11 @@ import AuthFlowJSON
 
 /// A type that answers questions of a tree.
 ///
-/// Handlers are asked in order until one answers. Write one for questions that only your app can answer, such as those of a
-/// device's own hardware, or to show the questions in your own interface.
+/// Handlers are tried in order until one answers. Implement a handler for questions that only your app can answer, such as those about
+/// the device's hardware, or to show the questions in your own interface.
 public protocol CallbackHandler: Sendable {
-    /// Whether it may answer differently the next time: a user may, a configuration does not. A repeated step whose
-    /// handler does not ends the sign-in.
+    /// Whether the handler may answer differently the next time: a user may, a configuration does not. When a step is repeated, a
+    /// handler that cannot answer differently ends the sign-in.
     var mayAnswerOtherwise: Bool { get }
 
     /// Answers a question.
@@ -17,7 +17,7 @@ public protocol CallbackHandler: Sendable {
 }
 
 extension [any CallbackHandler] {
-    /// Has the first handler that can answer a question answer it, and returns that handler.
+    /// Passes a question to the first handler that can answer it, and returns that handler.
     /// - Throws: ``AuthError`` with `unknown_callback` when none can.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
         for handler in self where try await handler.answer(&callback, in: step) { return handler }
@@ -28,19 +28,19 @@ extension [any CallbackHandler] {
                 callback.output("redirectUrl")?.string.flatMap { try? Endpoint($0) }.map { " (\($0.host))" } ?? ""
             throw AuthError(
                 .unknownCallback,
-                "The tree continues at another identity provider\(host), by a \(type). That needs a browser: use a user agent with one."
+                "The tree continues at another identity provider\(host), with a \(type). That needs a browser: use a user agent with one."
             )
         default:
             throw AuthError(
                 .unknownCallback,
-                "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which no handler answers. Configure an answer under \"\(DisplayText.sanitized(callback.key))\", or write a CallbackHandler for it."
+                "The tree sends a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which no handler answers. Configure an answer under \"\(DisplayText.sanitized(callback.key))\", or write a CallbackHandler for it."
             )
         }
     }
 }
 
-/// Leaves the way out of a wait unused: a step that waits for a push has a confirmation, whose value 100 means that
-/// nothing was pressed.
+/// Does not use the way out of a wait: a step that waits for a push notification has a confirmation, whose value 100 means
+/// that no option was selected.
 struct WaitingCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
@@ -53,13 +53,13 @@ struct WaitingCallbacks: CallbackHandler {
     }
 }
 
-/// Handles what needs no answer: texts, values that pass through, and data for pages.
+/// Handles callbacks that need no answer: texts, values that pass through, and data for pages.
 struct PassiveCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         switch callback.type {
-        // A message of type 4 is a script for a page; it is sent back as it came, and never run.
+        // A message of type 4 is a script for a page; it is sent back unchanged, and never executed.
         case "TextOutputCallback", "HiddenValueCallback", "PollingWaitCallback": return true
         case "MetadataCallback": return callback.output("data")?["_type"] == nil
         case "SuspendedTextOutputCallback":
@@ -74,8 +74,8 @@ struct PassiveCallbacks: CallbackHandler {
 
 /// Answers from a configuration: a user name, a password, and answers by question.
 ///
-/// The name and the password answer the questions for them and no others: a one-time code comes with the same callback
-/// as a password, and the password must not be sent in its place.
+/// The user name and the password are only used for the questions that ask for them: a one-time code comes with the same
+/// callback as a password, and the password must not be sent instead.
 public struct ConfiguredAnswers: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
@@ -86,8 +86,8 @@ public struct ConfiguredAnswers: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - username: The answer to a question for the name: in the first step of a tree, or one whose prompt says so.
-    ///   - password: The answer to a question for the password: beside the first name, or whose prompt is "Password".
+    ///   - username: The answer to a question for the user name: in the first step of a tree, or when its prompt says so.
+    ///   - password: The answer to a question for the password: together with the first user name, or when its prompt is "Password".
     ///   - answers: Answers to other questions, by their prompt, by their name, or, when they have neither, by their
     ///     type (``TreeCallback/key``), case-insensitive. A choice is named by its label; yes and no are `true` and
     ///     `false`; terms are `terms`.
@@ -134,7 +134,7 @@ public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = true
 
-    /// How often a question is asked whose answer is not understood.
+    /// The maximum number of times that a question is asked if its answer is not understood.
     private static let maximumTries = 5
 
     private let ask: @Sendable (_ question: String, _ isSecret: Bool) async throws -> String
@@ -167,7 +167,7 @@ public struct AskingHandler: CallbackHandler {
                 try QuestionForms.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
                 return true
             } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumTries {
-                // A typing error is no reason to restart the sign-in. A terminal that is gone is not asked again.
+                // A typing error must not restart the sign-in. A terminal that was closed is not asked again.
                 guard error.message.hasPrefix(QuestionForms.misunderstanding) else { throw error }
                 await show?(error.message)
             }
@@ -205,7 +205,7 @@ enum QuestionForms {
             }
             return nonempty(callback.prompt)
         case "PollingWaitCallback": return nonempty(callback.prompt)
-        // The key of a new authenticator app, as the address that its QR code would hold.
+        // The key of a new authenticator app, as the URI that its QR code would contain.
         case "HiddenValueCallback":
             guard let value = callback.output("value")?.string, value.hasPrefix("otpauth://") else { return nil }
             return DisplayText.sanitized(value, limit: 1000)
@@ -218,7 +218,7 @@ enum QuestionForms {
         return shown.isEmpty ? nil : shown
     }
 
-    /// The question as text; nil when it is of a kind that text cannot answer.
+    /// The question as text; nil when it cannot be answered with text.
     static func question(of callback: TreeCallback) -> String? {
         let prompt = DisplayText.sanitized(callback.prompt)
         switch callback.type {
@@ -238,7 +238,7 @@ enum QuestionForms {
     }
 
     /// Puts an answer into the callback.
-    /// - Parameter isNumbered: Whether a choice may be named by its number, as ``question(of:)`` counts them.
+    /// - Parameter isNumbered: Whether a choice may be selected by its number in ``question(of:)``.
     static func answer(_ callback: inout TreeCallback, with text: String, isNumbered: Bool = false) throws {
         func refuse(_ problem: String) -> AuthError {
             AuthError(
@@ -269,7 +269,7 @@ enum QuestionForms {
         }
     }
 
-    /// The choices, and the value of each. Without options of its own, a confirmation has those of its type.
+    /// The choices, and the value of each. A confirmation without explicit options has those of its type.
     private static func choices(of callback: TreeCallback) -> [(label: String, value: Int)] {
         let own = (callback.output("choices") ?? callback.output("options"))?.strings ?? []
         guard own.isEmpty, callback.type == "ConfirmationCallback" else {
@@ -285,7 +285,7 @@ enum QuestionForms {
 }
 
 extension AuthError.Code {
-    /// A tree asks something that no handler answers.
+    /// A tree asks a question that no handler answers.
     public static let unknownCallback = Self(rawValue: "unknown_callback")
     /// A tree continues with a link that was sent to the user.
     public static let treeSuspended = Self(rawValue: "tree_suspended")

@@ -3,11 +3,11 @@ public import AuthFlow
 import AuthFlowJSON
 public import WebKit
 
-/// Lets a page in an embedded web view ask the app its questions, and the app answer them.
+/// Lets a page in an embedded web view pass its questions to the app, which answers them.
 ///
 /// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests": the app can read what
-/// is typed, and the user cannot see where they are. This is for first-party apps whose page and app are one, and for
-/// nothing else; nothing in AuthFlow uses it by itself.
+/// is typed, and the user cannot verify which site is shown. This is only for first-party apps whose page and app belong together;
+/// AuthFlow never uses it on its own.
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
 @MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandler {
@@ -21,7 +21,7 @@ public import WebKit
     /// Creates a bridge.
     /// - Parameters:
     ///   - questions: Answers the questions of the page.
-    ///   - origin: The only origin that may ask.
+    ///   - origin: The only origin whose questions are answered.
     ///   - webView: The web view that shows the page. Add the bridge to its `userContentController` under ``name``.
     public init(questions: PageQuestions, origin: Endpoint, webView: WKWebView) {
         self.questions = questions

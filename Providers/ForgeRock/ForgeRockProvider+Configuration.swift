@@ -40,7 +40,7 @@ extension UserAgentFactory {
     /// - Parameters:
     ///   - transport: The transport; default: that of the profile.
     ///   - host: The clock, and the environment that locates the stores.
-    ///   - ask: Asks the user what the configuration does not say; nil when no user can be asked.
+    ///   - ask: Asks the user for answers that are not configured; nil when no user can be asked.
     ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
     public static func tree(
         transport: (any HTTPTransport)? = nil,
@@ -107,7 +107,7 @@ private struct TreeKeys: Sendable {
     var all: [any AnyConfigurationKey] { [tree, username, password, answers, consent, sharedCookies] }
 }
 
-/// What several apps that share cookies agree on.
+/// The settings that several apps with shared cookies have in common.
 private struct SharedCookieSettings: Sendable {
     private static let group = ConfigurationKey(
         "group",

@@ -13,12 +13,12 @@ public struct ForgeRockProvider: Sendable {
     /// Creates a provider.
     /// - Parameters:
     ///   - realm: The realm.
-    ///   - issuer: The issuer, when it is not the realm's address: older servers leave out `/realms/root`.
-    ///   - acrValues: `acr_values`: names that the server maps to trees, best first.
+    ///   - issuer: The issuer, when it is not the realm's URL: older servers leave out `/realms/root`.
+    ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
     ///   - requiresACR: Whether one of these is required (an essential claim): the server then signs the user in again
-    ///     when necessary, and an ID Token without one of them is refused.
-    ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for any. It is in the access token, when that
-    ///     is a JWT; one that cannot be read is refused.
+    ///     when necessary, and an ID Token without one of them is rejected.
+    ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for any. It is read from the ID Token, or else from an
+    ///     access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(
         realm: ForgeRockRealm,
         issuer: String? = nil,
@@ -39,7 +39,7 @@ extension ForgeRockProvider: ProviderAdapter {
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let address = try Endpoint("\(realm.oauthURL)/.well-known/openid-configuration")
         var metadata = try await context.discover(at: address)
-        // Some versions announce a revocation endpoint that they do not have.
+        // Some versions advertise a revocation endpoint that they do not have.
         if let announced = metadata.revocationEndpoint?.url, announced.hasSuffix("/revoke"),
             !announced.hasSuffix("/token/revoke")
         {
@@ -48,8 +48,8 @@ extension ForgeRockProvider: ProviderAdapter {
         return metadata
     }
 
-    /// Checks `acr` and `auth_level`. The access token is trusted because it came directly from the token endpoint; no
-    /// other would be.
+    /// Checks `acr` and `auth_level`. The access token is trusted because it came directly from the token endpoint; a token
+    /// from anywhere else would not be.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
         if requiresACR, !acrValues.isEmpty {
@@ -68,7 +68,7 @@ extension ForgeRockProvider: ProviderAdapter {
         guard let level, level >= Int64(minimumAuthLevel) else {
             throw AuthError(
                 .insufficientUserAuthentication,
-                "The user did not sign in as strongly as requested: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more."
+                "The user did not sign in as strongly as requested: auth_level is \(level.map { "\($0)" } ?? "not known"), and must be at least \(minimumAuthLevel)."
             )
         }
     }
@@ -76,13 +76,13 @@ extension ForgeRockProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .authorization, !acrValues.isEmpty else { return }
-        // OpenID Connect Discovery section 3: without claims_parameter_supported the claims are ignored, or an error.
+        // OpenID Connect Discovery section 3: without claims_parameter_supported the claims are ignored, or cause an error.
         let takesClaims = try await context.metadata().json["claims_parameter_supported"]?.bool != false
         guard requiresACR, takesClaims else {
             request.parameters["acr_values"] = request.parameters["acr_values"] ?? acrValues.joined(separator: " ")
             return
         }
-        // OpenID Connect Core section 5.5.1.1. The engine reads it from the request and checks the ID Token by it.
+        // OpenID Connect Core section 5.5.1.1. The engine reads it from the request and checks the ID Token against it.
         var claims = try request.parameters["claims"].map { try JSON(parsing: Array($0.utf8)).object ?? [:] } ?? [:]
         var idToken = claims["id_token"]?.object ?? [:]
         idToken["acr"] = ["essential": true, "values": .array(acrValues.map(JSON.string))]

@@ -1,19 +1,19 @@
 public import AuthFlow
 
-/// A realm of a ForgeRock (PingAM) server: the addresses of its trees and of its OAuth 2.0 provider.
+/// A realm of a ForgeRock (PingAM) server: the URLs of its trees and of its OAuth 2.0 provider.
 public struct ForgeRockRealm: Sendable, Hashable {
-    /// Scheme, host and port of the server.
+    /// The scheme, host and port of the server.
     public let origin: String
 
-    /// The address of the realm's REST API.
+    /// The URL of the realm's REST API.
     let restURL: String
 
-    /// The address of the realm's OAuth 2.0 provider, and by default its issuer.
+    /// The URL of the realm's OAuth 2.0 provider, which is also its default issuer.
     let oauthURL: String
 
     /// Creates a realm.
     /// - Parameters:
-    ///   - baseURL: The server's address with its context path, such as `https://id.example.com/am`.
+    ///   - baseURL: The server's URL with its context path, such as `https://id.example.com/am`.
     ///   - path: The realm, such as `/` or `/alpha/sales`.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
     public init(baseURL: String, path: String = "/") throws(AuthError) {

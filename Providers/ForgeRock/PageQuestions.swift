@@ -5,20 +5,20 @@ import AuthFlowJSON
 ///
 /// It uses the handlers that answer a tree without a page.
 public struct PageQuestions: Sendable {
-    /// The largest message that is read, in bytes.
+    /// The maximum size of a message, in bytes.
     private static let maximumSize = 64 * 1024
 
     private let handlers: [any CallbackHandler]
 
     /// Creates an instance.
-    /// - Parameter handlers: The handlers that answer the questions, asked in order.
+    /// - Parameter handlers: The handlers that answer the questions, tried in order.
     public init(handlers: [any CallbackHandler]) {
         self.handlers = handlers + [PassiveCallbacks()]
     }
 
     /// Answers a message.
     /// - Returns: The message with its answers, as JSON.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply` when it is not such a message, or what the handlers throw.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply` when it is not such a message, or any error that the handlers throw.
     public func answer(_ message: String) async throws -> String {
         guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),
             var step = TreeStep(json)

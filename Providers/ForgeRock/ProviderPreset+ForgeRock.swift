@@ -6,7 +6,7 @@ extension ProviderPreset {
         "forgerock",
         title: "ForgeRock (PingAM)",
         parameters: [
-            Parameter("url", .url, "The server's address with its context: https://id.example.com/am."),
+            Parameter("url", .url, "The server's URL with its context path: https://id.example.com/am."),
             Parameter("realm", .name, default: "alpha", "The realm."),
         ],
         members: [
@@ -16,7 +16,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create a public OAuth 2.0 client in the realm, with the redirect URI http://127.0.0.1:8458/callback and the scopes openid, profile and email.",
-            "For a tree of your own add \"acr_values\" to the profile.",
+            "For a custom tree, add \"acr_values\" to the profile.",
         ],
         source: "https://docs.pingidentity.com/pingam/latest/oauth2-guide/oauth2-register-client.html"
     )

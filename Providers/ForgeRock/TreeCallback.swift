@@ -7,7 +7,7 @@ public struct TreeCallback: Sendable {
     /// The kind of question, such as `NameCallback`.
     public let type: String
 
-    /// The callback as it is sent back: with its answers, and with everything it was received with.
+    /// The callback as it is sent back: with its answers, and otherwise unchanged.
     public private(set) var json: JSON
 
     init?(_ json: JSON) {
@@ -24,13 +24,13 @@ public struct TreeCallback: Sendable {
     /// The text of the question; empty when it has none.
     public var prompt: String { output("prompt")?.string ?? output("message")?.string ?? "" }
 
-    /// The name of what the question asks for; empty when it has none.
+    /// The name of the value that the question asks for; empty when it has none.
     public var name: String { output("name")?.string ?? "" }
 
     /// The key that an answer to it is configured under: its prompt, or its name, or its type when it has neither.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
-    /// How many answers it takes.
+    /// The number of answers that it expects.
     public var inputCount: Int { json["input"]?.array?.count ?? 0 }
 
     /// Sets an answer.
@@ -80,11 +80,11 @@ public struct TreeStep: Sendable {
         self.stage = json["stage"]?.string ?? ""
         self.header = json["header"]?.string ?? ""
         self.callbacks = callbacks.compactMap(TreeCallback.init)
-        // The server refuses a step with a callback left out, and one that cannot be read cannot be sent back.
+        // The server rejects a step with a missing callback, and a callback that cannot be parsed cannot be sent back.
         guard self.callbacks.count == callbacks.count else { return nil }
     }
 
-    /// The step with its answers: the same callbacks in the same order, and everything received with them.
+    /// The step with its answers: the same callbacks in the same order, and otherwise unchanged.
     var answered: JSON {
         var members = json.object ?? [:]
         members["callbacks"] = .array(callbacks.map(\.json))

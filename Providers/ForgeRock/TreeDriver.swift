@@ -23,11 +23,11 @@ public struct TreeDriver: Sendable {
     /// Creates a driver.
     /// - Parameters:
     ///   - realm: The realm of the trees. Answers are sent nowhere else.
-    ///   - tree: The tree to walk; default: the one that the provider names, or its default.
-    ///   - handlers: The handlers that answer the tree's questions, asked in order. What needs no answer needs
-    ///     none.
+    ///   - tree: The tree to walk; default: the tree that the provider names, or the realm's default.
+    ///   - handlers: The handlers that answer the tree's questions, tried in order. A callback that needs no answer needs
+    ///     no handler.
     ///   - allowsConsent: Whether to allow access when the provider asks for consent.
-    ///   - host: The clock that waits run on.
+    ///   - host: The host services, whose clock measures waits.
     public init(
         realm: ForgeRockRealm,
         tree: String? = nil,
@@ -48,9 +48,9 @@ extension TreeDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "") ?? [:]
         guard page.endpoint.origin == realm.origin else {
-            throw refusal(page, "is not of \(realm.origin), and no answers were sent there")
+            throw refusal(page, "is not at \(realm.origin), and no answers were sent to it")
         }
-        // The page may be anywhere; it is the sign-in page because its `goto` is the authorization endpoint.
+        // The page's URL is not fixed; it is the sign-in page because its `goto` is the authorization endpoint.
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
             guard goto.origin == realm.origin else { throw refusal(page, "continues to another site") }
             guard !page.hasTypedCredentials else { throw refusal(page, "asks again although sign-in was completed") }
@@ -67,7 +67,7 @@ extension TreeDriver: LoginDriver {
             let action = String(page.endpoint.url.prefix { $0 != "?" })
             return .post(form, to: try Endpoint(action, name: "consent"), typesCredentials: false)
         }
-        // AM's own error page has the error in a script.
+        // AM's own error page contains the error in a script.
         let words =
             text.firstMatch(of: /"?description"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
             ?? text.firstMatch(of: /"?message"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
@@ -87,7 +87,7 @@ extension TreeDriver: LoginDriver {
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func beginSignOut(in browser: HeadlessBrowser) async {
-        // Ending the OpenID session leaves that of the trees. Without one there is nothing to end, and one that cannot
+        // Ending the OpenID session does not end the tree's session. Without one there is nothing to end, and one that cannot
         // be ended here expires; the end session endpoint is called in any case.
         guard let endpoint = try? Endpoint("\(realm.restURL)/sessions?_action=logout"),
             await browser.hasCookies(for: endpoint), let name = await sessionCookieName(in: browser),
@@ -114,7 +114,7 @@ extension TreeDriver: LoginDriver {
         return json["cookieName"]?.string
     }
 
-    /// Has the browser keep the session when the server returns it only in the response body.
+    /// Stores the session cookie in the browser when the server returns the session only in the response body.
     private func keepSession(_ json: JSON, _ response: TransportResponse, in browser: HeadlessBrowser) async throws {
         guard let token = json["tokenId"]?.string, !token.isEmpty else { return }
         let isSet = response.head.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
@@ -133,7 +133,7 @@ extension TreeDriver: LoginDriver {
         AuthError(.userAgentFailed, "The page at \(page.endpoint) \(reason).")
     }
 
-    /// Walks a tree until there is a session, whose cookie the browser keeps.
+    /// Walks a tree until there is a session, whose cookie the browser stores.
     private func walk(_ tree: String?, in browser: HeadlessBrowser) async throws {
         var body: JSON = [:]
         var isRestarted = false
@@ -170,7 +170,7 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Answers every question of a step.
-    /// - Returns: How long the step has asked to wait.
+    /// - Returns: The wait that the step requests.
     private func answer(_ step: inout TreeStep, mayWait: Duration) async throws -> Duration {
         var wait = Duration.zero
         for index in step.callbacks.indices {

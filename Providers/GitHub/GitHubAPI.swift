@@ -2,15 +2,15 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-// The requests to the REST API, which says who the user is.
+// The requests to the REST API, which identifies the user.
 
 extension GitHubProvider: UserInfoProviding {
-    /// `GET /user`: what GitHub says about the user.
+    /// `GET /user`: GitHub's description of the user.
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.resource(try call(.get, "/user"), with: tokens).json(from: "\(host.apiURL)/user")
     }
 
-    /// Takes the identity from the account ID: "login", the e-mail address and the name can change hands.
+    /// Derives the identity from the account ID: "login", the e-mail address and the name can change hands.
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         let user = try await userInfo(for: tokens, in: context)
         guard let number = user["id"]?.integer else {

@@ -1,11 +1,11 @@
 public import AuthFlow
 
-/// The addresses of a GitHub instance: one for its pages, one for its API.
+/// The URLs of a GitHub instance: one for its pages, one for its API.
 public struct GitHubHost: Sendable, Hashable {
-    /// The address of the pages and the OAuth endpoints, such as `https://github.com`.
+    /// The URL of the pages and the OAuth endpoints, such as `https://github.com`.
     public let pagesURL: String
 
-    /// The address of the REST API, such as `https://api.github.com`.
+    /// The URL of the REST API, such as `https://api.github.com`.
     public let apiURL: String
 
     /// `github.com`.
@@ -16,16 +16,16 @@ public struct GitHubHost: Sendable, Hashable {
         self.apiURL = apiURL
     }
 
-    /// Reads the name of a host.
-    /// - Parameter name: `github.com`, a tenant such as `example.ghe.com`, or the host of a GitHub Enterprise Server; or an
-    ///   address such as `https://github.example.com:8443`.
+    /// Parses the name of a host.
+    /// - Parameter name: `github.com`, a tenant such as `example.ghe.com`, or the host of a GitHub Enterprise Server; or a
+    ///   URL such as `https://github.example.com:8443`.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when it is none of these.
     public init(_ name: String) throws(AuthError) {
         let endpoint = try Endpoint(name.contains("://") ? name : "https://\(name)", name: "GitHub host")
         guard endpoint.path.isEmpty || endpoint.path == "/", endpoint.query == nil else {
             throw AuthError(.invalidConfiguration, "The GitHub host \"\(endpoint)\" must be a host only.")
         }
-        // Users copy the address of any page or API.
+        // Users copy the URL of any page or API.
         let isPublic = ["github.com", "www.github.com", "api.github.com", "gist.github.com"].contains(endpoint.host)
         let labels = endpoint.host.split(separator: ".")
         if isPublic {
@@ -33,7 +33,7 @@ public struct GitHubHost: Sendable, Hashable {
         } else if endpoint.host.hasSuffix(".github.com") || endpoint.host == "ghe.com" {
             throw AuthError(
                 .invalidConfiguration,
-                "\(endpoint.host) is no GitHub to sign in at. Write github.com, NAME.ghe.com, or the host of an Enterprise Server."
+                "\(endpoint.host) is not a GitHub instance to sign in to. Write github.com, NAME.ghe.com, or the host of an Enterprise Server."
             )
         } else if endpoint.host.hasSuffix(".ghe.com") {
             // "api.NAME.ghe.com" is the API of "NAME.ghe.com", and so is every other name below it.

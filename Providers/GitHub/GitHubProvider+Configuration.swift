@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderFactory {
-    /// `github`: any GitHub instance. No scopes are requested by default: `scopes` is what an app needs.
+    /// `github`: any GitHub instance. No scopes are requested by default: `scopes` lists the scopes that an app needs.
     public static var gitHub: ProviderFactory {
         let host = ConfigurationKey(
             "host",
@@ -12,7 +12,7 @@ extension ProviderFactory {
             "sign_out",
             ConfigurationValue<GitHubProvider.SignOut>.choice,
             default: .token,
-            "What a sign-out revokes: the token, or the user's whole grant to the app, on every device."
+            "The tokens that a sign-out revokes: the current token, or the user's whole grant to the app, on every device."
         )
         // The documentation asks for the secret as a parameter of the body.
         return ProviderFactory(
@@ -28,10 +28,10 @@ extension ProviderFactory {
                     at: ProfileKeys.flow
                 )
             }
-            // GitHub has no OpenID Connect for users: it leaves the scope out, and sends no ID Token.
+            // GitHub does not support OpenID Connect for users: it ignores the scope, and returns no ID Token.
             if registration.scopes.contains("openid") {
                 throw profile.error(
-                    "GitHub has no OpenID Connect for users: leave out \"openid\"",
+                    "GitHub does not support OpenID Connect for users: leave out \"openid\"",
                     at: ProfileKeys.scopes
                 )
             }

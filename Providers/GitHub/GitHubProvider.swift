@@ -6,11 +6,11 @@ public import AuthFlow
 /// There is no ID Token: the API identifies the user (``identity(for:in:)``). Whether tokens expire, and whether they
 /// can be refreshed, is known only from the token response.
 public struct GitHubProvider: Sendable {
-    /// What signing out revokes at GitHub. Both need the client's secret.
+    /// The tokens that a sign-out revokes at GitHub. Both cases need the client's secret.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
-        /// The token alone.
+        /// Only the token.
         case token
-        /// The user's grant to the app, and with it every token of theirs, on every device.
+        /// The user's grant to the app, and with it all of the user's tokens, on every device.
         case grant
     }
 
@@ -20,7 +20,7 @@ public struct GitHubProvider: Sendable {
     /// Creates a provider.
     /// - Parameters:
     ///   - host: The GitHub instance.
-    ///   - signOut: What signing out revokes.
+    ///   - signOut: The tokens that a sign-out revokes.
     public init(host: GitHubHost = .dotCom, signOut: SignOut = .token) {
         self.host = host
         self.signOut = signOut
@@ -28,7 +28,7 @@ public struct GitHubProvider: Sendable {
 }
 
 extension GitHubProvider: ProviderAdapter {
-    /// The one that GitHub's RFC 8414 metadata names.
+    /// The issuer in GitHub's RFC 8414 metadata.
     public var issuer: String { "\(host.pagesURL)/login/oauth" }
 
     /// GitHub has no document that describes its endpoints.

@@ -5,7 +5,7 @@ import AuthFlowMarkup
 // GitHub responds in the format of `Accept`, which can be XML, and with a form when an intermediary drops the field.
 
 extension GitHubProvider: ResponseParsing {
-    /// Reads JSON, forms and XML. Scopes come with commas between them, where RFC 6749 section 3.3 has spaces.
+    /// Parses JSON, forms and XML. Scopes are separated by commas, instead of the spaces of RFC 6749 section 3.3.
     public func parameters(of response: ProviderResponse) throws -> JSON {
         let isXML = ["application/xml", "text/xml"].contains(response.http.mediaType)
         let parameters = isXML ? try OAuthDocument.members(of: response.http.body) : try response.parameters()
@@ -21,7 +21,7 @@ private enum OAuthDocument {
         let root = try XMLElement.root(of: body, from: "GitHub")
         var members: [String: JSON] = [:]
         for element in root.children {
-            // GitHub writes no name twice, and no elements inside one.
+            // GitHub's XML has no repeated and no nested elements.
             guard element.children.isEmpty, members[element.name] == nil else {
                 throw AuthError(.invalidResponse, "GitHub's response is not valid XML.")
             }

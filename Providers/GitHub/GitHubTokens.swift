@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-// The token requests of an app's owner ("REST API endpoints for OAuth authorizations"): none of them is RFC 7009 or
+// The token requests for an app's owner ("REST API endpoints for OAuth authorizations"): none of them follows RFC 7009 or
 // RFC 7662, and all of them need the app's secret.
 
 extension GitHubProvider: TokenRevoking {
@@ -14,7 +14,7 @@ extension GitHubProvider: TokenRevoking {
 }
 
 extension GitHubProvider {
-    /// Asks whether a token is valid, and what for.
+    /// Checks whether a token is valid, and what it is valid for.
     /// - Returns: GitHub's description of the token, with its `scopes` and its `user`; nil when it is not valid.
     /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret.
     public func checkToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> JSON? {
@@ -46,7 +46,7 @@ extension GitHubProvider {
         let clientID = FormURLEncoding.encode(context.registration.clientID)
         guard let authorization = context.basicAuthorization else {
             let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
-            throw AuthError(.unsupported, "GitHub asks for the app's secret. Users revoke its access at \(page).")
+            throw AuthError(.unsupported, "GitHub requires the app's secret. Users revoke access at \(page).")
         }
         let body: JSON = ["access_token": .string(tokens.accessToken.exposed)]
         var call = try call(method, "/applications/\(clientID)/\(what)", body: body)

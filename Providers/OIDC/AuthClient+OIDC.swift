@@ -16,15 +16,15 @@ extension AuthClient {
     ///   - issuer: The issuer, exactly as the provider writes it.
     ///   - clientID: `client_id`, as registered with the provider.
     ///   - scopes: The scopes to request. Many providers issue a refresh token only for `offline_access`.
-    ///   - userAgents: The user agents, best first: the next one is used where one cannot work.
-    ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), where no user agent can work; default: none.
-    ///   - store: Keeps the tokens; default: memory, so that users sign in at each start.
-    ///   - options: Default: the defaults of ``/AuthFlow/AuthClient/Options``.
-    ///   - transport: Sends every request, such as one with a proxy; default: the system's.
+    ///   - userAgents: The user agents, in order of preference: when one cannot be used, the next one is.
+    ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), when no user agent can be used; default: none.
+    ///   - store: The store for the tokens; default: memory, so that users must sign in at each start.
+    ///   - options: The options; default: the defaults of ``/AuthFlow/AuthClient/Options``.
+    ///   - transport: The transport for every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback address with a free port), the client's
+    ///   - registration: Changes the other values of the registration: the redirect URI (default: a loopback URI with any free port), the client
     ///     authentication (default: a public client), DPoP.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; what `registration` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; any error that `registration` throws.
     public convenience init(
         issuer: String,
         clientID: String,

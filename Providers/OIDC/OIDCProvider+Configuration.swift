@@ -19,7 +19,7 @@ extension ProviderFactory {
             "subject_claim",
             .text,
             default: "sub",
-            "The claim that identifies a user where there is no ID Token."
+            "The claim that identifies a user if there is no ID Token."
         )
         let template = ConfigurationKey(
             "issuer",
@@ -37,14 +37,14 @@ extension ProviderFactory {
                     try TokenIssuerTemplate(text, claim: claim, tenants: tenants)
                 }
             },
-            "The issuer of each tenant's ID Tokens, where users of several tenants sign in. Default: all name the issuer."
+            "The issuer of each tenant's ID Tokens, if users of several tenants sign in. Default: all ID Tokens have the same issuer."
         )
         return ProviderFactory("oidc", keys: [issuer, endpoints, identity, subjectClaim, tokenIssuer]) { profile in
             let issuer = try profile[issuer]
             let source = try profile[identity]
             let subjectClaim = try profile[subjectClaim]
             guard try source == .idToken || profile[tokenIssuer] == nil else {
-                throw profile.error("only an ID Token says which tenant a user is of", at: identity)
+                throw profile.error("only an ID Token names the tenant of a user", at: identity)
             }
             guard let explicit = try profile[endpoints] else {
                 return OIDCProvider(
@@ -77,7 +77,7 @@ private enum EndpointKeys {
     static let jwks = ConfigurationKey(
         "jwks",
         .url,
-        "The provider's keys (jwks_uri), which ID Tokens are verified with."
+        "The provider's key set (jwks_uri), which is used to verify ID Tokens."
     )
     static let userInfo = ConfigurationKey("userinfo", .url, "The userinfo endpoint.")
     static let endSession = ConfigurationKey("end_session", .url, "The end session endpoint.")

@@ -3,15 +3,15 @@ public import AuthFlowJSON
 
 /// A provider that follows OpenID Connect, or OAuth 2.0 with a metadata document: the adapter without quirks.
 public struct OIDCProvider: Sendable {
-    /// Where the user's identity comes from.
+    /// The source of the user's identity.
     public enum IdentitySource: String, Sendable, Hashable, CaseIterable {
         /// The ID Token, with the claims of userinfo. Without the scope `openid` the user is unknown.
         case idToken = "id_token"
-        /// The userinfo endpoint, also where there is no ID Token to compare it with.
+        /// The userinfo endpoint, even if there is no ID Token to compare it with.
         case userInfo = "userinfo"
         /// The introspection endpoint (RFC 7662).
         case introspection
-        /// The access token, which has to be a JWT signed by the provider (RFC 9068).
+        /// The access token, which must be a JWT signed by the provider (RFC 9068).
         case accessToken = "access_token"
     }
 
@@ -24,13 +24,13 @@ public struct OIDCProvider: Sendable {
     private let subjectClaim: String
     private let tokenIssuer: TokenIssuerTemplate?
 
-    /// Creates a provider whose endpoints are found from its issuer (OpenID Connect Discovery, RFC 8414).
+    /// Creates a provider whose endpoints are discovered from its issuer (OpenID Connect Discovery, RFC 8414).
     /// - Parameters:
     ///   - issuer: The issuer, exactly as the provider writes it.
-    ///   - endpoints: Endpoints in place of discovered ones or beside them; default: none.
-    ///   - identitySource: Where the user's identity comes from; default: the ID Token.
-    ///   - subjectClaim: The claim that identifies a user where there is no ID Token; default: `sub`.
-    ///   - tokenIssuer: The rule by which ID Tokens name issuers of their own, where users of several tenants sign in; default: none.
+    ///   - endpoints: Endpoints that replace or supplement the discovered ones; default: none.
+    ///   - identitySource: The source of the user's identity; default: the ID Token.
+    ///   - subjectClaim: The claim that identifies a user if there is no ID Token; default: `sub`.
+    ///   - tokenIssuer: The template for the tenant-specific issuers of ID Tokens, if users of several tenants sign in; default: none.
     public init(
         issuer: String,
         endpoints: ProviderMetadata? = nil,
@@ -49,8 +49,8 @@ public struct OIDCProvider: Sendable {
     /// Creates a provider with fixed endpoints.
     /// - Parameters:
     ///   - metadata: The issuer and the endpoints. ID Tokens are verified with the keys at `jwksURI`.
-    ///   - identitySource: Where the user's identity comes from; default: the ID Token.
-    ///   - subjectClaim: The claim that identifies a user where there is no ID Token; default: `sub`.
+    ///   - identitySource: The source of the user's identity; default: the ID Token.
+    ///   - subjectClaim: The claim that identifies a user if there is no ID Token; default: `sub`.
     public init(metadata: ProviderMetadata, identitySource: IdentitySource = .idToken, subjectClaim: String = "sub") {
         self.issuer = metadata.issuer
         self.fixed = metadata
@@ -86,7 +86,7 @@ extension OIDCProvider: UserInfoProviding {
             guard let claims = try await context.introspect(tokens.accessToken) else {
                 throw AuthError(
                     .invalidUserInfo,
-                    "The introspection endpoint says that the new access token is not active."
+                    "The introspection endpoint reports that the new access token is not active."
                 )
             }
             return try identity(claims)
@@ -105,7 +105,7 @@ extension OIDCProvider: UserInfoProviding {
     }
 
     private func identity(_ claims: JSON) throws -> Identity {
-        // Some providers number their users.
+        // Some providers use numbers as user IDs.
         let subject = claims[subjectClaim]?.string ?? claims[subjectClaim]?.integer.map { "\($0)" }
         guard let subject, !subject.isEmpty else {
             throw AuthError(

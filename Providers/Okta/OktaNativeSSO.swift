@@ -10,7 +10,7 @@ struct SharedSecret: Sendable {
     let subject: String
     let sid: String?
 
-    /// Reads what ``json`` wrote.
+    /// Parses a value of ``json``.
     init?(_ json: JSON) {
         guard let secret = json["device_secret"]?.string, let idToken = json["id_token"]?.string,
             let subject = json["sub"]?.string
@@ -40,7 +40,7 @@ extension OktaProvider {
         try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSecret($0.exposed) }
     }
 
-    /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is made as `at_hash` is, and `sid`.
+    /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is computed like `at_hash`, and `sid`.
     /// Both are optional.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
@@ -77,7 +77,7 @@ extension OktaProvider: SharedSignIn {
         return exchange
     }
 
-    /// Shares the device secret that came with a sign-in.
+    /// Shares the device secret that was issued with a sign-in.
     public func share(_ credential: Credential, in context: ProviderContext) async throws {
         let tokens = credential.tokens
         guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken,
@@ -92,7 +92,7 @@ extension OktaProvider: SharedSignIn {
         try await store.change(for: issuer) { _ in RedactedJSON(shared.json) }
     }
 
-    /// Says which app has signed the user out of all apps, when one has.
+    /// Returns which app has signed the user out of all apps, if one has.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
         return shared?.exposed["ended_by"]?.string.map {
@@ -116,7 +116,7 @@ extension OktaProvider: TokenRevoking {
         } catch {
             outcome = .failure(error)
         }
-        // Whatever the response, the secret signs no user in any more. The entry names the app that signed out.
+        // Whatever the response, the secret must not sign a user in any more. The entry names the app that signed out.
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
             return current == nil || current == secret

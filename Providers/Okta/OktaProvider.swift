@@ -3,15 +3,15 @@ public import AuthFlowJSON
 
 /// Okta, with native single sign-on: one sign-in for all of a vendor's apps on a machine.
 ///
-/// Without the scope `device_sso` it is an OpenID provider like any other, whose errors come in two shapes.
+/// Without the scope `device_sso` it is an OpenID provider like any other, except that its errors have two formats.
 public struct OktaProvider: Sendable {
-    /// What signing out ends.
+    /// The extent of a sign-out.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
         /// The sign-in of every app in the group, by revoking the device secret.
         case allApps = "all_apps"
-        /// This app's alone.
+        /// Only the sign-in of this app.
         case thisApp = "this_app"
-        /// As `all_apps`, and on Okta's sign-out page, whose URL then has the device secret: in histories and logs.
+        /// Like `all_apps`, and also on Okta's sign-out page, whose URL then contains the device secret: in histories and logs.
         case allAppsWithSecretInAddress = "all_apps_with_secret_in_address"
     }
 
@@ -33,7 +33,7 @@ public struct OktaProvider: Sendable {
     ///     `https://example.okta.com/oauth2/ID` for a custom one. Native SSO needs a custom one.
     ///   - audience: The audience of the authorization server, for native SSO; nil to send none.
     ///   - secretType: The token type of a device secret; default: ``deviceSecretType``.
-    ///   - signOut: What signing out ends.
+    ///   - signOut: The extent of a sign-out.
     public init(
         issuer: String,
         audience: String? = nil,
@@ -46,7 +46,7 @@ public struct OktaProvider: Sendable {
         self.signOut = signOut
     }
 
-    /// Whether a client asks for native SSO.
+    /// Whether a client requests native SSO.
     func isShared(_ registration: ClientRegistration) -> Bool { registration.scopes.contains("device_sso") }
 }
 
@@ -70,7 +70,7 @@ extension OktaProvider: ProviderAdapter {
         guard try Endpoint(issuer, name: "issuer").path.hasPrefix("/oauth2/") else {
             throw AuthError(
                 .unsupported,
-                "Okta's org authorization server has no native SSO. Use the issuer of a custom one, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
+                "Okta's org authorization server does not support native SSO. Use the issuer of a custom one, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
             )
         }
         let missing = ["openid", "offline_access"].filter { !registration.scopes.contains($0) }
@@ -84,7 +84,7 @@ extension OktaProvider: ProviderAdapter {
 }
 
 extension OktaProvider: ResponseParsing {
-    /// Reads both shapes of errors: OAuth's, and Okta's own.
+    /// Parses both formats of errors: that of OAuth, and Okta's own.
     public func parameters(of response: ProviderResponse) throws -> JSON {
         let json = try response.parameters()
         guard json["error"] == nil, let code = json["errorCode"]?.string else { return json }

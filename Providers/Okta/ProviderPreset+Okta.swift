@@ -16,7 +16,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create a native app with the grants Authorization Code and Refresh Token, and the redirect URI http://127.0.0.1:8457/callback.",
-            "For one sign-in in several apps add \"device_sso\" to \"scopes\", and \"shared\" to the profile.",
+            "For single sign-on across several apps, add \"device_sso\" to \"scopes\", and \"shared\" to the profile.",
         ],
         source: "https://developer.okta.com/docs/guides/sign-into-web-app-redirect/"
     )

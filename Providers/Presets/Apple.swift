@@ -7,11 +7,11 @@ extension ProviderPreset {
         title: "Apple",
         members: [
             "provider": "oidc", "issuer": "https://appleid.apple.com", "scopes": ["openid", "email", "name"],
-            // Apple demands it for the scopes name and email.
+            // Apple requires form_post for the scopes name and email.
             "response_mode": "form_post", "client_authentication": "client_secret_post",
         ],
         registration: [
-            "Create a Services ID, which is the client_id, with the domain and the return URL of the application. Apple takes no address of this machine.",
+            "Create a Services ID, which is the client_id, with the domain and the return URL of the application. Apple does not accept loopback URLs.",
             "Create a key for it, and keep it in a file that others cannot read: {\"client_key\": {\"file\": \"AuthKey.p8\", \"kid\": \"the key's ID\"}, \"client_secret_issuer\": \"the team's ID\"}. The secret, a JWT, is then made for each request.",
         ],
         console: "https://developer.apple.com/account/resources/identifiers/list/serviceId",

@@ -7,14 +7,14 @@ extension ProviderPreset {
         title: "Auth0",
         parameters: [Parameter("domain", .host, "The tenant's domain: example.eu.auth0.com, or a custom domain.")],
         members: [
-            // The slash at the end is part of this issuer.
+            // The trailing slash is part of this issuer.
             "provider": "oidc", "issuer": "https://{domain}/",
             "scopes": ["openid", "profile", "email", "offline_access"],
             "redirect_uri": "http://127.0.0.1:8456/callback",
         ],
         registration: [
-            "Create an application of the type \"Native\". Enter the Allowed Callback URL http://127.0.0.1:8456/callback: the port is compared.",
-            "Allow offline access in the API's settings, and the grant types Refresh Token and, for other screens, Device Code.",
+            "Create an application of the type \"Native\". Enter the Allowed Callback URL http://127.0.0.1:8456/callback: the port must match.",
+            "Allow offline access in the API's settings, and the grant types Refresh Token and, for the device flow, Device Code.",
             "For an API add {\"parameters\": {\"authorization\": {\"audience\": \"IDENTIFIER\"}}}: without an audience the access token is opaque.",
         ],
         console: "https://manage.auth0.com/",

@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `gitlab`: gitlab.com, or a server of one's own.
+    /// `gitlab`: gitlab.com, or a self-managed server.
     public static let gitLab = ProviderPreset(
         "gitlab",
         title: "GitLab",
@@ -12,7 +12,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Add an application with the redirect URI http://127.0.0.1:8456/callback, not confidential, and the scopes openid, profile and email.",
-            "For Git and the API add read_repository, write_repository, read_api or api to it and to \"scopes\".",
+            "For Git and the API add read_repository, write_repository, read_api or api to the application and to \"scopes\".",
         ],
         console: "https://gitlab.com/-/user_settings/applications",
         source: "https://docs.gitlab.com/api/oauth2/"

@@ -1,18 +1,18 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `google`: accounts of Google.
+    /// `google`: Google accounts.
     public static let google = ProviderPreset(
         "google",
         title: "Google",
         members: [
             "provider": "oidc", "issuer": "https://accounts.google.com", "scopes": ["openid", "email", "profile"],
-            // Google gives a refresh token for these parameters, and not for the scope offline_access, which it does not know.
+            // Google issues a refresh token for these parameters, and not for the scope offline_access, which it does not support.
             "parameters": ["authorization": ["access_type": "offline", "prompt": "consent"]],
         ],
         registration: [
             "Create an OAuth client ID of the type \"Desktop app\" for programs and apps, or \"Web application\" for servers.",
-            "A desktop app needs no redirect URI. Its client_secret is not a secret, and Google wants it all the same: put it into \"client_secret\".",
+            "A desktop app needs no redirect URI. Its client_secret is not a secret, but Google requires it: put it into \"client_secret\".",
             "The device grant needs a client of the type \"TVs and Limited Input devices\".",
         ],
         console: "https://console.cloud.google.com/apis/credentials",

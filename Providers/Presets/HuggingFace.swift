@@ -11,7 +11,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create a connected app, public for a program without a secret, with the redirect URL http://127.0.0.1:8456/callback.",
-            "For the Hub's API add read-repos, write-repos or inference-api to it and to \"scopes\".",
+            "For the Hub's API add read-repos, write-repos or inference-api to the app and to \"scopes\".",
         ],
         console: "https://huggingface.co/settings/applications/new",
         source: "https://huggingface.co/docs/hub/oauth"

@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `mastodon`: a server of Mastodon, which knows OAuth 2.0 without OpenID. Each server has clients of its own.
+    /// `mastodon`: a Mastodon server, which supports OAuth 2.0 without OpenID Connect. Each server has separate clients.
     public static let mastodon = ProviderPreset(
         "mastodon",
         title: "Mastodon",
@@ -12,7 +12,7 @@ extension ProviderPreset {
             "redirect_uri": "http://127.0.0.1:8456/callback",
         ],
         registration: [
-            "Create an application under Preferences, Development, with the redirect URI http://127.0.0.1:8456/callback, and put its key and secret into \"client_id\" and \"client_secret\". Programs do the same by POST /api/v1/apps.",
+            "Create an application under Preferences, Development, with the redirect URI http://127.0.0.1:8456/callback, and put its key and secret into \"client_id\" and \"client_secret\". Programs do the same with POST /api/v1/apps.",
             "The server needs version 4.4 for the user's identity, and 4.3 for PKCE.",
         ],
         source: "https://docs.joinmastodon.org/spec/oauth/"

@@ -16,7 +16,7 @@ extension ProviderPreset {
             "provider": "oidc", "issuer": "https://login.microsoftonline.com/{tenant}/v2.0",
             "scopes": ["openid", "profile", "email", "offline_access"],
             "redirect_uri": "http://localhost/callback",
-            // Error AADSTS901002: a refresh names its resource by its scopes alone.
+            // Error AADSTS901002: a refresh names its resource only by its scopes.
             "resources_on_refresh": false,
         ],
         registration: registration,
@@ -24,7 +24,7 @@ extension ProviderPreset {
         source: source
     )
 
-    /// `entra-multitenant`: users of any tenant, and their tokens name an issuer for each.
+    /// `entra-multitenant`: users of any tenant, whose tokens have a separate issuer for each tenant.
     public static let microsoftEntraMultitenant = ProviderPreset(
         "entra-multitenant",
         title: "Microsoft Entra ID, users of any tenant",
@@ -33,7 +33,7 @@ extension ProviderPreset {
                 "audience",
                 .choice(["organizations", "common"]),
                 default: "organizations",
-                "Whose accounts: organizations (of work and school), or common (personal ones too)."
+                "The accounts: organizations (work and school), or common (personal accounts, too)."
             )
         ],
         members: [
@@ -43,7 +43,7 @@ extension ProviderPreset {
             "redirect_uri": "http://localhost/callback", "resources_on_refresh": false,
         ],
         registration: registration + [
-            "Users are told apart by issuer and subject. What their tenant's administrator writes into claims such as email proves nothing to you."
+            "Users are identified by issuer and subject. Do not trust claims such as email: the tenant's administrator can set them to any value."
         ],
         console: console,
         source: "https://learn.microsoft.com/entra/identity-platform/access-tokens#multitenant-applications"
@@ -52,7 +52,7 @@ extension ProviderPreset {
     private static let registration = [
         "Register an application. Under Authentication add the platform \"Mobile and desktop applications\" with the redirect URI http://localhost/callback; any port is then accepted.",
         "Allow public client flows for a program without a secret, and for the device grant.",
-        "For an API of your own add its scope, such as api://CLIENT-ID/access, to \"scopes\".",
+        "For your own API, add its scope, such as api://CLIENT-ID/access, to \"scopes\".",
     ]
     private static let console = "https://entra.microsoft.com/#view/Microsoft_AAD_RegisteredApps/ApplicationsListBlade"
     private static let source = "https://learn.microsoft.com/entra/identity-platform/v2-protocols-oidc"

@@ -21,7 +21,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Add an application of the type \"Native\" with the grant type Authorization Code, PKCE enforcement S256_REQUIRED, the token endpoint authentication method None, and the redirect URI http://127.0.0.1:8456/callback.",
-            "Allow the grant type Refresh Token for tokens that are renewed.",
+            "Allow the grant type Refresh Token, so that tokens can be refreshed.",
         ],
         console: "https://console.pingone.com/",
         source: "https://apidocs.pingidentity.com/pingone/platform/v1/api/#openid-connectoauth-2"

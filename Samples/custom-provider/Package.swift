@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A provider adapter in a package of its own; AuthFlow itself is not changed.
+// A provider adapter in a separate package; AuthFlow itself is not changed.
 let package = Package(
     name: "custom-provider",
     platforms: [.macOS(.v15)],

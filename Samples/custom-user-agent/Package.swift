@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A user agent in a package of its own; AuthFlow itself is not changed.
+// A user agent in a separate package; AuthFlow itself is not changed.
 let package = Package(
     name: "custom-user-agent",
     platforms: [.macOS(.v15)],

@@ -4,7 +4,7 @@ import AuthFlowHeadless
 import AuthFlowTesting
 import Foundation
 
-/// Runs `body` with a client of the bundled GitHub emulator that signs the test user in without a screen.
+/// Runs `body` with a client of the bundled GitHub emulator that signs the test user in without a user interface.
 func withEmulator(
     flow: SignInFlow,
     _ body: @Sendable (_ client: AuthClient, _ host: GitHubHost) async throws -> Void

@@ -1,4 +1,4 @@
-// Signs in with GitHub from a configuration file, in a browser or on another screen, and calls an API for each granted scope.
+// Signs in with GitHub from a configuration file, in a browser or on another device, and calls an API for each granted scope.
 
 import AuthFlow
 import AuthFlowGitHub
@@ -25,7 +25,7 @@ do {
             devicePresenter: TerminalDevicePresenter(),
             overrides: .init(flows: flows)
         ) { event in
-            if let url = event.url { print("Sign in at this address:\n\n\(url)\n") }
+            if let url = event.url { print("Sign in at this URL:\n\n\(url)\n") }
         }
         try await run(client, host: try GitHubHost(arguments.dropFirst().first { !$0.hasPrefix("--") } ?? "github.com"))
     }

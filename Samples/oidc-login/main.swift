@@ -21,7 +21,7 @@ do {
         userAgents: [.loopback, .systemBrowser, .headless, .paste]
     ) { event in
         redirects.observer(event)
-        if let url = event.url { print("Sign in at this address:\n\n\(url)\n") }
+        if let url = event.url { print("Sign in at this URL:\n\n\(url)\n") }
     }
     let credential = try await redirects.accepting(for: client) { try await client.signIn() }.credential
 

@@ -2,10 +2,10 @@
 
 import PackageDescription
 
-// A package of its own, so that the other samples need no web framework.
+// A separate package, so that the other samples need no web framework.
 let settings: [SwiftSetting] = [.enableUpcomingFeature("MemberImportVisibility")]
 
-/// A program of its own folder, with products of AuthFlow.
+/// A program in its own directory, with products of AuthFlow.
 func program(_ name: String, _ products: [String], _ others: [Target.Dependency] = [hummingbird]) -> Target {
     .executableTarget(
         name: name,

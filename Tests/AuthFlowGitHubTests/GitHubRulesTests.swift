@@ -43,8 +43,8 @@ import Testing
         Mistake(keys: "", words: "client_secret"),
         Mistake(keys: #""flow": ["device", "authorization_code"],"#, words: "client_secret"),
         Mistake(keys: #""client_secret": {"env": "S"}, "scopes": ["openid"],"#, words: "OpenID"),
-        Mistake(keys: #""client_secret": {"env": "S"}, "host": "raw.github.com","#, words: "no GitHub to sign in at"),
-        Mistake(keys: #""client_secret": {"env": "S"}, "host": "ghe.com","#, words: "no GitHub to sign in at"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "host": "raw.github.com","#, words: "not a GitHub instance"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "host": "ghe.com","#, words: "not a GitHub instance"),
         Mistake(keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "no tenant"),
     ]
 

@@ -41,7 +41,7 @@ import Testing
         scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
         let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
         #expect(error?.code == .unsupported)
-        #expect(error?.message.contains("pushed authorization requests") == true)
+        #expect(error?.message.contains("pushed authorization request") == true)
         #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
     }
 

@@ -27,7 +27,7 @@ import Testing
             case .changesTheRedirect: "redirect_uri"
             case .knowsNobody: "A user is known"
             case .emptySubject: "has a subject"
-            case .userOfAnotherIssuer: "another issuer"
+            case .userOfAnotherIssuer: "an issuer other than"
             case .everybodyIsOne: "Two users have two subjects"
             case .anotherSubjectEachTime: "same tokens belong to the same user"
             case .ignoresRefusals: "has not issued"

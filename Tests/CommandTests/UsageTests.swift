@@ -54,7 +54,7 @@ import Testing
         ),
         Line(arguments: ["init", "--scope", "a b"] + client, words: "--scope takes one scope"),
         Line(arguments: ["init", "--redirect-uri", "foo"] + client, words: "--redirect-uri: "),
-        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope is not there"),
+        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope does not exist"),
         Line(arguments: ["exec", "echo", "hi"], words: "Put -- before the program: authflow exec -- echo"),
         Line(
             arguments: ["exec", "--variable", "LD_PRELOAD"] + client + ["--", "true"],

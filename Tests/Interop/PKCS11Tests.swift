@@ -123,7 +123,7 @@ struct PKCS11Tests {
             testDescription: "another library",
             attributes: "token=AuthFlow;object=signing",
             module: "libc.so.6",
-            words: "no PKCS #11 library"
+            words: "not a PKCS #11 library"
         ),
     ]
 

@@ -128,7 +128,7 @@ import Testing
             emulator.fault = .metadata(bend)
             let login = try await run("login", "--config", path)
             #expect(login.status == 1)
-            #expect(login.talk.contains("pushed authorization requests"), "\(login.talk)")
+            #expect(login.talk.contains("pushed authorization request"), "\(login.talk)")
             #expect(!witness.requests.contains { $0.contains("/authorize") })
             let doctor = try await run("doctor", "--config", path)
             #expect(doctor.status == 1)

@@ -1,9 +1,9 @@
-/// The rule for a sign-in by another user than the one who is signed in already.
+/// The policy for a sign-in by a user other than the one who is already signed in.
 public enum AccountPolicy: Sendable, Hashable {
-    /// Refuse it. The user who was signed in stays.
+    /// Reject it. The previous user remains signed in.
     case sameAccount
-    /// Keep both; the new one becomes the current one.
+    /// Store both accounts; the new one becomes the current one.
     case addAccount
-    /// Forget the user who was signed in.
+    /// Remove the account of the previous user.
     case replaceAccount
 }

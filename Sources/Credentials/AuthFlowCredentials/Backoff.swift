@@ -1,13 +1,13 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// How long to leave a provider alone after it has failed: a while, then longer, or as long as it says.
+/// The backoff after a provider's failure: increasing waits, or as long as the provider requests.
 struct Backoff: Sendable {
-    /// The first wait, in seconds; each further one is twice as long, up to ``longest``.
+    /// The first wait, in seconds; each subsequent wait is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
-    /// The longest wait, in seconds, unless the provider asks for more.
+    /// The maximum wait, in seconds, unless the provider requests a longer one.
     static let longest: TimeInterval = 300
-    /// The longest wait that a provider can ask for, in seconds.
+    /// The maximum wait that a provider can request, in seconds.
     static let longestAsked: TimeInterval = 3600
 
     private let failure: AuthError
@@ -16,10 +16,10 @@ struct Backoff: Sendable {
     private let until: Date
 
     /// - Parameters:
-    ///   - previous: The wait before, when it failed again.
-    ///   - error: Why.
+    ///   - previous: The previous backoff, if the request failed again.
+    ///   - error: The failure.
     ///   - now: The time.
-    ///   - random: Spreads the clients of one provider, so that they do not come back all at once.
+    ///   - random: Spreads the clients of one provider, so that they do not all retry at the same time.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1
         let doubled = min(Self.longest, Self.first * Double(1 << (min(failures, 20) - 1)))
@@ -31,12 +31,12 @@ struct Backoff: Sendable {
         self.until = now + max(spread, asked)
     }
 
-    /// Whether the next failure is one of a series: for a while after the wait it still is.
+    /// Whether the next failure belongs to the same series, which it still does for a while after the wait.
     func counts(at now: Date) -> Bool { now >= since && now < until + Self.longest }
 
-    /// The error for a caller that comes before the time; nil when it has come.
+    /// The error for a caller during the wait; nil after the wait.
     func error(at now: Date) -> AuthError? {
-        // A clock that was set back makes no caller wait longer than was meant.
+        // If the clock was set back, no caller waits longer than intended.
         guard now >= since, now < until else { return nil }
         let wait = Int(until.timeIntervalSince(now).rounded(.up))
         return AuthError(

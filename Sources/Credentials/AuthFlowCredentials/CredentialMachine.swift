@@ -3,77 +3,77 @@ import AuthFlowHTTP
 import AuthFlowOAuth
 import AuthFlowStorage
 
-/// One process's knowledge of one credential, and the decisions that follow from it: what is handed out from memory, what a read of the store
-/// means, what is still unwritten, and when the provider is left alone. It waits for nothing, and has neither a clock nor a lock: ``ManagedCredential``
-/// tells it each event, with its time, and does what follows.
+/// The state of one credential in one process, and the decisions that follow from it: which tokens are returned from memory, what a read of
+/// the store means, which credentials are unsaved, and when no requests are sent to the provider. It never waits, and has neither a clock nor
+/// a lock: ``ManagedCredential`` passes it each event, with its time, and performs the resulting actions.
 ///
 /// | event | nothing cached | cached, checked in the last 10 s | cached, unchecked | unsaved tokens |
 /// |---|---|---|---|---|
-/// | asked | one read for all callers | hand out | one read for all callers | as cached |
-/// | read: has the same tokens | adopt | checked | checked | replaced entry: written again |
-/// | read: has the same tokens, and other data of the application | adopt | adopt | adopt | written again, with that data |
-/// | read: has others | adopt | adopt | adopt | newer: dropped, and adopt |
-/// | read: has none | signed out | forget, publish | forget, publish | dropped, and revoked after a sign-out |
-/// | read while something was written | read again | read again | read again | read again |
-/// | written | as it was | unchecked | as it was | nothing is left |
-/// | refreshed and written | adopt | adopt | adopt | nothing is left |
-/// | refreshed, and not written | adopt | adopt | adopt | remember, and repeat under the same lease |
-/// | refreshed under a lost lease | adopt | adopt | adopt | remember; the next lease's read decides |
-/// | signed in, signed out, another account | new epoch | forget, new epoch | forget, new epoch | an older epoch's are replaced |
-/// | told that the store has changed | as it was | unchecked | as it was | as cached |
-/// | the provider ended the session, and that is stored | as it was | forget | forget | dropped |
-/// | a request failed | leave the provider alone for a while | as it was | as it was | as it was |
-/// | a request succeeded | ask the provider again | as it was | as it was | as it was |
-/// | work of an earlier epoch ends | hand nothing out | hand nothing out | hand nothing out | stored, if nothing newer is |
+/// | tokens requested | one read for all callers | return | one read for all callers | as for cached |
+/// | read: the same tokens | adopt | checked | checked | replaced entry: written again |
+/// | read: the same tokens, and different application data | adopt | adopt | adopt | written again, with that data |
+/// | read: other tokens | adopt | adopt | adopt | if newer: dropped, and adopt |
+/// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
+/// | read that overlaps with a write | read again | read again | read again | read again |
+/// | written | unchanged | unchecked | unchanged | none left |
+/// | refreshed and written | adopt | adopt | adopt | none left |
+/// | refreshed, but not written | adopt | adopt | adopt | kept in memory, and retried under the same lease |
+/// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory; the read under the next lease decides |
+/// | signed in, signed out, another account | new epoch | drop, new epoch | drop, new epoch | those of an older epoch are replaced |
+/// | notified that the store has changed | unchanged | unchecked | unchanged | as for cached |
+/// | the provider ended the session, and that is stored | unchanged | drop | drop | dropped |
+/// | a request failed | back off | unchanged | unchanged | unchanged |
+/// | a request succeeded | end the backoff | unchanged | unchanged | unchanged |
+/// | work of an earlier epoch completes | return nothing | return nothing | return nothing | stored, unless a newer one exists |
 ///
-/// An epoch is the time between two changes of the user. "Write" stands for a write under the lease; docs/models/lease.pml has the
+/// An epoch is the period between two changes of the user. "Written" means written under the lease; docs/models/lease.pml has the
 /// transitions `end_take`, `read`, `send`, `respond`, `write` and `release` of the lease itself.
 struct CredentialMachine {
-    /// How long cached tokens are handed out before the store is read again: another process may have signed out, in seconds.
+    /// How long cached tokens are returned before the store is read again, because another process may have signed out, in seconds.
     static let checkInterval: TimeInterval = 10
 
     /// The subject of the account; nil for the current one.
     let account: String?
 
     private(set) var cached: CachedTokens?
-    /// When the store was last asked for what is cached, and had it.
+    /// The time at which the store was last known to contain the cached tokens.
     private var checkedAt = -Double.infinity
-    /// When the store was last asked, or told, what it has now.
+    /// The time of the last read or write that determined the content of the store.
     private var askedAt = -Double.infinity
-    /// The current account, as the store was last seen to have it.
+    /// The current account, according to the last read or write of the store.
     private var current: AccountID?
     private(set) var epoch = 0
-    /// Counts the writes and the failed ones: a read in progress meanwhile is out of date.
+    /// The number of successful and failed writes: a read that overlaps with a write is outdated.
     private var version = 0
-    /// The accounts that a refresh failed for: one user's failure says little about another's.
+    /// The backoffs of the accounts whose refresh failed: one user's failure says little about another's.
     private var backoffs: [AccountID: Backoff] = [:]
-    /// At most one for each account.
+    /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
-    /// The credentials whose lease was lost before they were written: another try is possible at once, under the next lease.
+    /// The credentials whose lease was lost before they were written: the write can be retried at once, under the next lease.
     private var lostLeases: [Lease: Credential] = [:]
 
     init(account: String?) { self.account = account }
 
-    /// An unsaved credential: the stored one is older than it.
+    /// An unsaved credential, which is newer than the stored one.
     private struct Unsaved {
         let credential: Credential
-        /// The stored entry that this one replaces. Any other entry in the store is newer.
+        /// The stored entry that it replaces. Any other entry in the store is newer.
         var replaces: Replaced
-        /// Whether it is the result of a sign-in, and the current account.
+        /// Whether it is the result of a sign-in, and therefore the current account.
         let isSignIn: Bool
-        /// The epoch it was made in: work of an earlier one neither replaces nor removes it.
+        /// The epoch in which it was created: work of an earlier epoch neither replaces nor removes it.
         let epoch: Int
 
         var account: AccountID { credential.account }
     }
 
-    /// The entry that a store has for an account.
+    /// The store's entry for an account.
     enum Replaced: Equatable {
-        /// The one that is read next.
+        /// Unknown until the next read.
         case unknown
         case entry(StoredAccounts.Entry?)
 
-        /// Whether an entry has the same tokens: a change of the application's data alone makes none newer.
+        /// Whether an entry has the same tokens: a change of the application's data alone does not make an entry newer.
         func isTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.withoutApplicationData == other?.withoutApplicationData
@@ -84,42 +84,42 @@ struct CredentialMachine {
 // MARK: - Cached tokens
 
 extension CredentialMachine {
-    /// The answer to a caller that asks for fresh tokens.
+    /// The response to a caller that requests fresh tokens.
     enum Answer {
-        /// Nothing is in memory: read the store.
+        /// No tokens are cached: read the store.
         case unread
-        /// What is in memory is not fresh: take the lease.
+        /// The cached tokens are not fresh: acquire the lease.
         case stale
-        /// Hand these out.
+        /// Return these tokens.
         case cached(Credential)
-        /// Read the store first: it may not have them any more.
+        /// Read the store first, because it may no longer contain these tokens.
         case unchecked(CachedTokens)
     }
 
     private func isChecked(at now: Double) -> Bool { now < checkedAt + Self.checkInterval && now >= checkedAt }
 
-    /// The cached tokens that can be handed out without a read. No allocation.
+    /// The cached tokens that can be returned without a read. No allocation.
     func fresh(at now: Double) -> CachedTokens? {
         guard let cached, cached.isFresh(at: now), isChecked(at: now) else { return nil }
         return cached
     }
 
-    /// The cached credential when the store was read a moment ago, whether or not its own access token is fresh.
+    /// The cached credential if the store was read recently, whether or not its own access token is fresh.
     func checked(at now: Double) -> Credential? { isChecked(at: now) ? cached?.credential : nil }
 
-    /// A caller asks for tokens that are fresh.
+    /// A caller requests fresh tokens.
     func asked(at now: Double, isFresh: (Credential) -> Bool) -> Answer {
         guard let cached else { return .unread }
         guard cached.isFresh(at: now), isFresh(cached.credential) else { return .stale }
         return isChecked(at: now) ? .cached(cached.credential) : .unchecked(cached)
     }
 
-    /// Tokens were obtained: hand them out from now on, unless something newer has begun.
-    /// - Parameter epoch: The epoch in which the work began that they are the result of; nil for this one.
+    /// Tokens were obtained: return them from now on, unless a new epoch has started.
+    /// - Parameter epoch: The epoch in which the work that obtained them started; nil for the current one.
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, keeps(credential.account) else { return }
         cached = CachedTokens(credential, margin: margin, random: random)
-        // Not the present: the answer may have been a long time on its way.
+        // Not the current time, because the response may have taken a long time to arrive.
         checkedAt = askedAt
     }
 
@@ -128,13 +128,13 @@ extension CredentialMachine {
         if self.epoch == epoch { cached = nil }
     }
 
-    /// The store may have something else now: read it before anything is handed out. A read in progress is repeated.
+    /// The store may have changed: read it before any tokens are returned. A read in progress is repeated.
     mutating func invalidate() {
         checkedAt = -.infinity
         version += 1
     }
 
-    /// Whether an account is the one that is meant here: the one with the name, or the current one.
+    /// Whether an account is the one that this credential is for: the one with the given subject, or the current one.
     func keeps(_ other: AccountID) -> Bool {
         guard let account else { return current.map { $0 == other } ?? true }
         return other.isNamed(account)
@@ -144,7 +144,7 @@ extension CredentialMachine {
 // MARK: - Users
 
 extension CredentialMachine {
-    /// The user changes: nothing in memory is handed out, nor a result of work in progress. Unsaved credentials stay: they are the only copies.
+    /// The user changes: neither cached tokens nor results of work in progress are returned. Unsaved credentials stay: they are the only copies.
     /// - Returns: The new epoch.
     @discardableResult
     mutating func beginEpoch() -> Int {
@@ -154,9 +154,9 @@ extension CredentialMachine {
         return epoch
     }
 
-    /// An account was signed in, and is the current one.
+    /// An account was signed in, and is now the current one.
     /// - Parameter epoch: The epoch in which the store was read.
-    /// - Returns: The new epoch; and whether the user was the same all along, so that the new tokens can be handed out.
+    /// - Returns: The new epoch; and whether the user did not change in the meantime, so that the new tokens can be returned.
     mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isUndisturbed: Bool) {
         let isUndisturbed = self.epoch == epoch
         let new = beginEpoch()
@@ -171,14 +171,14 @@ extension CredentialMachine {
     }
 
     /// The record was removed.
-    /// - Returns: Whether there was something unsaved.
+    /// - Returns: Whether there were unsaved credentials.
     mutating func cleared() -> Bool {
         defer { beginEpoch() }
         defer { unsaved = [] }
         return !unsaved.isEmpty
     }
 
-    /// The provider has ended a session, and the store says so.
+    /// The provider has ended a session, and the store contains that fact.
     mutating func ended(_ account: AccountID, _ epoch: Int) {
         if self.epoch == epoch { (cached, backoffs[account]) = (nil, nil) }
         unsaved.removeAll { $0.account == account && $0.epoch <= epoch }
@@ -196,15 +196,15 @@ extension CredentialMachine {
         fileprivate let cached: CachedTokens?
     }
 
-    /// The meaning of what was read.
+    /// The result of a read.
     struct Found {
         /// The stored accounts.
         let stored: StoredAccounts
-        /// The same, with the unsaved credentials.
+        /// The stored accounts with the unsaved credentials.
         var known: StoredAccounts
-        /// The epoch of that.
+        /// The epoch of ``known``.
         let epoch: Int
-        /// The entry instead of tokens that were cached, if they were removed: to be published.
+        /// If cached tokens were removed from the store, the entry that replaced them: to be published.
         var lost: StoredAccounts.Entry??
         /// Unsaved credentials whose session was removed.
         var dropped: [Credential] = []
@@ -214,11 +214,11 @@ extension CredentialMachine {
         Reading(askedAt: now, epoch: epoch, version: version, cached: cached)
     }
 
-    /// The store was read. Its tokens are in memory then, unless something newer has begun meanwhile.
+    /// The store was read. Its tokens are then cached, unless the epoch or the cached tokens have changed in the meantime.
     /// - Parameters:
     ///   - margin: As for ``adopt(_:_:margin:random:)``.
     ///   - random: As for ``adopt(_:_:margin:random:)``.
-    /// - Returns: nil when something was written meanwhile, or could not be: it cannot be compared with what was read. Read again.
+    /// - Returns: nil when a write succeeded or failed in the meantime, so that its result cannot be compared with the read. Read again.
     mutating func finishReading(
         _ reading: Reading,
         _ stored: StoredAccounts,
@@ -230,11 +230,11 @@ extension CredentialMachine {
         for index in unsaved.indices where unsaved[index].replaces == .unknown {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
-        // What another process has stored since is newer than an unsaved credential.
+        // An entry that another process has stored in the meantime is newer than an unsaved credential.
         unsaved.removeAll { unsaved in
             let entry = stored.entry(of: unsaved.account)
             guard !unsaved.replaces.isTokens(of: entry) else { return false }
-            // Nothing is stored instead: the session was removed.
+            // There is no entry: the session was removed.
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true
         }
@@ -248,7 +248,7 @@ extension CredentialMachine {
         }
         current = found.known.current
         let entry = found.known.entry(account)
-        // A read that finds nothing says nothing about tokens that a refresh in progress will bring.
+        // A read that finds no tokens says nothing about tokens that a refresh in progress will obtain.
         if epoch == reading.epoch, entry?.credential != nil { askedAt = reading.askedAt }
         guard epoch == reading.epoch, cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
@@ -263,22 +263,22 @@ extension CredentialMachine {
         return found
     }
 
-    /// The accounts that were known in an epoch were written.
+    /// The known accounts of an epoch were written.
     mutating func wrote(_ epoch: Int, askedAt: Double) {
         self.askedAt = askedAt
-        // What is in memory may be what was replaced.
+        // The cached tokens may be those that were replaced.
         checkedAt = -.infinity
         version += 1
         unsaved.removeAll { $0.epoch <= epoch }
-        // A newer one replaces what has been written now, whatever that reads as.
+        // A newer one replaces the entry that has just been written, whatever the next read returns.
         for index in unsaved.indices { unsaved[index].replaces = .unknown }
     }
 
-    /// A credential could not be written: it stays in memory, unless a later sign-in has.
+    /// A credential could not be written: it stays in memory, unless there is one of a later epoch.
     /// - Parameters:
-    ///   - old: The entry that the store has instead.
-    ///   - isSignIn: Whether it is the result of a sign-in, and so the current account.
-    ///   - lease: The lease, if it was lost: the next one's read says whether the credential is still the newest.
+    ///   - old: The entry that is still in the store.
+    ///   - isSignIn: Whether it is the result of a sign-in, and therefore the current account.
+    ///   - lease: The lease, if it was lost: the read under the next lease determines whether the credential is still the newest.
     mutating func couldNotWrite(
         _ credential: Credential,
         replacing old: Replaced,
@@ -295,7 +295,7 @@ extension CredentialMachine {
         unsaved.append(
             Unsaved(
                 credential: credential,
-                // The store still has what the earlier one would have replaced.
+                // The store still contains the entry that the earlier one would have replaced.
                 replaces: earlier.map(\.replaces) ?? old,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
                 epoch: epoch
@@ -303,10 +303,10 @@ extension CredentialMachine {
         )
     }
 
-    /// Whether something could not be written.
+    /// Whether there are unsaved credentials.
     var hasUnsaved: Bool { !unsaved.isEmpty }
 
-    /// Takes the credential whose lease was lost.
+    /// Removes and returns the credential whose lease was lost.
     mutating func takeLost(of lease: Lease) -> Credential? { lostLeases.removeValue(forKey: lease) }
 }
 
@@ -324,6 +324,6 @@ extension CredentialMachine {
     /// A request for an account succeeded.
     mutating func succeeded(_ account: AccountID) { backoffs[account] = nil }
 
-    /// Whether it has something that is nowhere else.
+    /// Whether it has state that exists nowhere else.
     func isNeeded(at now: Date) -> Bool { hasUnsaved || backoffs.values.contains { $0.counts(at: now) } }
 }

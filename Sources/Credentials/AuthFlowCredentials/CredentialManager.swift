@@ -32,7 +32,7 @@ public final class CredentialManager: Sendable {
     private let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     private let cache = Mutex(Cache())
 
-    /// The cache evicts credentials by generations, and reads them from the store again when needed.
+    /// The cache evicts credentials in generations, and reads them from the store again when needed.
     private struct Cache {
         var recent: [CredentialKey: ManagedCredential] = [:]
         var earlier: [CredentialKey: ManagedCredential] = [:]
@@ -40,7 +40,7 @@ public final class CredentialManager: Sendable {
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
-    /// Obtains a credential without a user and without a refresh token, for the resource of the key; nil for none in particular.
+    /// Obtains a credential without a user and without a refresh token, for the resource of the key; nil for no particular resource.
     public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
     /// Creates a manager.
@@ -54,7 +54,7 @@ public final class CredentialManager: Sendable {
     ///   - refreshesAhead: Whether using tokens that will soon expire starts a refresh, so that busy sessions never wait; each
     ///     at a random time in the last half minute. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
-    ///   - onEnd: Called with the last credential when the provider has refused to refresh it and this process has noticed; ``drain(within:)``
+    ///   - onEnd: Called with the last credential when the provider has ended the session and this process has detected it; ``drain(within:)``
     ///     waits for it.
     public init(
         client: OAuthClient,
@@ -83,8 +83,8 @@ public final class CredentialManager: Sendable {
     ///
     /// With a resource in the key, it is the token for that resource: of a grant for it alone, or for several (RFC 8707), whose
     /// refresh token serves all of them.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; what
-    ///   refreshing throws; `CancellationError`, which does not cancel the refresh for other tasks.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; the errors
+    ///   of refreshing; `CancellationError`, which does not cancel the refresh for other tasks.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         do {
             return try await using(key) { managed in
@@ -140,7 +140,7 @@ public final class CredentialManager: Sendable {
         guard key.resource == granted else {
             throw AuthError(
                 .invalidConfiguration,
-                "The credential was granted for \(granted ?? "no resource in particular"), and the key names another."
+                "The credential was granted for \(granted ?? "no resource in particular"), but the key names another resource."
             )
         }
         try await unfinished.finish { [self] in
@@ -239,7 +239,7 @@ public final class CredentialManager: Sendable {
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()
         let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
-        // Afterwards: a refresh in progress may begin one.
+        // Revocations last, because a refresh in progress may start one.
         _ = await revocations.drain(within: max(patience - elapsed(), .zero), clock: client.host.clock)
         return isStored
     }
@@ -265,7 +265,7 @@ public final class CredentialManager: Sendable {
         ]
     }
 
-    /// Runs a call with the credential of a key, which stays in memory meanwhile: two objects for one record would each refresh.
+    /// Runs a call with the credential of a key, which stays in memory meanwhile, because two objects for one record would each refresh it.
     func using<Return: Sendable>(
         _ key: CredentialKey,
         _ body: (ManagedCredential) async throws -> Return
@@ -295,11 +295,11 @@ public final class CredentialManager: Sendable {
         return managed
     }
 
-    /// A credential that is not in the cache, for a caller that holds on to it.
+    /// An uncached credential, for a caller that retains it.
     /// - Parameters:
     ///   - key: The key of its record.
     ///   - account: The subject of the account to use when several are signed in; nil for the current one.
-    ///   - label: The name to show for it.
+    ///   - label: The display name for it.
     ///   - renewal: Obtains it without a user; default: the manager's renewal.
     package func managed(
         _ key: RecordKey,
@@ -331,7 +331,7 @@ public struct CredentialKey: Sendable, Hashable {
     /// The user, session or profile, by an identifier that the application chooses.
     public let session: String
 
-    /// The resource that the access token is for (RFC 8707); nil for none in particular.
+    /// The resource that the access token is for (RFC 8707); nil for no particular resource.
     public let resource: String?
 
     /// Creates a key.

@@ -11,17 +11,17 @@ extension ManagedCredential {
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
     package func accounts() async throws -> StoredAccounts { try await read().known }
 
-    /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
+    /// - Returns: The stored accounts, the same accounts with the unsaved credentials, and the epoch of the latter.
     private func read(
         under lease: Lease? = nil
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
         while true {
-            // A write during a read, successful or not: the two cannot be compared.
+            // After a write during the read, successful or not, the two cannot be compared.
             if let result = try await readOnce(lease) { return result }
         }
     }
 
-    /// - Returns: As ``read(under:)``; nil when something was written meanwhile, or could not be.
+    /// - Returns: As ``read(under:)``; nil when a write succeeded or failed in the meantime.
     private func readOnce(
         _ lease: Lease?
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
@@ -34,7 +34,7 @@ extension ManagedCredential {
             $0.machine.finishReading(reading, stored, margin: freshnessMargin, random: random)
         }
         guard let found = result else { return nil }
-        // Another process has signed out, or has noticed the end of the session.
+        // Another process has signed out, or has detected the end of the session.
         switch found.lost {
         case .some(.some(.ended(let session))): publish(.ended(session))
         case .some(.none): publish(.signedOut)
@@ -44,12 +44,12 @@ extension ManagedCredential {
         return (found.stored, found.known, found.epoch)
     }
 
-    /// Revokes tokens that came after the session was removed, where a sign-out removed it: a sign-in of the same user that replaced it may
-    /// have tokens of the same grant.
+    /// Revokes tokens that were received after the session was removed, if a sign-out removed it: after a new sign-in of the same user, they
+    /// may belong to the same grant.
     private func revokeAfterSignOut(_ credentials: [Credential]) {
         guard let store = store as? any SessionTokenStore else { return }
         _ = revocations.begin { [self] in
-            // The claim of the sign-out is there when another cannot be made.
+            // If it cannot be claimed again, the claim of the sign-out exists.
             guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
             for credential in credentials {
                 try await reporter().step(.revocation) { try await client.revoke(credential) }
@@ -57,7 +57,7 @@ extension ManagedCredential {
         }
     }
 
-    /// The stored accounts. What could not be written last time is written, if that is possible now.
+    /// The stored accounts. Unsaved credentials are written, if that is possible now.
     /// - Throws: ``AuthError``; ``Outdated`` when the lease is lost.
     func latestAccounts(_ lease: Lease) async throws -> StoredAccounts {
         let (stored, known, epoch): (StoredAccounts, StoredAccounts, Int)
@@ -70,9 +70,9 @@ extension ManagedCredential {
         return known
     }
 
-    /// Runs work that may refresh tokens, while no other holder can. Where the lease is lost meanwhile, they are written under another,
-    /// whatever becomes of the work.
-    /// - Throws: What `body` throws; ``Outdated`` when they were not written, because another holder has changed the record since.
+    /// Runs work that may refresh tokens, under an exclusive lease. If the lease is lost in the meantime, the tokens are written under another,
+    /// whether or not the work succeeds.
+    /// - Throws: The errors of `body`; ``Outdated`` when they were not written, because another holder has changed the record since.
     func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
         let result: Result<Return, any Error>
         var held: Lease?
@@ -92,8 +92,8 @@ extension ManagedCredential {
         return value
     }
 
-    /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed or removed them.
-    /// - Returns: Whether no other holder has.
+    /// Writes tokens that were refreshed under a lease that has been lost, unless another holder has refreshed or removed them.
+    /// - Returns: Whether no other holder has done so.
     private func writeAfterLostLease(_ lease: Lease) async -> Bool {
         let lost = state.withLock { $0.machine.takeLost(of: lease) }
         guard let lost else { return true }
@@ -103,11 +103,11 @@ extension ManagedCredential {
         return accounts.entry(of: lost.account)?.credential?.tokens.accessToken == lost.tokens.accessToken
     }
 
-    /// The credential that was good last: the stored one, or the one that could not be written.
+    /// The last valid credential: the stored one, or the unsaved one.
     /// - Throws: ``AuthError`` with `login_required` and the reason.
     package func lastCredential() async throws -> Credential { try signedIn(in: try await accounts()) }
 
-    /// Changes what is stored, while no other holder can.
+    /// Changes the stored accounts under an exclusive lease.
     package func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return
     {
         try await store.withLease(on: key) { lease in
@@ -118,9 +118,9 @@ extension ManagedCredential {
         }
     }
 
-    /// Changes the application's data in the session, while no other holder can write.
-    /// - Parameter body: May be called again.
-    /// - Throws: ``AuthError`` with `login_required`, or of the store; what `body` throws.
+    /// Changes the application's data in the session under an exclusive lease.
+    /// - Parameter body: Changes the data. It may be called more than once.
+    /// - Throws: ``AuthError`` with `login_required`, or the errors of the store and of `body`.
     func changeApplicationData(_ body: (Secret?) throws -> Secret?) async throws -> Credential {
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read(under: lease)
@@ -140,8 +140,8 @@ extension ManagedCredential {
         }
     }
 
-    /// Writes what was known in an epoch, so that nothing of it is left that could not be written.
-    /// - Parameter attributes: New ends and tags of the record; nil keeps those that it has.
+    /// Writes the known accounts of an epoch, so that none of its credentials remains unsaved.
+    /// - Parameter attributes: The new expiry and tags of the record; nil to leave them unchanged.
     func write(
         _ accounts: StoredAccounts,
         _ lease: Lease,
@@ -163,13 +163,13 @@ extension ManagedCredential {
         state.withLock { $0.machine.wrote(epoch, askedAt: askedAt) }
     }
 
-    /// Finds out whether the store can be used at all and has room, before a user is asked to sign in.
+    /// Checks whether the store is usable and has room, before a user is asked to sign in.
     package func probe() async throws {
         try await store.withLease(on: key) { _ in try await accounts().requireRoom() }
     }
 
-    /// Keeps the credential of a sign-in.
-    /// - Throws: ``AuthError`` with `account_mismatch` when it is another account than the policy allows.
+    /// Stores the credential of a sign-in.
+    /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow this account.
     package func keep(
         _ credential: Credential,
         _ policy: AccountPolicy,
@@ -182,13 +182,13 @@ extension ManagedCredential {
             if let other, policy != .replaceAccount, other == credential.account {
                 throw AuthError(
                     .accountMismatch,
-                    "A user is signed in already, and the provider does not say whether this is the same one. Sign out first, or ask to replace the account."
+                    "A user is already signed in, and the provider does not say whether this is the same one. Sign out first, or choose to replace the account."
                 )
             }
             if other != nil, policy == .sameAccount {
                 throw AuthError(
                     .accountMismatch,
-                    "\(credential.displayName) has signed in, and another user is signed in already. Sign out first, or ask to add or replace the account."
+                    "\(credential.displayName) has signed in, but another user is signed in already. Sign out first, or choose to add or replace the account."
                 )
             }
             if let other, policy == .replaceAccount { accounts.remove(other) }
@@ -197,17 +197,17 @@ extension ManagedCredential {
                 try await write(accounts, lease, epoch, attributes: attributes)
             }
             let (new, isUndisturbed) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
-            // A client that is made for one account keeps what it signs in for another, and does not use it.
+            // A client for one account stores the credentials of other accounts that it signs in, but does not use them.
             // A credential that another task of this process is removing is not returned from memory.
             if isUndisturbed, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
-    /// The account that is meant here, when it is another one.
+    /// The account that this credential is for, if it differs from the one that signed in.
     private func otherAccount(than signedIn: AccountID, in accounts: StoredAccounts) -> AccountID? {
         let known = accounts.entry(account)?.account
-        // Two users who are unknown cannot be told apart, so an unknown user is another one while one is signed in.
+        // Unknown users cannot be distinguished, so a signed-in unknown user counts as another user.
         if let known, known.subject == nil, accounts.entry(of: known)?.credential != nil { return known }
         if let account, known == nil {
             return signedIn.isNamed(account) ? nil : AccountID(issuer: signedIn.issuer, subject: account)
@@ -215,7 +215,7 @@ extension ManagedCredential {
         return known == signedIn ? nil : known
     }
 
-    /// Keeps the credential of a sign-in that could not be written, for as long as this process runs.
+    /// Keeps in memory the credential of a sign-in that could not be stored, for as long as this process runs.
     package func keepInMemory(_ credential: Credential) async {
         let stored = try? await read().stored
         let epoch = beginEpoch()
@@ -227,8 +227,8 @@ extension ManagedCredential {
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
-    /// Writes a refreshed credential. When that fails it is good all the same, and only this process knows of it.
-    /// - Parameter epoch: The epoch in which the work began that it is the result of.
+    /// Writes a refreshed credential. If that fails, the credential is still valid, but only this process has it.
+    /// - Parameter epoch: The epoch in which the work that obtained it started.
     func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
         let old = accounts.entry(of: credential.account)
         accounts.set(.signedIn(credential), isCurrent: false)
@@ -246,7 +246,7 @@ extension ManagedCredential {
                     epoch
                 )
             }
-            // Other processes would send the old refresh token, which has been used.
+            // Other processes would send the old refresh token, which has already been used.
             if !hasLostLease {
                 state.withLock { $0.unwrittenLease = lease }
                 repeatWriting()
@@ -254,7 +254,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Tries to write what could not be written, until that succeeds or nothing is left, for as long as this object is in use.
+    /// Retries writing the unsaved credentials until that succeeds or none are left, for as long as this object is in use.
     private func repeatWriting() {
         let isFirst = state.withLock { state in
             defer { state.isRepeating = true }
@@ -274,11 +274,11 @@ extension ManagedCredential {
         }
     }
 
-    /// Tries to write what could not be written.
-    /// - Returns: Whether nothing is left.
+    /// Tries to write the unsaved credentials.
+    /// - Returns: Whether none are left.
     private func isWritten() async -> Bool {
         _ = try? await unfinished.finish { [self] in
-            // Under the lease that it still has, if its store allows that: other processes come when the lease has expired, and would send
+            // Under the lease that it still has, if the store allows that: other processes continue when the lease has expired, and would send
             // the old refresh token.
             if let lease = state.withLock({ $0.unwrittenLease }) {
                 do {
@@ -299,7 +299,7 @@ extension ManagedCredential {
         return isWritten
     }
 
-    /// Replaces the tokens, while no other holder can.
+    /// Replaces the tokens under an exclusive lease.
     package func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
         var hasBegun = false
         for _ in 0..<3 where !hasBegun {
@@ -309,11 +309,11 @@ extension ManagedCredential {
                     return try await body(tokens)
                 }
             } catch is Outdated {
-                // Before the replacement has begun, it can be tried under another lease.
+                // If the replacement has not started, it can be retried under another lease.
                 continue
             }
         }
-        // Where the user has signed out, that is the reason.
+        // If the user has signed out, that is the error to throw.
         _ = try await lastCredential()
         throw Lease.lost
     }
@@ -333,9 +333,9 @@ extension ManagedCredential {
         }
     }
 
-    /// Removes an account, while no other holder can write: what is removed is what was good last, whichever process has refreshed
+    /// Removes an account under an exclusive lease, so that the last valid credential is removed, whichever process has refreshed
     /// it.
-    /// - Returns: What the account had; the credential is nil when its session had ended.
+    /// - Returns: The entry of the account; the credential is nil when the session had ended.
     package func remove() async throws -> StoredAccounts.Entry? {
         beginEpoch()
         var found: StoredAccounts.Entry?
@@ -345,7 +345,7 @@ extension ManagedCredential {
             do {
                 return try await removeUnderLease { found = $0 } ?? found
             } catch let error as AuthError where error.isOfLostLease && attempts > 0 {
-                // Another process has changed or removed it meanwhile, or this one has, and the answer was lost.
+                // Another process has changed or removed it in the meantime, or this one has, and the response was lost.
             }
         }
     }
@@ -358,7 +358,7 @@ extension ManagedCredential {
             lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {
-                // Another process has removed it, and a read that began before may not be back yet.
+                // Another process has removed it, and a read that started before may not have returned yet.
                 beginEpoch()
                 return (nil, .signedOut)
             }
@@ -377,7 +377,7 @@ extension ManagedCredential {
     package func clear() async throws -> Bool {
         beginEpoch()
         let existed = try await store.withLease(on: key) { lease in
-            // What cannot be read is there all the same.
+            // A record that cannot be read exists nevertheless.
             let existed: Bool
             do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
             try await store.write(nil, under: lease)
@@ -387,7 +387,7 @@ extension ManagedCredential {
         return existed
     }
 
-    /// The credential of the account that is kept.
+    /// The credential of the account that this object is for.
     /// - Throws: ``AuthError`` with `login_required` and the reason.
     func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential { try signedIn(in: accounts, account) }
 

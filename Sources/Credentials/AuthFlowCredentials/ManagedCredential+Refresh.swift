@@ -6,10 +6,10 @@ import AuthFlowStorage
 import Synchronization
 
 extension ManagedCredential {
-    /// How often a provider may refuse a refresh without saying why before the user is asked to sign in again.
+    /// The number of unexplained rejections of a refresh after which the user is asked to sign in again.
     static let toleratedRefusals: Int64 = 2
 
-    /// Reads the store again, and refreshes when that has brought nothing fresh. No other holder writes the record meanwhile.
+    /// Reads the store again, and refreshes if that returned no fresh tokens. No other holder writes the record in the meantime.
     func refreshUnderLease(
         _ lease: Lease,
         of account: String?,
@@ -23,12 +23,12 @@ extension ManagedCredential {
             return try await renew(nil, renewal, in: &accounts, lease, epoch)
         }
         let credential = try signedIn(in: accounts, account)
-        // The read has it in memory.
+        // The read has cached it.
         if isFresh(credential, margin), credential.tokens.accessToken != rejected { return credential }
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
 
-    /// Obtains a credential without a user, in the place of one that has expired.
+    /// Obtains a credential without a user, to replace one that has expired.
     private func renew(
         _ old: Credential?,
         _ renewal: CredentialManager.Renewal,
@@ -44,7 +44,7 @@ extension ManagedCredential {
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), and the key names \(key.resource ?? "")."
+                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), but the key names \(key.resource ?? "")."
                 )
             }
             state.withLock { $0.machine.succeeded(account) }
@@ -52,7 +52,7 @@ extension ManagedCredential {
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
         } catch let error as AuthError {
-            // What is missing here, and not at the provider, may be there at the next call.
+            // Something that is missing locally, not at the provider, may be available at the next call.
             if !Self.localCodes.contains(error.code) { backOff(error, account) }
             throw error
         }
@@ -128,7 +128,7 @@ extension ManagedCredential {
                 throw RefusedTokens(
                     error: AuthError(
                         error.code,
-                        "The refreshed tokens were not used, and the session is kept. \(error.message)",
+                        "The refreshed tokens were not used, but the session is kept. \(error.message)",
                         providerError: error.providerError,
                         status: error.status,
                         retryAfter: error.retryAfter,
@@ -151,13 +151,13 @@ extension ManagedCredential {
         }
     }
 
-    /// Tokens that the provider sent and that a check has refused: nothing is handed out in their place.
+    /// Tokens from the provider that failed a check: no other tokens are returned instead.
     private struct RefusedTokens: Error {
         let error: AuthError
     }
 
-    /// Sends a refresh token, if the lease is held at that moment: a process that was paused, or whose request waited, must not send
-    /// one that another has used meanwhile.
+    /// Sends a refresh token if the lease is still held at that moment: a process that was paused, or whose request waited, must not send
+    /// a refresh token that another process has used in the meantime.
     /// - Throws: ``Outdated`` when the lease has expired: the store is read again.
     func refresh(
         _ credential: Credential,
@@ -166,7 +166,7 @@ extension ManagedCredential {
         _ lease: Lease
     ) async throws -> RefreshOutcome {
         do {
-            // Now too, for a transport that does not say when it sends.
+            // Also checked here, for transports that do not report when they send.
             try lease.requireTime()
             return try await asking(for: credential.account) {
                 try await client.refresh(credential, scopes: scopes, resources: resources) {
@@ -182,7 +182,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Tells that a refreshed ID Token names another authentication of the user than that of the session, which stays as it is.
+    /// Reports that a refreshed ID Token has a different `auth_time` from that of the session, which does not change.
     private func reportOtherAuthentication(in refreshed: Credential) {
         guard let time = refreshed.authentication?.time,
             let named = refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number,
@@ -191,7 +191,7 @@ extension ManagedCredential {
         reporter().report(.refresh, details: ["auth_time": "of another sign-in"])
     }
 
-    /// Tells that a refresh token was sent under a lease that another holder has taken meanwhile: it may have been sent twice.
+    /// Reports that a refresh token was sent under a lease that another holder has taken over: it may have been sent twice.
     func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
 
     /// Whether the provider has ended the session.
@@ -204,7 +204,7 @@ extension ManagedCredential {
         state.withLock { $0.machine.failed(account, error, at: now, random: random) }
     }
 
-    /// Sends a refresh, and notes whether the provider has answered.
+    /// Sends a refresh, and records whether the provider has responded.
     private func asking<Return: Sendable>(
         for account: AccountID,
         _ request: () async throws -> Return
@@ -216,27 +216,27 @@ extension ManagedCredential {
             return result
         } catch let error as AuthError {
             let (now, random) = (client.host.now(), random)
-            // Several sessions of one user are one.
+            // Several sessions of one user count as one.
             let user = account.subject.map { Array($0.utf8) } ?? digest
             outage.use { $0.failed(user, error, since: began, at: now, random: random) }
             throw error
         }
     }
 
-    /// The error for a caller that comes while the provider is left alone.
+    /// The error for a caller during the backoff.
     func wait(for account: AccountID) -> AuthError? {
         let now = client.host.now()
         return state.withLock { $0.machine.wait(for: account, at: now) }
     }
 
-    /// As ``wait(for:)``, and while the provider is away.
+    /// As ``wait(for:)``, and also during an outage of the provider.
     func waitToRefresh(_ account: AccountID) -> AuthError? {
         let now = client.host.now()
         return wait(for: account) ?? outage.use { $0.ask(at: now) }
     }
 
-    /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has
-    /// expired and it happens again, only signing in helps; the credential is kept, because it is not known to be bad.
+    /// Counts rejections other than `invalid_grant`: some providers end a session with an empty 400 response. If the access token has
+    /// expired and it happens again, only a new sign-in helps; the credential stays stored, because it is not known to be invalid.
     private func repeatedRefusal(
         of credential: Credential,
         _ error: AuthError,
@@ -244,7 +244,7 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async -> AuthError? {
-        // RFC 6749 section 5.2: these are faults of the client or the request, which signing in again does not mend.
+        // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix.
         let faults = [
             "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
             "invalid_dpop_proof", "use_dpop_nonce",
@@ -261,14 +261,14 @@ extension ManagedCredential {
         publish(.expired, of: credential.account)
         return AuthError(
             .loginRequired,
-            "The access token of \(credential.displayName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
+            "The access token of \(credential.displayName) has expired, and the provider rejects its refresh (status \(error.status ?? 0)) without giving a reason. Sign in again.",
             providerError: error.providerError,
             status: error.status,
             underlyingError: error
         )
     }
 
-    /// Replaces the credential by a note that the provider has ended the session, and why.
+    /// Replaces the credential with a record that the provider has ended the session, and of the reason.
     func endSession(
         of credential: Credential,
         _ error: AuthError,
@@ -291,24 +291,24 @@ extension ManagedCredential {
         do {
             try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch let error as AuthError where error.isOfLostLease {
-            // Another holder has taken over while this one was paused, and may have refreshed: its credential counts.
+            // Another holder has taken over while this process was paused, and may have refreshed: its credential takes precedence.
             reportLostLease()
             throw Outdated()
         } catch {
-            // The next process will ask the provider once more and be told the same.
+            // The next process will send the refresh again and get the same response.
         }
         state.withLock { $0.machine.ended(credential.account, epoch) }
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
-        // Not here: the lease is held.
+        // In the background, because the lease is still held here.
         if let onEnd { _ = revocations.begin { [key] in await onEnd(key, credential) } }
         return session.error(providerError: error.providerError)
     }
 }
 
 extension EndedSession {
-    /// The error for a caller that asks for the tokens of the session.
+    /// The error for a caller that requests the tokens of the session.
     var error: AuthError { error(providerError: nil) }
 
     fileprivate func error(providerError: ProviderError?) -> AuthError {

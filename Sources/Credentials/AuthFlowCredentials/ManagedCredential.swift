@@ -8,23 +8,23 @@ import Synchronization
 /// One credential that is kept fresh: across tasks, processes, crashes and rotations.
 ///
 /// One refresh runs at a time: the tasks of this process wait for the same one, and processes wait for the lease. The holder of
-/// the lease reads the store again, takes over what another has refreshed meanwhile, and otherwise refreshes and writes the new
-/// tokens before anything is handed out.
+/// the lease reads the store again, adopts tokens that another process has refreshed in the meantime, and otherwise refreshes and writes
+/// the new tokens before any tokens are returned.
 ///
-/// Every change of the user who is signed in (a sign-in, a sign-out, another account) begins a new epoch. Work that was begun in
-/// an earlier one is finished and written, and nothing of it is handed out: its callers read the store again.
+/// Every change of the signed-in user (a sign-in, a sign-out, another account) starts a new epoch. Work that started in an earlier
+/// epoch is completed and written, but its result is not returned: its callers read the store again.
 package final class ManagedCredential: Sendable {
     let client: OAuthClient
     let store: any TokenStore
     let key: RecordKey
     let digest: [UInt8]
     let account: String?
-    /// The name to show for it; nil for none, because identifiers of sessions are secret.
+    /// The display name; nil for none, because session identifiers are secret.
     let label: String?
     let unfinished: UnfinishedWork
     let revocations: UnfinishedWork
     let outage: SharedOutage
-    /// Obtains a credential without a user; nil where one has to sign in.
+    /// Obtains a credential without a user; nil if a user must sign in.
     let renewal: CredentialManager.Renewal?
     let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     let reporter: @Sendable () -> FlowReporter
@@ -33,24 +33,24 @@ package final class ManagedCredential: Sendable {
 
     struct State {
         var machine: CredentialMachine
-        /// The read in progress that decides whether what is cached is still stored.
+        /// The read in progress that determines whether the cached tokens are still stored.
         var check: SharedTask<Void>?
-        /// The refreshes in progress, by the UTF-8 of the subject they are for: no normalization makes one of two users.
+        /// The refreshes in progress, by the UTF-8 of the subject they are for, so that normalization cannot merge two users.
         var running: [[UInt8]?: SharedTask<Credential>] = [:]
-        /// The callers that work with it.
+        /// The number of callers that use this object.
         var users = 0
-        /// The lease under which a write has failed. Its store may accept the same write under it once more.
+        /// The lease under which a write has failed. The store may accept the same write once more under this lease.
         var unwrittenLease: Lease?
-        /// Whether a task tries to write the unsaved credentials.
+        /// Whether a task is retrying to write the unsaved credentials.
         var isRepeating = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
         var lastObserver: UInt64 = 0
     }
 
-    /// Thrown when another user was signed in, or none, before work had come to its end.
+    /// Thrown when another user was signed in, or the user was signed out, before the work was complete.
     struct Outdated: Error {}
 
-    /// - Parameter account: The subject of the account to keep; nil for the current one.
+    /// - Parameter account: The subject of the account; nil for the current one.
     init(
         client: OAuthClient,
         store: any TokenStore,
@@ -85,8 +85,8 @@ package final class ManagedCredential: Sendable {
 
     private var now: Double { client.host.now().timeIntervalSinceReferenceDate }
 
-    /// Whether it has something that is nowhere else: work under way, tokens that could not be written, a back-off that still
-    /// counts, readers.
+    /// Whether it has state that exists nowhere else: work in progress, unsaved tokens, a backoff that still counts,
+    /// observers.
     var isNeeded: Bool {
         let now = client.host.now()
         return state.withLock {
@@ -94,7 +94,7 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Runs a call of the manager's, which keeps this object in memory meanwhile.
+    /// Runs a call of the manager, and keeps this object in memory meanwhile.
     func used<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
         defer { state.withLock { $0.users -= 1 } }
         return try await body()
@@ -105,34 +105,34 @@ package final class ManagedCredential: Sendable {
 
     // MARK: Fresh tokens
 
-    /// The cached tokens, when they are fresh and the store was read a moment ago. No waiting, no input or output, no
+    /// The cached tokens, if they are fresh and the store was read recently. No waiting, no I/O, no
     /// allocation.
     package func fresh() -> CachedTokens? {
         let now = now
         return state.withLock { $0.machine.fresh(at: now) }
     }
 
-    /// Begins to refresh tokens that are still fresh, for the callers to come. This one does not wait.
+    /// Starts a refresh of tokens that are still fresh, for later callers. This call does not wait.
     func refreshAhead(_ cached: CachedTokens) {
         guard cached.isDue(at: now) else { return }
-        // A failure is no caller's: the next one finds the tokens expired, and tries again.
+        // A failure does not affect any caller: a later one finds the tokens expired, and tries again.
         _ = sharedRefresh(account, freshnessMargin, cached.credential.tokens.accessToken)
     }
 
-    /// The credential in memory, whether or not its own access token is fresh, when the store was read a moment ago.
+    /// The cached credential, whether or not its own access token is fresh, if the store was read recently.
     func freshCredential() -> Credential? {
         let now = now
         return state.withLock { $0.machine.checked(at: now) }
     }
 
-    /// A credential whose access token is fresh, refreshed when necessary.
+    /// A credential whose access token is fresh, after a refresh if necessary.
     /// - Parameters:
-    ///   - account: The subject of an account; default: the one that is kept. Another one is not cached.
-    ///   - margin: How long before its expiry the access token counts as expired; default: the manager's. More than a
-    ///     quarter of a token's life is not asked for.
-    ///   - rejected: An access token that an API has refused, fresh as it may look.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing
-    ///   throws, when the old token has expired too; `CancellationError`, which cancels no other caller's refresh.
+    ///   - account: The subject of an account; default: the account of this object. The credential of another account is not cached.
+    ///   - margin: How long before its expiry the access token is treated as expired; default: the manager's margin. At most a
+    ///     quarter of the token's lifetime is used.
+    ///   - rejected: An access token that an API has rejected, even if it seems fresh.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; the errors of the refresh,
+    ///   if the old token has expired too; `CancellationError`, which does not cancel the refresh for other callers.
     package func credential(
         of account: String? = nil,
         margin: Duration? = nil,
@@ -146,8 +146,8 @@ package final class ManagedCredential: Sendable {
             let stored = try signedIn(in: try await accounts(), account)
             if isFresh(stored, margin) { return stored }
         }
-        // A refresh that was under way already may end with the very token that was refused, last less long than is wanted here,
-        // or belong to a user who has signed out meanwhile. Then another one is begun, once.
+        // A refresh that was already in progress may return the same token that was rejected, a token with a shorter lifetime than requested
+        // here, or one of a user who has signed out in the meantime. Then another refresh is started, once.
         try Task.checkCancellation()
         for attempt in 0..<4 {
             let (task, isOwn) = sharedRefresh(account, margin, rejected)
@@ -158,7 +158,7 @@ package final class ManagedCredential: Sendable {
             } catch is Outdated {
                 continue
             } catch  where !isOwn && attempt == 0 && !Task.isCancelled {
-                // The error of a refresh that another caller wanted, such as one ahead of time: this caller's tokens may not have expired.
+                // The error of a refresh that another caller started, such as one ahead of time: this caller's tokens may not have expired.
                 continue
             } catch let error as AuthError where Self.storeCodes.contains(error.code) {
                 guard rejected == nil, account.isIdentical(to: self.account),
@@ -175,23 +175,23 @@ package final class ManagedCredential: Sendable {
     private static let storeCodes: Set<AuthError.Code> = [.storageFailed, .leaseBusy]
 
     /// Tokens that have not expired, for a caller whose refresh has failed: they are better than none.
-    /// - Parameter isStoreThere: Whether the store can be read, so that only the lease could not be had. A user who has signed out
-    ///   meanwhile is then known.
+    /// - Parameter isStoreThere: Whether the store is readable, and only the lease is unavailable. A sign-out in the meantime is then
+    ///   detected.
     private func unexpired(isStoreThere: Bool) async throws -> Credential? {
         let (epoch, cached) = state.withLock { ($0.machine.epoch, $0.machine.cached) }
         var known = cached?.credential
         if isStoreThere, let accounts = try? await accounts() {
             guard isCurrent(epoch) else { return nil }
-            // Without a user there was no sign-out: the holder of the lease may be about to store the first credential.
+            // Without a user there is no sign-out: the holder of the lease may be about to store the first credential.
             known = renewal == nil ? try signedIn(in: accounts, account) : accounts.entry(account)?.credential
         }
         let now = client.host.now()
         return known.flatMap { !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil }
     }
 
-    /// The cached or stored tokens, when they are fresh and the store has them.
-    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable` where nothing is cached; `CancellationError`: whether the
-    ///   store still has the tokens is then not known.
+    /// The cached or stored tokens, if they are fresh and the store contains them.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable` if no tokens are cached; `CancellationError`, in which case it
+    ///   is unknown whether the store still contains the tokens.
     private func known(_ margin: Duration) async throws -> Credential? {
         let now = now
         let (answer, check) = state.withLock { state -> (CredentialMachine.Answer, SharedTask<Void>?) in
@@ -200,7 +200,7 @@ package final class ManagedCredential: Sendable {
             case .cached, .stale: return (answer, nil)
             case .unread, .unchecked: break
             }
-            // One read is enough for all callers. None is served from memory meanwhile: the user may have signed out elsewhere.
+            // One read serves all callers. None of them gets cached tokens meanwhile, because the user may have signed out elsewhere.
             let check =
                 state.check
                 ?? SharedTask { [self] in
@@ -224,11 +224,11 @@ package final class ManagedCredential: Sendable {
         if case .cached(let credential) = state.withLock({ $0.machine.asked(at: present) { isFresh($0, margin) } }) {
             return credential
         }
-        // The read may have taken longer than its result counts for.
+        // The read may have taken longer than its result is valid.
         return stillCached(answer)
     }
 
-    /// The tokens of an answer, unless others have replaced them in memory, or the user has signed out.
+    /// The tokens of an answer, unless other tokens have replaced them in memory, or the user has signed out.
     private func stillCached(_ answer: CredentialMachine.Answer) -> Credential? {
         guard case .unchecked(let cached) = answer else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
@@ -239,7 +239,7 @@ package final class ManagedCredential: Sendable {
         return now < credential.freshUntil(margin: margin) && now >= credential.notBefore
     }
 
-    /// - Returns: The refresh to wait for, and whether it was begun by this call.
+    /// - Returns: The refresh to wait for, and whether this call started it.
     private func sharedRefresh(
         _ account: String?,
         _ margin: Duration,
@@ -254,7 +254,7 @@ package final class ManagedCredential: Sendable {
                 let credential = try await underLease { lease in
                     try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
                 }
-                // The user who was signed in when this began may not be any more.
+                // The user who was signed in at the start may no longer be signed in.
                 guard isCurrent(epoch) else { throw Outdated() }
                 return credential
             }
@@ -263,8 +263,8 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Hands tokens out from memory from now on, unless something newer has begun.
-    /// - Parameter epoch: The epoch in which the work began that they are the result of; nil for this one.
+    /// Caches the tokens, so that they are returned from memory from now on, unless a new epoch has started.
+    /// - Parameter epoch: The epoch in which the work that obtained them started; nil for the current one.
     @discardableResult
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
         let random = random
@@ -272,21 +272,21 @@ package final class ManagedCredential: Sendable {
         return credential
     }
 
-    /// Whether an epoch is still the present one.
+    /// Whether an epoch is still the current one.
     func isCurrent(_ epoch: Int) -> Bool { state.withLock { $0.machine.epoch == epoch } }
 
-    /// Forgets what is cached and what is under way, so that the next call reads the store. What could not be written is kept:
-    /// it is the only copy.
+    /// Drops the cached tokens and the results of work in progress, so that the next call reads the store. Unsaved credentials stay in
+    /// memory: they are the only copies.
     /// - Returns: The new epoch.
     @discardableResult
     package func beginEpoch() -> Int { state.withLock { $0.machine.beginEpoch() } }
 
-    /// Makes the next call read the store, which may have something else. What is under way goes on.
+    /// Makes the next call read the store, which may have changed. Work in progress continues.
     func invalidate() { state.withLock { $0.machine.invalidate() } }
 
     // MARK: States
 
-    /// The states from now on, beginning with the present one.
+    /// The states from now on, starting with the current one.
     package func states() async throws -> AsyncStream<CredentialState> {
         let (stream, continuation) = AsyncStream<CredentialState>.makeStream(bufferingPolicy: .bufferingNewest(100))
         let number = state.withLock { state in
@@ -299,7 +299,7 @@ package final class ManagedCredential: Sendable {
         return stream
     }
 
-    /// The state of the account that is kept.
+    /// The state of the account of this object.
     func presentState(in accounts: StoredAccounts) -> CredentialState {
         switch accounts.entry(account) {
         case .signedIn(let credential)?:
@@ -311,7 +311,7 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Publishes a state, unless it is that of another account than the one that is kept.
+    /// Publishes a state, unless it is the state of another account.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
         let observers = state.withLock { state in other.map { state.machine.keeps($0) } ?? true ? state.observers : [:]
         }

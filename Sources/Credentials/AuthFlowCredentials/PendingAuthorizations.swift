@@ -5,8 +5,8 @@ public import AuthFlowOAuth
 public import AuthFlowStorage
 import Crypto
 
-/// Keeps authorization requests until their response comes, in a store that several processes share: each is taken out once, and
-/// only for the browser that it was made for.
+/// Stores authorization requests until their response arrives, in a store that several processes share: each can be taken once, and
+/// only for the browser that it was created for.
 ///
 /// ```swift
 /// let pending = PendingAuthorizations(store: store)
@@ -18,7 +18,7 @@ public struct PendingAuthorizations: Sendable {
     private let store: any TokenStore
     private let now: @Sendable () -> Date
 
-    /// Creates a place for requests in a store. A ``SessionTokenStore`` removes those whose users never come back.
+    /// Creates a collection of requests in a store. A ``SessionTokenStore`` removes those whose users never return.
     /// - Parameters:
     ///   - store: The store.
     ///   - host: The time; default: the system's.
@@ -27,16 +27,16 @@ public struct PendingAuthorizations: Sendable {
         self.now = host.now
     }
 
-    /// Keeps a request.
+    /// Stores a request.
     /// - Parameters:
     ///   - request: The request.
-    ///   - browser: A value that only the user's browser has, such as that of a cookie set for it. RFC 6749 section 10.12: the
-    ///     response has to come through the browser that the request was made for, or an attacker could sign the user in as
-    ///     themselves.
-    /// - Throws: ``AuthError`` with `storage_failed`; `invalid_configuration` when the value has less than 16 bytes.
+    ///   - browser: A value that only the user's browser has, such as the value of a cookie set for it. RFC 6749 section 10.12: the
+    ///     response must arrive through the browser that the request was created for; otherwise an attacker could sign the user in to
+    ///     the attacker's account.
+    /// - Throws: ``AuthError`` with `storage_failed`; `invalid_configuration` when the value is shorter than 16 bytes.
     public func keep(_ request: AuthorizationRequest, for browser: Secret) async throws {
         guard browser.exposed.utf8.count >= 16 else {
-            throw AuthError(.invalidConfiguration, "The value that identifies the browser has less than 16 bytes.")
+            throw AuthError(.invalidConfiguration, "The value that identifies the browser is shorter than 16 bytes.")
         }
         let bytes = try request.json.serialized()
         let key = Self.key(request.state, browser, request.issuer, request.clientID)
@@ -44,22 +44,22 @@ public struct PendingAuthorizations: Sendable {
             guard let sessions = store as? any SessionTokenStore else {
                 return try await store.write(bytes, under: lease)
             }
-            // A user may never come back. A response that comes too late is told so for a while.
+            // A user may never return. A response that arrives too late gets the appropriate error for a while.
             let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
             try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
         }
     }
 
-    /// How long a request is kept after its expiry, in seconds.
+    /// How long a request is stored after its expiry, in seconds.
     private static let graceTime: TimeInterval = 60
 
-    /// Takes the request out that an authorization response belongs to. No other call, here or in another process, gets it again.
+    /// Removes and returns the request that an authorization response belongs to. No other call, in this or another process, gets it again.
     /// - Parameters:
-    ///   - callback: The URL that the user was sent back to, whole.
-    ///   - browser: The value of the browser that the callback came from.
+    ///   - callback: The complete URL that the user was redirected to.
+    ///   - browser: The value of the browser that sent the callback.
     ///   - client: The client that made the request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when no request waits for this response: it was used already, was
-    ///   never made, or has been removed; `timed_out` when it has expired.
+    /// - Throws: ``AuthError`` with `invalid_callback` when there is no pending request for this response: it was already used, was
+    ///   never created, or has been removed; `timed_out` when it has expired.
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest
     {
@@ -71,7 +71,7 @@ public struct PendingAuthorizations: Sendable {
         return try await take(state, in: browser, of: client)
     }
 
-    /// As ``take(for:in:of:)``, with the state that the response claims to have.
+    /// As ``take(for:in:of:)``, with the response's state, which is not verified yet.
     package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest
     {
         let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
@@ -79,7 +79,7 @@ public struct PendingAuthorizations: Sendable {
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
             throw AuthError(
                 .invalidCallback,
-                "No authorization request of this browser waits for this response: it was used already, or was never made. Sign in again."
+                "There is no pending authorization request of this browser for this response: it was used already, or was never created. Sign in again."
             )
         }
         guard client.host.now() < request.expiresAt else {
@@ -97,7 +97,7 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// A key that contains neither the state nor the browser's value: names of records are not secret.
+    /// A key that contains neither the state nor the browser's value, because record names are not secret.
     private static func key(_ state: Secret, _ browser: Secret, _ issuer: String, _ clientID: String) -> RecordKey {
         let parts = "\(state.exposed.utf8.count):\(state.exposed)\(browser.exposed)"
         let name = Base64URL.encode(SHA256.hash(data: Array(parts.utf8)))

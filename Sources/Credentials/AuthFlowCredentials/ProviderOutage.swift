@@ -2,18 +2,18 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import Synchronization
 
-/// Whether a provider is away, as far as the refreshes of one process show.
+/// The detection of a provider outage, based on the refreshes of one process.
 ///
-/// One user's failed refresh says little about another's. Failures of several users, with no answer between them, say that the provider is
-/// away: one caller asks it again after a while, and the others fail at once.
+/// One user's failed refresh says little about another's. Failures for several users, with no response in between, mean that the provider
+/// is unavailable: one caller retries after a while, and the others fail immediately.
 struct ProviderOutage: Sendable {
-    /// How many users' refreshes fail before the others are held back.
+    /// The number of users whose refreshes must fail before other refreshes are held back.
     static let tolerated = 5
-    /// The first wait, in seconds; each further one is twice as long, up to ``longest``.
+    /// The first wait, in seconds; each subsequent wait is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
-    /// The longest wait, in seconds.
+    /// The maximum wait, in seconds.
     static let longest: TimeInterval = 60
-    /// How long the caller that asks again may take, in seconds: then another one asks.
+    /// The maximum duration of a retry, in seconds: after that, another caller retries.
     static let patience: TimeInterval = 35
 
     private struct Wait {
@@ -21,28 +21,28 @@ struct ProviderOutage: Sendable {
         let seconds: TimeInterval
         let since: Date
         var until: Date
-        /// Whether a caller asks the provider again.
+        /// Whether a caller is retrying the provider.
         var isProbed = false
     }
 
-    /// The users whose refreshes have failed, each within a minute after another.
+    /// The users whose refreshes have failed, each within a minute of the previous failure.
     private var failed: Set<[UInt8]> = []
     private var failedAt: Date?
     private var wait: Wait?
 
-    /// Whether few refreshes are sent, because the provider did not answer the last ones. Where none was asked for since, nothing is known.
+    /// Whether few refreshes are sent, because the provider did not respond to the last ones. If none was requested since, this is unknown.
     func isHeldBack(at now: Date) -> Bool {
         wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
     }
 
     /// A refresh is about to be sent.
-    /// - Returns: The error instead; nil when it may be sent.
+    /// - Returns: The error to throw instead; nil when it may be sent.
     mutating func ask(at now: Date) -> AuthError? {
-        // A clock that was set back makes no caller wait longer than was meant.
+        // If the clock was set back, no caller waits longer than intended.
         guard let wait, now >= wait.since else { return nil }
         guard now >= wait.until else {
             let seconds = Int(wait.until.timeIntervalSince(now).rounded(.up))
-            // Not the failure itself: it was another user's, and so may its words be.
+            // Not the failure itself: it was another user's, and its message may refer to that user.
             return AuthError(
                 wait.code,
                 "The provider is not responding. Retrying in \(seconds) s.",
@@ -56,16 +56,16 @@ struct ProviderOutage: Sendable {
 
     /// A refresh has failed.
     /// - Parameters:
-    ///   - user: Whose.
-    ///   - began: When it was sent.
-    ///   - random: Spreads the processes, so that they do not ask all at once.
+    ///   - user: The user of the refresh.
+    ///   - began: The time at which it was sent.
+    ///   - random: Spreads the processes, so that they do not all retry at the same time.
     mutating func failed(_ user: [UInt8], _ error: AuthError, since began: Date, at now: Date, random: UInt8) {
         guard error.isProviderAway else {
-            // A refusal is an answer. Without a status nothing was sent: the next caller asks instead.
+            // A rejection is a response. Without a status nothing was sent: the next caller retries instead.
             if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
             return
         }
-        // Others whose requests were sent before the wait began.
+        // A refresh that was sent before the wait started.
         if let wait, began <= wait.since, wait.since <= now { return }
         if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.longest { failed = [] }
         failedAt = now
@@ -80,16 +80,16 @@ struct ProviderOutage: Sendable {
         )
     }
 
-    /// The provider has answered.
+    /// The provider has responded.
     mutating func answered() { (failed, wait) = ([], nil) }
 }
 
 extension AuthError {
-    /// Whether the provider did not answer, or not as itself. Status 429 is an answer: it asks this client for fewer requests.
+    /// Whether the provider did not respond, or not properly. Status 429 is a proper response: it requests fewer requests from this client.
     fileprivate var isProviderAway: Bool { isPassing && status != 429 }
 }
 
-/// The one ``ProviderOutage`` of a manager.
+/// The single ``ProviderOutage`` of a manager.
 final class SharedOutage: Sendable {
     private let outage = Mutex(ProviderOutage())
 

@@ -4,7 +4,7 @@ package import AuthFlowJSON
 public import AuthFlowOAuth
 import AuthFlowStorage
 
-/// A session that the provider has ended: what is left of a credential when its refresh token is refused.
+/// A session that the provider has ended: the record that replaces a credential whose refresh token was rejected.
 public struct EndedSession: Sendable, Hashable {
     /// The user; nil when unknown.
     public let identity: Identity?
@@ -12,19 +12,19 @@ public struct EndedSession: Sendable, Hashable {
     /// The reason, in the provider's words.
     public let reason: String
 
-    /// When it was noticed, by this machine's clock.
+    /// The time at which the end was detected, by this machine's clock.
     public let endedAt: Date
 
-    /// Whether the process before was ended while it worked on the session. It may have refreshed, and its new refresh token be lost.
+    /// Whether the previous process exited while it worked on the session. It may have refreshed, and its new refresh token may be lost.
     public let isAfterUnfinishedRefresh: Bool
 
     let account: AccountID
 }
 
-/// One record of a store: the accounts that are signed in under one key, and which of them is meant when none is named.
+/// One record of a store: the accounts that are signed in under one key, and which of them is the default.
 ///
-/// The session of a web server has one account; an app may have several. They are one document, so that every change is written
-/// whole or not at all.
+/// The session of a web server has one account; an app may have several. They form one document, so that every change is written
+/// atomically.
 package struct StoredAccounts: Sendable, Hashable {
     package enum Entry: Sendable, Hashable {
         case signedIn(Credential)
@@ -51,14 +51,14 @@ package struct StoredAccounts: Sendable, Hashable {
 
     package private(set) var entries: [Entry] = []
 
-    /// The account that is meant when none is named.
+    /// The default account.
     private(set) var current: AccountID?
 
     /// No accounts.
     package init() {}
 
-    /// The entry of an account by its subject, or the current one. Where two issuers have the same subject, the current one is
-    /// meant before any other.
+    /// The entry of an account by its subject, or of the current one. If two issuers have the same subject, the current account takes
+    /// precedence.
     package func entry(_ subject: String?) -> Entry? {
         let named = entries.filter { subject.map($0.account.isNamed) ?? ($0.account == current) }
         return named.first { $0.account == current } ?? named.first
@@ -81,7 +81,7 @@ package struct StoredAccounts: Sendable, Hashable {
     /// Makes another account the current one.
     package mutating func select(_ account: AccountID) { current = account }
 
-    /// Takes an account out. The first of those that are left becomes the current one.
+    /// Removes an account. If it was the current one, the first of the remaining accounts becomes the current one.
     mutating func remove(_ account: AccountID) {
         entries.removeAll { $0.account == account }
         if current == account { current = entries.first?.account }
@@ -91,12 +91,12 @@ package struct StoredAccounts: Sendable, Hashable {
 // MARK: - Stored form
 
 extension StoredAccounts {
-    /// The version that ``serialized()`` writes.
+    /// The format version of ``serialized()``.
     static let formatVersion: Int64 = 4
 
     private static let maximumSize = RecordKey.maximumRecordSize
 
-    /// The accounts as bytes for a ``TokenStore``. They hold secrets.
+    /// The accounts as bytes for a ``TokenStore``. They contain secrets.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func serialized() throws(AuthError) -> [UInt8] {
         var json: [String: JSON] = [
@@ -121,7 +121,7 @@ extension StoredAccounts {
         return bytes
     }
 
-    /// Passes when there is room for one more sign-in, however much the provider sends.
+    /// Checks that there is room for one more sign-in, however much the provider sends.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func requireRoom() throws(AuthError) {
         guard !entries.isEmpty else { return }
@@ -132,12 +132,12 @@ extension StoredAccounts {
     private static var full: AuthError {
         AuthError(
             .storageFailed,
-            "The accounts of this client have no room for another one within \(maximumSize / 1024) KiB. Sign one of them out."
+            "The stored accounts of this client leave no room for another account within \(maximumSize / 1024) KiB. Sign out of one of them."
         )
     }
 
-    /// Reads what ``serialized()`` wrote.
-    /// - Throws: ``AuthError`` with `credential_unusable` when the bytes are damaged or of a version not known here.
+    /// Parses the output of ``serialized()``.
+    /// - Throws: ``AuthError`` with `credential_unusable` when the bytes are damaged or have an unknown version.
     init(serialized bytes: [UInt8]) throws(AuthError) {
         func damaged(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
             AuthError(

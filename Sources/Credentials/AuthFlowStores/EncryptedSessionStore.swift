@@ -1,10 +1,10 @@
 public import AuthFlowHTTP
 public import AuthFlowStorage
 
-/// Encrypts the sessions that another store keeps, as ``EncryptedTokenStore`` encrypts credentials. The ends and the tags of a record stay
-/// readable: the store needs them.
+/// Encrypts the sessions in another store, as ``EncryptedTokenStore`` encrypts credentials. The expiry and the tags of a record remain in
+/// plaintext, because the store needs them.
 public struct EncryptedSessionStore: Sendable {
-    /// Keeps what is encrypted.
+    /// The store for the encrypted records.
     public let base: any SessionTokenStore
     private let encrypted: EncryptedTokenStore
 
@@ -18,8 +18,8 @@ public struct EncryptedSessionStore: Sendable {
         self.encrypted = EncryptedTokenStore(base, key: .keys(keys), host: host)
     }
 
-    /// Wraps the keys of all records by the current one. Other processes may use the store meanwhile.
-    /// - Returns: How many had another one, and how many could not be rewrapped: run it again, until that is zero.
+    /// Rewraps the keys of all records with the current key. Other processes may use the store meanwhile.
+    /// - Returns: The number of records that were rewrapped, and of those that could not be: run it again, until that is zero.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func rewrap() async throws -> (rewrapped: Int, left: Int) {
         var (rewrapped, left) = (0, 0)
@@ -43,7 +43,7 @@ public struct EncryptedSessionStore: Sendable {
     private func decrypted(_ records: [TaggedRecord]) async throws -> [TaggedRecord] {
         var result: [TaggedRecord] = []
         for record in records {
-            // One that cannot be read is there all the same: it can be removed.
+            // A record that cannot be decrypted exists nevertheless, and can be removed.
             let bytes = (try? await encrypted.decrypted(record.bytes, of: record.key)) ?? []
             result.append(TaggedRecord(key: record.key, bytes: bytes, lastUse: record.lastUse))
         }
@@ -109,6 +109,6 @@ extension EncryptedSessionStore: SessionTokenStore {
 }
 
 extension EncryptedSessionStore: GaugeSource {
-    /// Those of the store that keeps what is encrypted.
+    /// The gauges of the store for the encrypted records.
     public var gauges: [FlowGauge] { (base as? any GaugeSource)?.gauges ?? [] }
 }

@@ -7,24 +7,24 @@ import Crypto
 import CryptoExtras
 import Synchronization
 
-/// Encrypts what another store keeps: a copy of the disk or the database, or a backup of it, is then of no use without the key.
+/// Encrypts the records of another store: a copy or backup of the disk or the database is then useless without the key.
 ///
-/// Each write is encrypted by a key of its own (AES-256-GCM), which is wrapped by the key that the store has (AES Key Wrap, RFC 3394) and
-/// names it. What is stored is bound to its key in the store, so that records cannot be exchanged for one another; an older state of a
-/// record can be put back by who can write to the store beneath. A process that can read the memory of the process, or the key where it
-/// is kept, reads the credential too.
+/// Each write is encrypted with a new data key (AES-256-GCM), which is wrapped with the key of this store (AES Key Wrap, RFC 3394); the
+/// record contains the key ID. The ciphertext is bound to its key in the underlying store, so that records cannot be swapped; an
+/// attacker who can write to the underlying store can restore an older version of a record. An attacker who can read the memory of the
+/// process, or the key where it is stored, can read the credential too.
 public struct EncryptedTokenStore: Sendable {
-    /// Where the key comes from.
+    /// The source of the key.
     public enum KeySource: Sendable {
-        /// A file of 32 random bytes that only its owner can read; made when it is not there and something is stored.
-        /// Keep it on another disk than the credentials, or it protects nothing.
+        /// A file of 32 random bytes that only its owner can read; created when it is missing and something is stored.
+        /// Store it on a different disk from the credentials; otherwise it protects nothing.
         case file(path: String)
         /// A passphrase, stretched with scrypt (RFC 7914).
         case passphrase(Secret)
-        /// 32 bytes or more that another store keeps, such as the system's; made when they are not there.
+        /// At least 32 bytes in another store, such as the system's; created when they are missing.
         case store(any TokenStore)
-        /// Keys with names, of which the first encrypts and all decrypt: for a store that many processes share, whose key is replaced while
-        /// they run.
+        /// Keys with IDs, of which the first encrypts and all decrypt: for a store that many processes share, and whose key can be rotated
+        /// while they run.
         case keys(EncryptionKeys)
     }
 
@@ -35,8 +35,8 @@ public struct EncryptedTokenStore: Sendable {
 
     /// Creates a store.
     /// - Parameters:
-    ///   - base: Keeps what is encrypted.
-    ///   - key: Where the key comes from.
+    ///   - base: The store for the encrypted records.
+    ///   - key: The source of the key.
     ///   - host: Randomness.
     public init(_ base: any TokenStore, key: KeySource, host: HostServices = .system) {
         self.base = base
@@ -44,9 +44,9 @@ public struct EncryptedTokenStore: Sendable {
         self.host = host
     }
 
-    /// Keys that were stretched already, by their salt: that takes a tenth of a second on purpose.
+    /// The keys that were already stretched, by their salt, because stretching deliberately takes a tenth of a second.
     private final class DerivedKeys: Sendable {
-        /// The most that are kept: records of one store have one salt, unless several programs made the first ones at once.
+        /// The maximum number of keys: records of one store have one salt, unless several programs created the first ones at the same time.
         private static let limit = 64
         private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
 
@@ -60,7 +60,7 @@ public struct EncryptedTokenStore: Sendable {
             }
         }
 
-        /// A salt whose key is known, for a new record.
+        /// A salt whose key is cached, for a new record.
         var knownSalt: [UInt8]? { keys.withLock { $0.keys.first } }
     }
 }
@@ -102,7 +102,7 @@ extension EncryptedTokenStore: TokenStore {
     func encrypted(_ bytes: [UInt8], for key: RecordKey) async throws -> [UInt8] {
         let (wrapping, salt) = try await currentKey(for: key)
         do {
-            // A new one for each write: no two have a key and a nonce in common.
+            // A new data key for each write, so that no two writes share a key and a nonce.
             let dataKey = SymmetricKey(data: host.randomBytes(32))
             guard
                 let sealed = try AES.GCM.seal(bytes, using: dataKey, authenticating: Self.place(of: key)).combined
@@ -121,9 +121,9 @@ extension EncryptedTokenStore: TokenStore {
         }
     }
 
-    /// Wraps the key of a record by the store's current one, when another has wrapped it. What is encrypted stays as it is.
-    /// - Returns: Whether it had been another.
-    /// - Throws: ``AuthError`` with `credential_unusable` when the other one is not known here, `lease_busy`, `storage_failed`.
+    /// Rewraps the key of a record with the store's current key, if it was wrapped with another. The ciphertext does not change.
+    /// - Returns: Whether it was wrapped with another key.
+    /// - Throws: ``AuthError`` with `credential_unusable` when the other key is unknown, `lease_busy`, `storage_failed`.
     func rewrap(_ key: RecordKey) async throws -> Bool {
         try await base.withLease(on: key) { lease in
             guard let bytes = try await base.bytes(for: key) else { return false }
@@ -150,8 +150,8 @@ extension EncryptedTokenStore: TokenStore {
         switch source {
         case .file(let path): "\(path) is not the file it was encrypted with."
         case .passphrase: "the passphrase is not the one it was encrypted with."
-        case .store: "the system's key store has another one than it was encrypted with."
-        case .keys: "none of the keys has the name of the one it was encrypted with."
+        case .store: "the key in the system's key store is not the one it was encrypted with."
+        case .keys: "none of the keys has the ID of the one it was encrypted with."
         }
     }
 }
@@ -159,12 +159,12 @@ extension EncryptedTokenStore: TokenStore {
 // MARK: - Keys
 
 extension EncryptedTokenStore {
-    /// A key that wraps others.
+    /// A key that wraps data keys.
     private struct WrappingKey {
         let id: String
         let key: SymmetricKey
 
-        /// - Parameter secret: The secret to derive it from. Its ID tells a wrong key from tampering, which the cipher cannot.
+        /// - Parameter secret: The secret to derive it from. Its ID distinguishes a wrong key from tampering, which the cipher cannot.
         init(_ secret: SymmetricKey) {
             let check = HKDF<SHA256>.deriveKey(
                 inputKeyMaterial: secret,
@@ -185,20 +185,20 @@ extension EncryptedTokenStore {
         }
     }
 
-    /// The key for a write, and the salt of its passphrase.
+    /// The wrapping key for a write, and the salt of its passphrase.
     private func currentKey(for key: RecordKey) async throws -> (WrappingKey, salt: [UInt8]) {
         switch source {
         case .keys(let keys): return (WrappingKey(keys.current), [])
         case .file, .store: return (WrappingKey(try await secret(salt: [], isNeeded: false)), [])
         case .passphrase:
-            // The salt stays for the life of the entry, so that a passphrase is stretched once.
+            // The salt does not change for the lifetime of the entry, so that a passphrase is stretched once.
             let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
             let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
             return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
         }
     }
 
-    /// Unwraps the key that a record is encrypted by.
+    /// Unwraps the data key of a record.
     private func dataKey(of envelope: Envelope) async throws -> SymmetricKey {
         let wrapping: WrappingKey?
         if case .keys(let keys) = source {
@@ -209,7 +209,7 @@ extension EncryptedTokenStore {
         guard let wrapping, wrapping.id == envelope.keyID else {
             throw AuthError(
                 .credentialUnusable,
-                "The key does not fit the stored credential: \(wrongKeyHint) It names \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
+                "The key does not match the stored credential: \(wrongKeyHint) The credential's key ID is \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
             )
         }
         do {
@@ -223,12 +223,12 @@ extension EncryptedTokenStore {
         }
     }
 
-    /// - Parameter isNeeded: Whether the key must be there already, because something was encrypted with it.
+    /// - Parameter isNeeded: Whether the key must already exist, because something was encrypted with it.
     private func secret(salt: [UInt8], isNeeded: Bool) async throws -> SymmetricKey {
         switch source {
         case .passphrase(let passphrase):
             if let known = derived[salt] { return known }
-            // On a thread of its own: stretching keeps a processor busy.
+            // On a separate thread, because stretching is CPU-bound.
             let key = try await BlockingCall.run {
                 try Self.stretched(passphrase, salt: salt)
             } onCancel: {
@@ -239,7 +239,7 @@ extension EncryptedTokenStore {
             let file = PrivateFile(path)
             if let bytes = try file.contents(maximumSize: 1024) { return try Self.key(bytes, from: path) }
             guard !isNeeded else {
-                // Nothing is wrong with the credential: a key that comes back reads it.
+                // The credential is intact: it can be read once the key is restored.
                 throw AuthError(
                     .storageFailed,
                     "The key file \(path) is missing, and the credential cannot be read without it. Restore the file."
@@ -248,14 +248,14 @@ extension EncryptedTokenStore {
             let bytes = host.randomBytes(32)
             try PrivateFile.createDirectory(String(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)))
             guard try file.create(with: Array(Base64URL.encode(bytes).utf8)) else {
-                // Another process was quicker.
+                // Another process created the file first.
                 return try await secret(salt: salt, isNeeded: true)
             }
             return SymmetricKey(data: bytes)
         case .keys(let keys): return keys.current.key
         case .store(let store):
             let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
-            // All users share this record: only the one who creates it may make the others wait.
+            // All users share this record: only the one who creates it may block the others.
             if let bytes = try await store.bytes(for: place) {
                 return try Self.key(bytes, from: "the system's key store")
             }
@@ -284,7 +284,7 @@ extension EncryptedTokenStore {
         return SymmetricKey(data: bytes)
     }
 
-    /// scrypt with the parameters that OWASP's Password Storage Cheat Sheet has for 32 MiB of memory.
+    /// scrypt with the parameters that OWASP's Password Storage Cheat Sheet recommends for 32 MiB of memory.
     private static func stretched(_ passphrase: Secret, salt: [UInt8]) throws -> SymmetricKey {
         guard !passphrase.exposed.isEmpty else {
             throw AuthError(.invalidConfiguration, "The passphrase of the credential store is empty.")
@@ -300,7 +300,7 @@ extension EncryptedTokenStore {
         )
     }
 
-    /// What the encrypted bytes are bound to.
+    /// The additional authenticated data of the ciphertext.
     private static func place(of key: RecordKey) -> [UInt8] {
         Array(key.uniqueName.utf8)
     }
@@ -309,7 +309,7 @@ extension EncryptedTokenStore {
 // MARK: - Stored form
 
 extension EncryptedTokenStore {
-    /// What the store beneath keeps.
+    /// A record in the underlying store.
     private struct Envelope {
         static let version: Int64 = 2
 
@@ -335,7 +335,7 @@ extension EncryptedTokenStore {
             guard let version = json["encrypted"]?.integer else {
                 throw AuthError(
                     .credentialUnusable,
-                    "The stored credential is not encrypted: it was kept by another store. Sign out with that one, and sign in again with this one."
+                    "The stored credential is not encrypted: it was written by another kind of store. Sign out with that store, and sign in again with this one."
                 )
             }
             guard version == Self.version, let keyID = json["key_id"]?.string,

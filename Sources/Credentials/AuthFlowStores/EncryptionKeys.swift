@@ -3,10 +3,10 @@ import AuthFlowJSON
 import AuthFlowPKCS11
 import Crypto
 
-/// The keys that the records of a shared store are encrypted by. Each has a name, which stands beside what it encrypts.
+/// The keys that encrypt the records of a shared store. Each has an ID, which is stored together with the ciphertext.
 ///
-/// To replace a key while processes run: add the new one as the last of the list everywhere; then make it the first everywhere; then run
-/// ``EncryptedSessionStore/rewrap()``; then take the old one out. Backups need it for as long as they are kept.
+/// To rotate a key while processes run: append the new key to the list on every instance; then move it to the front on every instance; then
+/// run ``EncryptedSessionStore/rewrap()``; then remove the old key. Backups need the old key for as long as they are retained.
 public struct EncryptionKeys: Sendable {
     struct Named: Sendable {
         let id: String
@@ -15,19 +15,19 @@ public struct EncryptionKeys: Sendable {
 
     private let keys: [Named]
 
-    /// The key that encrypts.
+    /// The key that encrypts new records.
     let current: Named
 
     /// Creates a list of keys.
-    /// - Parameter keys: Their names, which are no secret, and 32 random bytes each in base64url. The first encrypts, all decrypt.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when there is none, one is not of 32 bytes, or two have one name.
+    /// - Parameter keys: The key IDs, which are not secret, and 32 random bytes each in base64url. The first encrypts, all decrypt.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key does not have 32 bytes, or two keys have one ID.
     public init(_ keys: [(id: String, key: Secret)]) throws(AuthError) {
         var named: [Named] = []
         for (id, key) in keys {
             guard !id.isEmpty, id.utf8.count <= 60, !named.contains(where: { $0.id.isIdentical(to: id) }) else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "Each encryption key has a name of its own, of at most 60 bytes."
+                    "Each encryption key must have a unique ID of at most 60 bytes."
                 )
             }
             guard let bytes = Base64URL.decode(key.exposed), bytes.count == 32 else {
@@ -44,17 +44,17 @@ public struct EncryptionKeys: Sendable {
     }
 
     #if os(Linux) || os(macOS)
-    /// Has a secret key in a PKCS #11 token make an encryption key: HMAC-SHA-256 of the name. Generate one that cannot be copied.
+    /// Derives an encryption key from a secret key in a PKCS #11 token: HMAC-SHA-256 of the key ID. Generate a non-exportable secret key.
     ///
-    /// The token is needed once, when a program starts: what it has made stays in the program's memory. A copy of the disk, and of the
-    /// configuration, is of no use without the token. The thread waits for the token.
+    /// The hardware token is needed once, when a program starts: the derived key stays in the program's memory. A copy of the disk and of the
+    /// configuration is useless without the hardware token. The call blocks its thread until the hardware token responds.
     /// - Parameters:
-    ///   - id: The name of the encryption key.
-    ///   - uri: Names a secret key (RFC 7512), such as `pkcs11:token=Server;object=sessions?module-path=/usr/lib/softhsm/libsofthsm2.so`.
-    ///     Without `module-path` it is looked for in every module that p11-kit knows.
-    ///   - pin: The PIN of the token; nil for a token that asks for none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a secret key, `key_unavailable` when the token cannot
-    ///   be used.
+    ///   - id: The ID of the encryption key.
+    ///   - uri: The URI of a secret key (RFC 7512), such as `pkcs11:token=Server;object=sessions?module-path=/usr/lib/softhsm/libsofthsm2.so`.
+    ///     Without `module-path`, every module that is registered with p11-kit is searched.
+    ///   - pin: The PIN of the hardware token; nil if it does not require one.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a secret key, `key_unavailable` when the hardware token
+    ///   cannot be used.
     public static func inToken(
         id: String,
         uri: String,
@@ -70,6 +70,6 @@ public struct EncryptionKeys: Sendable {
 }
 
 extension EncryptionKeys: CustomStringConvertible, WithoutReflection {
-    /// The names of the keys.
+    /// The IDs of the keys.
     public var description: String { "encryption keys \(keys.map(\.id).joined(separator: ", "))" }
 }

@@ -4,17 +4,17 @@ public import AuthFlowStorage
 import Crypto
 import Synchronization
 
-/// Keeps each credential in a file of its own that only its owner can read.
+/// Stores each credential in a separate file that only its owner can read.
 ///
-/// The tokens stand in the file as they are: a process that reads the disk as this user, or a backup of it, has them.
+/// The file contains the tokens in plaintext: any process of this user, and anyone with a backup of the disk, can read them.
 ///
-/// A lease is a kernel lock on a file beside the credential, which ends with the process. A holder that is paused does not
-/// renew it, and loses it after 30 seconds: the next one replaces the lock file, and the old holder writes no more.
+/// A lease is a kernel lock on a file next to the credential, which is released when the process exits. A holder that is paused does not
+/// renew it, and loses it after 30 seconds: the next holder replaces the lock file, and the old holder can no longer write.
 public struct FileTokenStore: TokenStore {
-    /// How long a lease lasts that its holder does not renew.
+    /// The duration of a lease that its holder does not renew.
     static let leaseDuration = Duration.seconds(30)
 
-    /// The largest file that is written or read, in bytes: a document of accounts, also when it is encrypted.
+    /// The maximum size of a file that is written or read, in bytes: a document of accounts, which may be encrypted.
     private static let maximumSize = 2 * RecordKey.maximumRecordSize
 
     private let directory: String
@@ -25,9 +25,9 @@ public struct FileTokenStore: TokenStore {
 
     /// Creates a store.
     /// - Parameters:
-    ///   - directory: An absolute path. Created with mode 0700 when it is missing.
-    ///   - clock: The clock for the waits for other processes.
-    ///   - patience: How long to wait for another process that has the lease: longer than a refresh with a slow provider takes.
+    ///   - directory: An absolute path. Created with mode 0700 if it does not exist.
+    ///   - clock: The clock for waiting for other processes.
+    ///   - patience: The timeout for another process that has the lease: longer than a refresh with a slow provider takes.
     public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
         self.init(directory: directory, clock: clock, patience: patience, renewal: ContinuousClock())
     }
@@ -38,7 +38,7 @@ public struct FileTokenStore: TokenStore {
         self.init(directory: Self.defaultDirectory(for: application))
     }
 
-    /// - Parameter renewal: The clock that leases are renewed on.
+    /// - Parameter renewal: The clock for the renewal of leases.
     init(directory: String, clock: any Clock<Duration>, patience: Duration, renewal: any Clock<Duration>) {
         self.directory = directory
         self.clock = clock
@@ -62,7 +62,7 @@ public struct FileTokenStore: TokenStore {
     ) -> String {
         precondition(
             !application.isEmpty && !application.hasPrefix(".") && !application.utf8.contains(UInt8(ascii: "/")),
-            "The name of an application is one path component."
+            "The name of an application must be one path component."
         )
         // XDG Base Directory Specification: a relative path is invalid and ignored.
         if let data = environment["XDG_DATA_HOME"], data.hasPrefix("/") { return "\(data)/\(application)" }
@@ -82,10 +82,10 @@ public struct FileTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         if let bytes, bytes.count > Self.maximumSize {
-            // What could not be read again is not written.
+            // A record that is too large to be read again must not be written.
             throw AuthError(
                 .storageFailed,
-                "A credential of \(bytes.count) bytes is larger than what is kept, \(Self.maximumSize) bytes."
+                "A credential of \(bytes.count) bytes exceeds the maximum size of \(Self.maximumSize) bytes."
             )
         }
         try await withHeldLock(of: lease) {
@@ -94,8 +94,8 @@ public struct FileTokenStore: TokenStore {
         }
     }
 
-    /// Runs `body` while the lease is held and cannot be lost: losing it takes the same lock on the directory.
-    /// - Throws: ``AuthError`` with `lease_lost` when it has been lost already.
+    /// Runs `body` while the lease is held and cannot be lost, because taking it over requires the same lock on the directory.
+    /// - Throws: ``AuthError`` with `lease_lost` when it has already been lost.
     func withHeldLock(of lease: Lease, _ body: () async throws -> Void) async throws {
         guard let lock = held[lease] else { throw Lease.lost }
         try await withDirectoryLock {
@@ -126,25 +126,25 @@ public struct FileTokenStore: TokenStore {
         return try await body(lease)
     }
 
-    /// Takes the lock of a key, or the place of a holder that has not renewed it for a whole lease.
+    /// Acquires the lock of a key, or takes it over from a holder that has not renewed it for a whole lease.
     private func lock(_ key: RecordKey) async throws -> FileLock {
-        // The lock is a file of its own: the credential's is replaced, and a lock on the old one would guard nothing.
+        // The lock is a separate file: the credential's file is replaced, and a lock on the old file would protect nothing.
         let place = PrivateFile(path(for: key, "lock"))
         var lock = try place.openLock()
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
         var lastRenewal = lock.renewedAt
-        // The waits are counted, not the time: a machine that slept has not waited.
+        // The sleeps are counted, not the elapsed time, because a machine that was suspended has not waited.
         var unrenewed = Duration.zero
         do {
             while true {
-                // Taken and marked as in use at once: a waiter that has seen no renewal must not take it for a dead one.
+                // Acquired and marked as in use in one step: a waiter that has seen no renewal must not treat it as abandoned.
                 var attempt = FileLock.Attempt.busy
                 try await withDirectoryLock { attempt = try lock.acquire() }
                 switch attempt {
                 case .taken: return lock
                 case .outdated:
-                    // Opened before the old one is closed: what is closed when opening fails is then closed once.
+                    // Opened before the old one is released, so that the old one is not closed twice if opening fails.
                     let next = try place.openLock()
                     lock.release()
                     lock = next
@@ -154,7 +154,7 @@ public struct FileTokenStore: TokenStore {
                         let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
                             .leaseBusy,
-                            "\(holder) has held \(place.path) for \(Int(patience.seconds)) seconds. Wait for it, or end it."
+                            "\(holder) has held \(place.path) for \(Int(patience.seconds)) seconds. Wait for it, or terminate it."
                         )
                     }
                     if unrenewed >= Self.leaseDuration {
@@ -177,9 +177,9 @@ public struct FileTokenStore: TokenStore {
         }
     }
 
-    /// Gives a lock up, and leaves no file behind.
+    /// Releases a lock, and removes its file.
     private func release(_ lock: FileLock) {
-        // When the directory is busy the file stays, which does no harm.
+        // If the directory is locked, the file remains, which is harmless.
         if let guarded = try? PrivateFile.lockDirectory(directory) {
             if lock.isNamed { lock.remove() }
             guarded.release()
@@ -187,7 +187,7 @@ public struct FileTokenStore: TokenStore {
         lock.release()
     }
 
-    /// Runs `body` while no other process changes which lock is a key's, or writes under one. It is held for a moment only.
+    /// Runs `body` while no other process replaces the lock file of a key, or writes under one. The lock is held only briefly.
     private func withDirectoryLock(_ body: () async throws -> Void) async throws {
         var waited = Duration.zero
         while true {
@@ -196,7 +196,7 @@ public struct FileTokenStore: TokenStore {
                 return try await body()
             }
             guard waited < patience else {
-                throw AuthError(.storageFailed, "Another process writes to \(directory), and does not finish.")
+                throw AuthError(.storageFailed, "Another process is writing to \(directory) and does not finish.")
             }
             try await clock.sleep(for: .milliseconds(2))
             waited += .milliseconds(2)
@@ -210,7 +210,7 @@ public struct FileTokenStore: TokenStore {
     }
 }
 
-/// The locks that this store holds, by the leases that it gave for them.
+/// The locks that this store holds, by their leases.
 private final class HeldLocks: Sendable {
     private static let lastFence = Atomic<UInt64>(0)
     private let locks = Mutex<[Lease: FileLock]>([:])
@@ -219,7 +219,7 @@ private final class HeldLocks: Sendable {
 
     func add(_ lock: FileLock, _ key: RecordKey) -> Lease {
         let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue) {
-            // Another process takes over the lock of one that was paused.
+            // Another process takes over the lock of a process that was paused.
             lock.isNamed
         }
         locks.withLock { $0[lease] = lock }

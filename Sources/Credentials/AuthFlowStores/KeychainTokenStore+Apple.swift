@@ -4,7 +4,7 @@ public import AuthFlowStorage
 import Foundation
 import Security
 
-/// Keeps credentials in the keychain of Apple's systems.
+/// Stores credentials in the keychain of Apple's systems.
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
 public struct KeychainTokenStore: Sendable {
@@ -14,10 +14,10 @@ public struct KeychainTokenStore: Sendable {
 
     /// Creates a store.
     /// - Parameters:
-    ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's own.
-    ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. They then cannot be told
-    ///     apart by device, nor revoked for one device alone.
-    ///   - host: Gives the clock, and the environment that locates the lock files.
+    ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's default group.
+    ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. They can then not be
+    ///     distinguished by device, nor revoked for one device alone.
+    ///   - host: Provides the clock, and the environment that locates the lock files.
     public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
         self.accessGroup = accessGroup
         self.isSynchronizable = isSynchronizable
@@ -50,7 +50,7 @@ extension KeychainTokenStore: TokenStore {
             guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.failure("removed", status) }
             return
         }
-        // Updated in place: an item that is removed and added again is gone for a moment, and a crash makes that
+        // Updated in place: an item that is removed and added again is missing for a moment, and a crash would make that
         // permanent.
         let change = NSMutableDictionary()
         change[kSecValueData] = Data(bytes)

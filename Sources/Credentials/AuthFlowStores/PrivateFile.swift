@@ -10,7 +10,7 @@ import Glibc
 
 /// A file that only its owner may read, and that is replaced atomically.
 ///
-/// It uses POSIX calls because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
+/// It uses POSIX calls because Foundation can neither reject a symbolic link, nor make a file durable, nor lock it.
 package struct PrivateFile {
     package let path: String
 
@@ -18,7 +18,7 @@ package struct PrivateFile {
         self.path = path
     }
 
-    /// Creates a directory and its parents with mode 0700, and refuses one that others may write to.
+    /// Creates a directory and its parents with mode 0700, and rejects a directory that others can write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
         do {
             try FileManager.default.createDirectory(
@@ -39,7 +39,7 @@ package struct PrivateFile {
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Others can write to \(directory), so no credential is kept there. Run: chmod 700 '\(directory)'"
+                "Others can write to \(directory), so no credential is stored there. Run: chmod 700 '\(directory)'"
             )
         }
     }
@@ -83,24 +83,24 @@ package struct PrivateFile {
         }
         let remedy =
             isCredential
-            ? "Sign out locally, which removes it, and sign in again; or if you are sure"
+            ? "Sign out locally, which removes it, and sign in again; or if you are sure that they are not"
             : "If you are sure that they are not"
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Others can read \(path), so its tokens may be known to them. \(remedy), run: chmod 600 '\(path)'"
+                "Others can read \(path), so its tokens may be compromised. \(remedy), run: chmod 600 '\(path)'"
             )
         }
     }
 
-    /// Refuses a file that is not this user's alone.
+    /// Rejects a file that does not belong to this user, or that others can access.
     package func requirePrivate() throws(AuthError) {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { throw failure("cannot be examined") }
         try requirePrivate(status, isCredential: false)
     }
 
-    /// Which file is at the path; nil when there is none.
+    /// The identity of the file at the path; nil when there is none.
     package var identity: FileIdentity? {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { return nil }
@@ -161,7 +161,7 @@ package struct PrivateFile {
         try replace(with: bytes)
     }
 
-    /// Whether this is a plain file of this user that begins with some bytes.
+    /// Whether this is a regular file of this user that begins with some bytes.
     private func begins(with mark: [UInt8]) -> Bool {
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return false }
@@ -266,7 +266,7 @@ package struct PrivateFile {
     }
 }
 
-/// Tells a file from one that was put in its place.
+/// The identity of a file, which distinguishes it from a file that replaced it.
 package struct FileIdentity: Sendable, Hashable {
     let device: UInt64
     let number: UInt64
@@ -277,7 +277,7 @@ final class FileLock: Sendable {
     /// The maximum size of a lock file, in bytes: it contains a process ID.
     fileprivate static let maximumNoteSize = 16
 
-    /// Closed once, and never used afterwards: its number may be another file's by then.
+    /// Closed once, and never used afterwards, because the descriptor number may have been reused for another file.
     private let descriptor: Mutex<Int32?>
     private let path: String
 
@@ -288,17 +288,17 @@ final class FileLock: Sendable {
 
     deinit { release() }
 
-    /// The outcome of a try to take the lock.
+    /// The outcome of an attempt to acquire the lock.
     enum Attempt {
-        /// It is held.
+        /// The lock was acquired.
         case taken
-        /// Another holder has it.
+        /// Another holder has the lock.
         case busy
-        /// The file was removed: the lock is another one by now, which has to be opened.
+        /// The file was removed: there may be a new lock file, which must be opened.
         case outdated
     }
 
-    /// Takes the lock unless another holder has it.
+    /// Acquires the lock unless another holder has it.
     func acquire() throws(AuthError) -> Attempt {
         let (result, code) = descriptor.withLock { descriptor -> (Int32, Int32) in
             guard let descriptor else { return (-1, EBADF) }
@@ -310,7 +310,7 @@ final class FileLock: Sendable {
             return isNamed ? .busy : .outdated
         }
         guard isNamed else { return .outdated }
-        // For a process that waits in vain. The kernel keeps the lock; this is a note on it.
+        // For the error message of a process that waits in vain. The kernel manages the lock; this is only a note.
         let note = Array("\(getpid())\n".utf8)
         descriptor.withLock { descriptor in
             guard let descriptor else { return }
@@ -320,7 +320,7 @@ final class FileLock: Sendable {
         return .taken
     }
 
-    /// Whether the file still has its name: otherwise it was removed, and a lock on it guards nothing.
+    /// Whether the file is still at its path: otherwise it was removed, and a lock on it protects nothing.
     var isNamed: Bool {
         var (own, named) = (stat(), stat())
         let isKnown = descriptor.withLock { descriptor in
@@ -355,12 +355,12 @@ final class FileLock: Sendable {
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
 
-    /// Removes the file. A process that has opened it finds out that it is another one by then.
+    /// Removes the file. A process that has it open detects that it is no longer at its path.
     func remove() {
         unsafe unlink(path)
     }
 
-    /// The ID of the process that has the lock, as it noted itself; nil when there is no note.
+    /// The ID of the process that has the lock, as recorded by that process; nil when there is no note.
     var holder: Int32? {
         var buffer = [UInt8](repeating: 0, count: 16)
         let count = descriptor.withLock { descriptor -> Int in

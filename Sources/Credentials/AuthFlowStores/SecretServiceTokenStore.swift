@@ -7,21 +7,21 @@ import AuthFlowEssentials
 import Glibc
 import Synchronization
 
-/// Keeps credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
+/// Stores credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
 /// with the user's login.
 ///
 /// libsecret is loaded when it is first needed, so that programs also run where it is not installed. Secrets cross the
 /// session bus encrypted. Every process of the same user can read an unlocked keyring.
 public struct SecretServiceTokenStore: Sendable {
-    /// How long the service may take to respond. One that asks the user to unlock it takes longer, and is not waited
-    /// for.
+    /// The timeout for responses of the service. A service that asks the user to unlock the keyring exceeds
+    /// it.
     private static let patience = Duration.seconds(3)
 
     private let host: HostServices
     private let locks: FileTokenStore
 
     /// Creates a store.
-    /// - Parameter host: Gives the clock, and the environment that locates the lock files.
+    /// - Parameter host: Provides the clock, and the environment that locates the lock files.
     public init(host: HostServices = .system) {
         self.host = host
         // The service has no locks; processes lock files instead.

@@ -1,4 +1,4 @@
-// A program that needs nothing else of Foundation does not load ICU on Linux.
+// A program that needs nothing else from Foundation does not load ICU on Linux.
 
 #if canImport(FoundationEssentials)
 @_exported public import FoundationEssentials

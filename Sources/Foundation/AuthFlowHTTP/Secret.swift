@@ -1,9 +1,9 @@
-/// A string that must not be seen: a token, a client secret, a password, a code verifier.
+/// A string that must not be disclosed: a token, a client secret, a password, a code verifier.
 ///
-/// Every way of printing it gives `<redacted>`: `description`, `debugDescription`, string interpolation, `dump` and the
-/// failure messages of tests. Reading it takes ``exposed``, a word that is easy to look for in a review.
+/// Every way of printing it yields `<redacted>`: `description`, `debugDescription`, string interpolation, `dump` and the
+/// failure messages of tests. Reading it requires ``exposed``, a name that is easy to search for in a review.
 public struct Secret: Sendable {
-    /// The secret itself. Hand it to the wire, never to a log, an error or a command line.
+    /// The secret itself. Use it only in requests, never in a log, an error or a command line.
     public let exposed: String
 
     /// Wraps a secret.
@@ -13,7 +13,7 @@ public struct Secret: Sendable {
 }
 
 extension Secret: Hashable {
-    /// Compares in a time that depends on the lengths only.
+    /// Compares in constant time: the duration depends only on the lengths.
     public static func == (left: Secret, right: Secret) -> Bool {
         let (left, right) = (Array(left.exposed.utf8), Array(right.exposed.utf8))
         guard left.count == right.count else { return false }

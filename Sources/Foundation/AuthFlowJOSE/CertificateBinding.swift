@@ -3,17 +3,17 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// The certificate that a client's transport shows, for comparing what access tokens are bound to (RFC 8705 section 3).
+/// The certificate that a client's transport presents, for checking certificate-bound access tokens (RFC 8705 section 3).
 public struct CertificateBinding: Sendable {
     private let read: @Sendable () throws(AuthError) -> [UInt8]
 
-    /// A certificate that stays the same.
+    /// Creates a binding to a fixed certificate.
     /// - Parameter certificate: The certificate in DER.
     public init(certificate: [UInt8]) {
         self.read = { () throws(AuthError) in certificate }
     }
 
-    /// The first certificate in a PEM file. It is read for every comparison, as the transport reads it for every connection.
+    /// The first certificate in a PEM file. The file is read for every comparison, as the transport reads it for every connection.
     /// - Parameter path: The file.
     public static func file(path: String) -> CertificateBinding {
         CertificateBinding { () throws(AuthError) in
@@ -25,7 +25,7 @@ public struct CertificateBinding: Sendable {
             else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The file \(DisplayText.sanitized(path)) has no certificate that can be read."
+                    "The file \(DisplayText.sanitized(path)) does not contain a valid certificate."
                 )
             }
             return certificate
@@ -40,18 +40,18 @@ public struct CertificateBinding: Sendable {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be read.
     public func thumbprint() throws(AuthError) -> String { Base64URL.encode(SHA256.hash(data: try read())) }
 
-    /// Checks that an access token is not bound to another certificate, where it can be read.
-    /// - Parameter isRequired: Whether a token that can be read and is not bound is refused.
+    /// Checks that an access token is not bound to a different certificate, if the token can be decoded.
+    /// - Parameter isRequired: Whether a token that can be decoded and is not bound is rejected.
     /// - Throws: ``AuthError`` with `invalid_reply`.
     package func check(_ accessToken: Secret, isRequired: Bool) throws(AuthError) {
-        // Section 3.1: "the hash of the certificate ... in the x5t#S256 member of cnf". An access token that is no JWT says nothing
-        // to the client.
+        // Section 3.1: "the hash of the certificate ... in the x5t#S256 member of cnf". An access token that is not a JWT is
+        // opaque to the client.
         guard let token = try? JWS(accessToken) else { return }
         guard let bound = token.payload["cnf"]?["x5t#S256"] else {
             guard !isRequired else {
                 throw AuthError(
                     .invalidResponse,
-                    "The access token is not bound to the client's certificate (RFC 8705 section 3.1), although the client demands it."
+                    "The access token is not bound to the client's certificate (RFC 8705 section 3.1), although the client requires it."
                 )
             }
             return
@@ -59,7 +59,7 @@ public struct CertificateBinding: Sendable {
         guard bound.string == (try thumbprint()) else {
             throw AuthError(
                 .invalidResponse,
-                "The access token is bound to another certificate than the client's (RFC 8705 section 3.1), so no service would accept it."
+                "The access token is bound to another certificate, not to the client's (RFC 8705 section 3.1), so no resource server would accept it."
             )
         }
     }

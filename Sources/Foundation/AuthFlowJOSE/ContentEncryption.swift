@@ -2,19 +2,19 @@ import AuthFlowEssentials
 package import Crypto
 import CryptoExtras
 
-/// How the content of an encrypted token is encrypted and authenticated (`enc`, RFC 7518 section 5).
+/// The content encryption algorithm of an encrypted token (`enc`, RFC 7518 section 5).
 public enum ContentEncryption: String, Sendable, CaseIterable {
-    /// AES GCM with a key of 256 bits.
+    /// AES GCM with a 256-bit key.
     case a256GCM = "A256GCM"
-    /// AES CBC with a key of 256 bits, authenticated by HMAC with SHA-512.
+    /// AES CBC with a 256-bit key, authenticated with HMAC SHA-512.
     case a256CBCHS512 = "A256CBC-HS512"
-    /// AES GCM with a key of 192 bits.
+    /// AES GCM with a 192-bit key.
     case a192GCM = "A192GCM"
-    /// AES CBC with a key of 192 bits, authenticated by HMAC with SHA-384.
+    /// AES CBC with a 192-bit key, authenticated with HMAC SHA-384.
     case a192CBCHS384 = "A192CBC-HS384"
-    /// AES GCM with a key of 128 bits.
+    /// AES GCM with a 128-bit key.
     case a128GCM = "A128GCM"
-    /// AES CBC with a key of 128 bits, authenticated by HMAC with SHA-256.
+    /// AES CBC with a 128-bit key, authenticated with HMAC SHA-256.
     case a128CBCHS256 = "A128CBC-HS256"
 
     /// The size of its key, in bytes.
@@ -28,8 +28,8 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         }
     }
 
-    /// Decrypts, once the tag is known to be right.
-    /// - Throws: An error that says nothing about why.
+    /// Decrypts the ciphertext after the tag has been verified.
+    /// - Throws: An error that does not reveal the reason.
     func decrypt(
         _ ciphertext: [UInt8],
         key: SymmetricKey,
@@ -40,7 +40,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         guard key.bitCount == keySize * 8 else { throw CryptoKitError.incorrectKeySize }
         switch self {
         case .a128GCM, .a192GCM, .a256GCM:
-            // Section 5.3: "Use of an Initialization Vector (IV) of size 96 bits is REQUIRED", and of a tag of 128 bits.
+            // Section 5.3: "Use of an Initialization Vector (IV) of size 96 bits is REQUIRED", as is a 128-bit tag.
             guard initializationVector.count == 12, tag.count == 16 else { throw CryptoKitError.incorrectParameterSize }
             let box = try AES.GCM.SealedBox(
                 nonce: try AES.GCM.Nonce(data: initializationVector),
@@ -55,7 +55,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
                 of: Self.authenticated(header, initializationVector, ciphertext),
                 key: SymmetricKey(data: authenticationKey)
             )
-            // Compared whole, whichever byte differs first: how long it takes says nothing.
+            // Compared in constant time, so that the duration does not reveal which byte differs first.
             let difference = zip(tag, expected).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) }
             guard tag.count == keySize / 2, difference == 0 else { throw CryptoKitError.authenticationFailure }
             return Array(
@@ -100,8 +100,8 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         }
     }
 
-    /// What the tag of the CBC modes is over (section 5.2.2.1): the header, the initialization vector, the ciphertext, and the
-    /// length of the header in bits.
+    /// The input of the authentication tag in the CBC modes (section 5.2.2.1): the header, the initialization vector, the ciphertext,
+    /// and the length of the header in bits.
     static func authenticated(
         _ header: [UInt8],
         _ initializationVector: [UInt8],
@@ -110,7 +110,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         header + initializationVector + ciphertext + BigEndian.bytes(of: UInt64(header.count) * 8)
     }
 
-    /// The authentication code of the CBC modes, before it is cut to half its length.
+    /// The message authentication code of the CBC modes, before it is truncated to half its length.
     func code(of bytes: [UInt8], key: SymmetricKey) -> [UInt8] {
         switch self {
         case .a192CBCHS384: Array(HMAC<SHA384>.authenticationCode(for: bytes, using: key))
@@ -122,10 +122,10 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
 
 /// The key that two parties agree on (RFC 7518 section 4.6.2).
 package enum AgreedKey {
-    /// Derives a key by the Concat KDF of NIST SP 800-56A with SHA-256.
+    /// Derives a key with the Concat KDF of NIST SP 800-56A, using SHA-256.
     /// - Parameters:
     ///   - secret: The shared secret, Z.
-    ///   - algorithm: `AlgorithmID`: `enc` where the key encrypts content, `alg` where it wraps another.
+    ///   - algorithm: `AlgorithmID`: `enc` when the key encrypts content, `alg` when it wraps another key.
     ///   - partyU: `apu`, decoded.
     ///   - partyV: `apv`, decoded.
     ///   - size: The size of the key, in bytes.
@@ -151,7 +151,7 @@ package enum AgreedKey {
     }
 }
 
-/// Numbers as protocols write them.
+/// Integers in network byte order.
 private enum BigEndian {
     static func bytes(of number: some FixedWidthInteger) -> [UInt8] {
         stride(from: number.bitWidth - 8, through: 0, by: -8).map { UInt8(truncatingIfNeeded: number >> $0) }

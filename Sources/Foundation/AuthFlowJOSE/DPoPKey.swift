@@ -3,15 +3,15 @@ package import AuthFlowHTTP
 package import AuthFlowJSON
 import Crypto
 
-/// The key that tokens are bound to: a client that cannot sign with it cannot use them (RFC 9449).
+/// The DPoP key to which tokens are bound: a client that cannot sign with the key cannot use the tokens (RFC 9449).
 ///
-/// One is generated for each sign-in, stored with its tokens, and deleted with them. It is a P-256 key and signs with
-/// ES256. Where the registration names a key that cannot be copied, what is stored is its public part.
+/// A key is generated for each sign-in, and stored and deleted together with its tokens. It is a P-256 key and signs
+/// with ES256. If the registration specifies a non-exportable key instead, only its public part is stored.
 package struct DPoPKey: Sendable, Hashable {
-    /// The private key, base64url; of a key that cannot be copied the public key (RFC 7517), which begins with a brace.
+    /// The private key, base64url; for a non-exportable key, the public JWK (RFC 7517), which starts with a brace.
     package let stored: Secret
 
-    /// Whether it is one of the registration, which cannot be copied.
+    /// Whether it is the registration's key, which is not exportable.
     package var isOutside: Bool { Self.isPublic(stored) }
 
     private static func isPublic(_ stored: Secret) -> Bool { stored.exposed.utf8.first == UInt8(ascii: "{") }
@@ -19,13 +19,13 @@ package struct DPoPKey: Sendable, Hashable {
     /// The public key (RFC 7518 section 6). RFC 9449 section 4.2: "It MUST NOT contain a private key."
     package let publicJWK: JSON
 
-    /// The thumbprint of the public key (RFC 7638), by which requests and tokens identify it.
+    /// The thumbprint of the public key (RFC 7638), which identifies it in requests and tokens.
     package let thumbprint: String
 
     /// Generates a key.
     /// - Throws: ``AuthError`` when the random source yields no valid key.
     package init(host: HostServices) throws(AuthError) {
-        // A number beyond the order of the curve is not a key. One in four thousand million is beyond it.
+        // A number that exceeds the order of the curve is not a valid key. About one number in four billion does.
         for _ in 0..<4 {
             if let key = DPoPKey(stored: Secret(Base64URL.encode(host.randomBytes(32)))) {
                 self = key
@@ -35,18 +35,18 @@ package struct DPoPKey: Sendable, Hashable {
         throw AuthError(.unsupported, "No DPoP key could be generated: the random source is broken.")
     }
 
-    /// A key that stays where it is.
+    /// Creates a reference to a non-exportable key.
     /// - Throws: ``AuthError`` with `unsupported` when its public key cannot be used.
     package init(_ key: any SigningKey, signingBy algorithm: SignatureAlgorithm) throws(AuthError) {
         var members = (key.publicJWK.object ?? [:]).filter { Self.publicMembers.contains($0.key) }
         members["alg"] = .string(algorithm.rawValue)
         guard let text = try? JSON.object(members).serialized(),
             let own = DPoPKey(stored: Secret(String(decoding: text, as: UTF8.self)))
-        else { throw AuthError(.unsupported, "The DPoP key has a public key that cannot be used.") }
+        else { throw AuthError(.unsupported, "The public part of the DPoP key cannot be used.") }
         self = own
     }
 
-    /// Reads a key from its ``stored`` form.
+    /// Decodes a key from its ``stored`` form.
     package init?(stored: Secret) {
         if Self.isPublic(stored) {
             guard let json = try? JSON(parsing: Array(stored.exposed.utf8)),
@@ -62,7 +62,7 @@ package struct DPoPKey: Sendable, Hashable {
         self.stored = stored
     }
 
-    /// The members of public keys. A private one has others.
+    /// The members of public keys. Private keys have additional members.
     private static let publicMembers: Set<String> = ["kty", "crv", "x", "y", "n", "e", "alg"]
 
     private static func privateKey(_ stored: Secret) -> P256.Signing.PrivateKey? {
@@ -75,9 +75,9 @@ package struct DPoPKey: Sendable, Hashable {
     ///   - endpoint: The target of the request.
     ///   - nonce: The nonce that the server requires; nil when it has sent none.
     ///   - accessToken: The access token that the request carries; nil at a token endpoint.
-    ///   - time: The time, by the clock of the server that checks it where that is known.
+    ///   - time: The current time, by the clock of the server that checks the proof if it is known.
     ///   - identifier: `jti`.
-    ///   - outside: The key itself, where it ``isOutside``.
+    ///   - outside: The key itself, if it is non-exportable (``isOutside``).
     package func proof(
         method: String,
         endpoint: Endpoint,
@@ -106,7 +106,7 @@ package struct DPoPKey: Sendable, Hashable {
             "typ": "dpop+jwt", "alg": .string((algorithm ?? .es256).rawValue), "jwk": publicJWK,
         ]
         guard let headerText = try? header.serialized(), let payload = try? JSON.object(claims).serialized() else {
-            throw AuthError(.unsupported, "The DPoP proof could not be written.")
+            throw AuthError(.unsupported, "The DPoP proof could not be encoded.")
         }
         let text = "\(Base64URL.encode(headerText)).\(Base64URL.encode(payload))"
         if let outside, let algorithm {

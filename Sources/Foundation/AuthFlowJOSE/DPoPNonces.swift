@@ -2,19 +2,19 @@ package import AuthFlowHTTP
 package import HTTPTypes
 import Synchronization
 
-/// The nonces that servers want to see in the next proof, by origin (RFC 9449 sections 8 and 9).
+/// The nonces that servers require in the next proof, by origin (RFC 9449 sections 8 and 9).
 package final class DPoPNonces: Sendable {
     private let nonces = Mutex<[String: String]>([:])
 
-    /// The most origins that are remembered: a client talks to its provider and a few APIs.
+    /// The maximum number of origins: a client calls its provider and a few APIs.
     private static let limit = 32
 
     package init() {}
 
     package func nonce(for origin: String) -> String? { nonces.withLock { $0[origin] } }
 
-    /// Remembers what a response says.
-    /// - Returns: The nonce, when there is one.
+    /// Stores the nonce of a response.
+    /// - Returns: The nonce, if there is one.
     package func learn(from response: TransportResponse, origin: String) -> String? {
         learn(from: response.head.headerFields, origin: origin)
     }

@@ -4,10 +4,10 @@ public import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// A private key that tokens are encrypted to: RSA with 2048 bits or more, P-256, P-384, P-521, or X25519.
+/// A private key for decrypting tokens: RSA with 2048 bits or more, P-256, P-384, P-521, or X25519.
 public struct DecryptionKey: Sendable {
     private enum Material: Sendable {
-        /// The library's key for encryption is not `Sendable`, so one is made of this for each use.
+        /// The library's encryption key type is not `Sendable`, so an encryption key is created from this key for each use.
         case rsa(_RSA.Signing.PrivateKey)
         case p256(P256.KeyAgreement.PrivateKey)
         case p384(P384.KeyAgreement.PrivateKey)
@@ -44,10 +44,10 @@ public struct DecryptionKey: Sendable {
 
     private let material: Material
 
-    /// The public key (RFC 7517), to register: with `use` `enc`, its `kid` and, when it has one alone, its `alg`.
+    /// The public key (RFC 7517) to register: with `use` `enc`, its `kid` and, if it has only one algorithm, its `alg`.
     public let publicJWK: JSON
 
-    /// The algorithms that it is used with. A key that names its `alg` has that one alone; RSA-OAEP with SHA-1 has to be named.
+    /// The algorithms that it is used with. A key with an `alg` has only that algorithm; RSA-OAEP with SHA-1 must be named explicitly.
     public let algorithms: [KeyManagementAlgorithm]
 
     /// The `kid`.
@@ -62,11 +62,11 @@ public struct DecryptionKey: Sendable {
                 [.ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES]
             }
         guard algorithm.map(able.contains) ?? true else {
-            throw Self.refusal("its algorithm does not fit its type")
+            throw Self.refusal("its algorithm does not match its key type")
         }
         self.algorithms = algorithm.map { [$0] } ?? able.filter { $0 != .rsaOAEP }
         guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
-            throw Self.refusal("its public part cannot be derived")
+            throw Self.refusal("its public key cannot be derived")
         }
         members["kid"] = .string(keyID ?? thumbprint)
         members["use"] = "enc"
@@ -75,7 +75,7 @@ public struct DecryptionKey: Sendable {
     }
 
     /// Generates a key.
-    /// - Parameter algorithm: What it is used with; default: ECDH-ES+A256KW, on P-256. An RSA key has 3072 bits.
+    /// - Parameter algorithm: The algorithm to use it with; default: ECDH-ES+A256KW, on P-256. An RSA key has 3072 bits.
     /// - Throws: ``AuthError`` with `unsupported`.
     public init(generatedFor algorithm: KeyManagementAlgorithm = .ecdhESA256KW) throws(AuthError) {
         guard KeyManagementAlgorithm.all.contains(algorithm) else {
@@ -91,7 +91,7 @@ public struct DecryptionKey: Sendable {
         try self.init(.rsa(key), keyID: nil, algorithm: algorithm)
     }
 
-    /// The private key in PEM (PKCS #8); nil for X25519, which is kept as a JWK.
+    /// The private key in PEM (PKCS #8); nil for X25519, which is stored as a JWK.
     public var pem: Secret? {
         switch material {
         case .rsa(let key): Secret(key.pkcs8PEMRepresentation)
@@ -143,8 +143,8 @@ extension DecryptionKey {
     /// Reads a key from PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
     ///   - text: The text, with one private key.
-    ///   - keyID: The `kid` that the key is registered by; default: its thumbprint.
-    ///   - algorithm: The algorithm that it is registered for; default: every one that fits it but RSA-OAEP with SHA-1.
+    ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
+    ///   - algorithm: The algorithm that it is registered for; default: all that fit it except RSA-OAEP with SHA-1.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(pem text: Secret, keyID: String? = nil, algorithm: KeyManagementAlgorithm? = nil) throws(AuthError) {
         try self.init(block: try PEMBlock.privateKey(in: text.exposed), keyID: keyID, algorithm: algorithm)
@@ -183,7 +183,7 @@ extension DecryptionKey {
             && operations.map { !Set($0).isDisjoint(with: ["decrypt", "unwrapKey", "deriveKey", "deriveBits"]) } ?? true
     }
 
-    /// Reads the keys in a text: one in PEM, a JWK, or every private key for encryption of a JWK set.
+    /// Reads the keys in a text: a key in PEM, a JWK, or every private encryption key of a JWK set.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     static func keys(
         text: Secret,
@@ -201,7 +201,7 @@ extension DecryptionKey {
         case .key(let json): return [try read(json)]
         case .set(let keys): set = keys
         }
-        // What is for something else stands beside them: keys to sign with, and those of other algorithms.
+        // The set may also contain keys for other purposes: signing keys, and keys for other algorithms.
         let isRSA = algorithm.map { $0 == .rsaOAEP || $0 == .rsaOAEP256 }
         var keys: [DecryptionKey] = []
         for member in set where member["d"] != nil && isForEncryption(member) {
@@ -213,7 +213,7 @@ extension DecryptionKey {
             else { continue }
             keys.append(try read(member))
         }
-        guard !keys.isEmpty else { throw refusal("no key of the set is private and for encryption") }
+        guard !keys.isEmpty else { throw refusal("no key of the set is a private key for encryption") }
         return keys
     }
 }

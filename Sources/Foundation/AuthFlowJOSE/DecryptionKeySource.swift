@@ -1,19 +1,20 @@
 public import AuthFlowHTTP
 
-/// Where a client's decryption keys come from: values, or files that are read again when they were replaced.
+/// The source of a client's decryption keys: fixed values, or files that are read again after they have been replaced.
 public struct DecryptionKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> [DecryptionKey]
 
-    /// Keys that stay the same. During a rotation there are several: the old one stays until no token for it is under way.
+    /// Fixed keys. During a rotation there are several: the old key must remain until no token encrypted to it is in transit.
     public init(_ keys: [DecryptionKey]) {
         self.read = { () throws(AuthError) in keys }
     }
 
-    /// The keys in a file: one in PEM, a JWK, or every private key for encryption of a JWK set.
+    /// The keys in a file: a key in PEM, a JWK, or every private encryption key of a JWK set.
     /// - Parameters:
-    ///   - path: The file. No other user may be able to read it.
-    ///   - keyID: The `kid` that the key is registered by; in a set, the only key to use. Default: that of the JWK, else the thumbprint.
-    ///   - algorithm: The algorithm that the key is registered for; default: that of the JWK, else every one that fits it but
+    ///   - path: The file. It must not be readable by other users.
+    ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: that of the JWK, or else the
+    ///     thumbprint.
+    ///   - algorithm: The algorithm that the key is registered for; default: that of the JWK, or else all that fit the key except
     ///     RSA-OAEP with SHA-1.
     public static func file(
         path: String,
@@ -39,7 +40,7 @@ public struct DecryptionKeySource: Sendable {
         self.read = { () throws(AuthError) in try file.key() }
     }
 
-    /// The keys to decrypt with now.
+    /// The current decryption keys.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a file cannot be used.
     public func keys() throws(AuthError) -> [DecryptionKey] { try read() }
 }

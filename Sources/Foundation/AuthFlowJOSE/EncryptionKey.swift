@@ -4,18 +4,18 @@ package import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// Another party's public key, which messages to it are encrypted with (RFC 7516).
+/// Another party's public key, for encrypting messages to that party (RFC 7516).
 package struct EncryptionKey: Sendable {
     /// The `kid`.
     package let keyID: String?
 
-    /// Whether the key says that it is for encryption, by its `use`, its `key_ops` or its `alg`.
+    /// Whether the key is explicitly marked as an encryption key, by its `use`, its `key_ops` or its `alg`.
     package let isMarked: Bool
 
-    /// What it can be used with, best first. RSA-OAEP with SHA-1 has to be named by the key, or by its owner.
+    /// The algorithms that it can be used with, best first. RSA-OAEP with SHA-1 must be named by the key, or by its owner.
     package let algorithms: [KeyManagementAlgorithm]
 
-    /// The library's keys for encryption are not `Sendable`, so one is made of these bytes for each use.
+    /// The library's RSA encryption key type is not `Sendable`, so a key is created from these bytes for each use.
     private enum Material: Sendable {
         case rsa(modulus: [UInt8], exponent: [UInt8])
         case p256(P256.KeyAgreement.PublicKey)
@@ -47,7 +47,7 @@ package struct EncryptionKey: Sendable {
     private let material: Material
 
     /// Reads a key.
-    /// - Returns: nil when it is of a type that is not supported, is not for encryption, or is damaged.
+    /// - Returns: nil when its type is not supported, or when it is not for encryption or is damaged.
     package init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3.
         guard json["use"] == nil || json["use"] == "enc", json["d"] == nil else { return nil }
@@ -72,14 +72,14 @@ package struct EncryptionKey: Sendable {
         self.isMarked = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
     }
 
-    /// Encrypts text to the owner of the key, in compact form (RFC 7516 section 7.1).
+    /// Encrypts text for the owner of the key, in compact form (RFC 7516 section 7.1).
     /// - Parameters:
     ///   - text: The text: a signed JWT, unless `header` says otherwise.
     ///   - algorithm: One of ``algorithms``.
-    ///   - content: How the content is encrypted.
+    ///   - content: The content encryption algorithm.
     ///   - producer: Information about this party that the agreed key is bound to (`apu`); default: none.
     ///   - header: Changes the header before it is authenticated.
-    ///   - randomBytes: Makes the content encryption key and the initialization vector.
+    ///   - randomBytes: Generates the content encryption key and the initialization vector.
     package func encrypted(
         _ text: String,
         _ algorithm: KeyManagementAlgorithm,
@@ -128,7 +128,7 @@ package struct EncryptionKey: Sendable {
         return ([head] + ([encryptedKey] + parts).map { Base64URL.encode($0) }).joined(separator: ".")
     }
 
-    /// A secret that is shared with the owner by a key that is used once (RFC 7518 section 4.6.1.1), and the public part of that key.
+    /// A secret shared with the owner by means of an ephemeral key (RFC 7518 section 4.6.1.1), and the public part of that key.
     private func agreement() throws -> (secret: [UInt8], ephemeral: JSON) {
         let secret: SharedSecret
         let ephemeral: PublicKeyMaterial

@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 import Crypto
 
-/// Signatures with a shared secret (RFC 7518 section 3.2), whose key is the client secret (OIDC Core section 10.1).
+/// HMAC signatures (RFC 7518 section 3.2), whose key is the client secret (OIDC Core section 10.1).
 package enum HMACSignature {
     /// RFC 7518 section 3.2: "A key of the same size as the hash output ... or larger MUST be used".
     /// - Throws: ``AuthError`` with `invalid_configuration`.
@@ -9,7 +9,7 @@ package enum HMACSignature {
         guard let length = algorithm.definition?.hash.byteCount, secret.exposed.utf8.count < length else { return }
         throw AuthError(
             .invalidConfiguration,
-            "\(algorithm.rawValue) needs a client secret of at least \(length) bytes (RFC 7518 section 3.2)."
+            "\(algorithm.rawValue) requires a client secret of at least \(length) bytes (RFC 7518 section 3.2)."
         )
     }
 

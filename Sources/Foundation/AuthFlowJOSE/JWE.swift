@@ -12,19 +12,19 @@ package struct JWE: Sendable {
     private let initializationVector: [UInt8]
     private let ciphertext: [UInt8]
     private let tag: [UInt8]
-    /// "ASCII(Encoded Protected Header)": what is authenticated besides the content.
+    /// "ASCII(Encoded Protected Header)": the additional authenticated data.
     private let authenticated: [UInt8]
 
-    /// The most keys that are tried for a token that names none.
+    /// The maximum number of keys tried for a token that names none.
     private static let keyLimit = 4
 
-    /// Whether a token has the five parts of an encrypted one.
+    /// Whether a token has the five parts of an encrypted token.
     package static func isEncrypted(_ token: Secret) -> Bool {
         token.exposed.utf8.reduce(0) { $1 == UInt8(ascii: ".") ? $0 + 1 : $0 } == 4
     }
 
     /// Parses a token.
-    /// - Throws: ``AuthError`` with `invalid_id_token`, or `unsupported` for an algorithm that is not used.
+    /// - Throws: ``AuthError`` with `invalid_id_token`, also for an algorithm that is not supported.
     package init(_ compact: Secret) throws(AuthError) {
         guard compact.exposed.utf8.count <= JWS.maximumSize else {
             throw Self.refusal("it has more than \(JWS.maximumSize) bytes")
@@ -35,19 +35,19 @@ package struct JWE: Sendable {
         guard decoded.count == 5, let header = try? JSON(parsing: decoded[0]), header.object != nil else {
             throw Self.refusal("a part is not base64url, or its header is not JSON")
         }
-        // RFC 7516 section 4.1.13: what is critical and not understood makes a token invalid. A URL for a key would be a stranger's
-        // choice, and compressed content has no limit and, beside a secret, gives it away (RFC 8725 section 3.6).
+        // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. The URL of a key would be the
+        // sender's choice, and compressed content has no size limit and discloses a secret next to it (RFC 8725 section 3.6).
         for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
             throw Self.refusal("its header has \"\(name)\", which is not accepted")
         }
-        // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers leave it out.
+        // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers omit it.
         if let type = header["cty"] {
             guard type.string?.uppercased() == "JWT" else { throw Self.refusal("its content is not a JWT (cty)") }
         }
         let name = header["alg"]?.string ?? ""
         guard let algorithm = KeyManagementAlgorithm.all.first(where: { $0.rawValue == name }) else {
             throw Self.refusal(
-                "it is encrypted by \"\(DisplayText.sanitized(name, limit: 20))\", which is not accepted (alg)"
+                "it is encrypted with \"\(DisplayText.sanitized(name, limit: 20))\", which is not accepted (alg)"
             )
         }
         guard let encryption = header["enc"]?.string.flatMap(ContentEncryption.init(rawValue:)) else {
@@ -63,14 +63,14 @@ package struct JWE: Sendable {
         self.authenticated = Array(parts[0])
     }
 
-    /// Decrypts the token with the key that it names, or else with each that fits it.
+    /// Decrypts the token with the key that it names, or else with each matching key.
     /// - Parameters:
     ///   - keys: The client's keys.
     ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for userinfo, which
     ///     comes over TLS from the server itself).
     /// - Returns: The signed token that was encrypted, or claims.
-    /// - Throws: ``AuthError`` with `invalid_id_token`. Whatever fails in decrypting, the error is the same: the difference would
-    ///   tell an attacker something about the key (RFC 7516 section 11.5).
+    /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error: a difference
+    ///   would reveal something about the key to an attacker (RFC 7516 section 11.5).
     package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
         let keyID = header["kid"]?.string
         let fitting = keys.filter { key in
@@ -87,11 +87,11 @@ package struct JWE: Sendable {
             guard let content = try? content(with: key) else { continue }
             guard let text = String(validating: content, as: UTF8.self) else { break }
             let inner = Secret(text)
-            // OIDC Core section 16.14: "signed, then encrypted": one level, and what is inside is signed.
+            // OIDC Core section 16.14: "signed, then encrypted": one level of encryption, around a signed token.
             guard !Self.isEncrypted(inner) else { throw Self.refusal("it is encrypted twice") }
             let isSigned = text.utf8.first != UInt8(ascii: "{") && text.utf8.count { $0 == UInt8(ascii: ".") } == 2
             guard isSigned || mayBeUnsigned else {
-                throw Self.refusal("what is encrypted is not signed (OpenID Connect Core section 16.14)")
+                throw Self.refusal("its encrypted content is not signed (OpenID Connect Core section 16.14)")
             }
             return inner
         }
@@ -126,7 +126,7 @@ package struct JWE: Sendable {
             let wrappingKeySize = algorithm.wrappingKeySize
             let agreed = AgreedKey.derive(
                 from: secret,
-                // Section 4.6.2: "enc" in direct key agreement, and "alg" where the key wraps another.
+                // Section 4.6.2: "enc" in direct key agreement, and "alg" when the key wraps another key.
                 algorithm: wrappingKeySize == nil ? encryption.rawValue : algorithm.rawValue,
                 partyU: try party("apu"),
                 partyV: try party("apv"),
@@ -142,6 +142,6 @@ package struct JWE: Sendable {
     }
 
     private static func refusal(_ reason: String) -> AuthError {
-        AuthError(.invalidIDToken, "The encrypted token was refused: \(reason).")
+        AuthError(.invalidIDToken, "The encrypted token was rejected: \(reason).")
     }
 }

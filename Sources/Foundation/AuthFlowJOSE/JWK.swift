@@ -8,7 +8,7 @@ package struct JWK: Sendable {
     /// The key ID, when it has one.
     package let keyID: String?
 
-    /// The issuer whose tokens it signs, where a key set is of several (`issuer`, which some servers for many tenants add).
+    /// The issuer whose tokens it signs, if a key set serves several issuers (`issuer`, which some multi-tenant servers add).
     package let issuer: String?
 
     /// The only algorithm the key may be used with, when it names one.
@@ -47,7 +47,7 @@ package struct JWK: Sendable {
 
     /// Reads a key.
     /// - Returns: nil when the key is of an unsupported type, is not for verifying signatures, or is malformed:
-    ///   such keys are skipped, as RFC 7517 section 5 asks ("Implementations SHOULD ignore JWKs within a JWK Set that
+    ///   such keys are skipped, as RFC 7517 section 5 recommends ("Implementations SHOULD ignore JWKs within a JWK Set that
     ///   use "kty" ... values that are not understood").
     package init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
@@ -74,7 +74,7 @@ package struct JWK: Sendable {
         }
     }
 
-    /// Whether this key made the signature over these bytes. False for an algorithm that does not match the key.
+    /// Whether the signature over these bytes was made with this key. False for an algorithm that does not match the key.
     package func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
         guard fits(algorithm), let definition = algorithm.definition else { return false }
         switch material {
@@ -86,7 +86,7 @@ package struct JWK: Sendable {
             case .sha384: return key.isValidSignature(signature, for: SHA384.hash(data: bytes), padding: padding)
             case .sha512: return key.isValidSignature(signature, for: SHA512.hash(data: bytes), padding: padding)
             }
-        // RFC 7518 section 3.4: R and S side by side, each of the full length, which is what a raw signature is.
+        // RFC 7518 section 3.4: R and S concatenated, each at full length, which is the format of a raw signature.
         case .p256(let key):
             guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
             return key.isValidSignature(signature, for: SHA256.hash(data: bytes))

@@ -6,13 +6,12 @@ package struct JWKSet: Sendable {
     /// The maximum number of keys in a set.
     static let maximumKeyCount = 100
 
-    /// The maximum number of keys that one signature is tried with: a set full of decoys must not make a check
-    /// expensive.
+    /// The maximum number of keys tried for one signature: a set full of decoys must not make verification expensive.
     static let maximumTries = 16
 
     package let keys: [JWK]
 
-    /// The provider's keys that messages to it are encrypted with.
+    /// The provider's keys for encrypting messages to the provider.
     let encryptionKeys: [EncryptionKey]
 
     /// Reads a set and omits the keys that cannot be used here.
@@ -28,18 +27,18 @@ package struct JWKSet: Sendable {
         self.encryptionKeys = keys.compactMap(EncryptionKey.init)
     }
 
-    /// The keys that may have made a signature with this header, by key ID, type, use and algorithm.
+    /// The candidate keys for a signature with this header, by key ID, type, use and algorithm.
     ///
-    /// A set may hold several keys with one ID (for several algorithms, or as a trap): the ID narrows the choice and
-    /// the type decides. A header without an ID is tried with every key of the type.
+    /// A set may contain several keys with the same ID (for several algorithms, or as a trap): the ID narrows the choice,
+    /// and the type decides. A signature whose header has no key ID is tried with every key of the type.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy
             .filter { $0.fits(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }
             .prefix(Self.maximumTries)
     }
 
-    /// The keys without an ID that may have made it. The tokens of a provider that names keys in its tokens but not in
-    /// its set are verified all the same.
+    /// The candidate keys without an ID, so that the tokens of a provider that uses key IDs in its tokens but not in its
+    /// key set can still be verified.
     func unnamedCandidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy.filter { $0.keyID == nil && $0.fits(header.algorithm) }.prefix(Self.maximumTries)
     }

@@ -9,7 +9,7 @@ package struct JWS: Sendable {
     package let signature: [UInt8]
     package let signedBytes: [UInt8]
 
-    /// The largest token read, in bytes. Real ones have a few thousand.
+    /// The maximum size of a token, in bytes. Real tokens have a few thousand.
     static let maximumSize = 64 * 1024
 
     /// Parses a compact JWS.
@@ -45,7 +45,7 @@ package struct JWS: Sendable {
 
 /// The header of a signed token.
 public struct JWSHeader: Sendable, Hashable {
-    /// `alg`: the algorithm it claims to be signed with. Compared with the allowed ones before anything is trusted.
+    /// `alg`: the algorithm it claims to be signed with. Checked against the allowed algorithms before anything is trusted.
     public let algorithm: SignatureAlgorithm
 
     /// `kid`: the ID of the key it claims to be signed with.
@@ -54,10 +54,10 @@ public struct JWSHeader: Sendable, Hashable {
     /// All members.
     public let json: JSON
 
-    /// The last header that was read, and the text it was read from: all tokens of one key have the same header.
+    /// The last parsed header and its encoded text: all tokens signed with one key have the same header.
     private static let last = Mutex<(text: [UInt8], header: JWSHeader)?>(nil)
 
-    /// Reads a header as it is encoded in a token.
+    /// Decodes a header as it is encoded in a token.
     /// - Returns: nil when the text is not base64url.
     init?(encoded text: ArraySlice<UInt8>) throws(JSONError) {
         if let last = Self.last.withLock({ $0 }), last.text.elementsEqual(text) {

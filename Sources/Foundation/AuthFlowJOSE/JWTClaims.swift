@@ -5,7 +5,7 @@ package import AuthFlowJSON
 /// The rules for claims that every kind of JWT here shares (RFC 7519 section 4.1, RFC 8725): ID Tokens, signed userinfo, access
 /// tokens. Each rule is one method, so that a kind of token is the list of the rules it calls.
 ///
-/// Nothing here looks at the signature.
+/// None of these rules checks the signature.
 package struct JWTClaims: Sendable {
     package let json: JSON
     package let header: JWSHeader
@@ -52,11 +52,11 @@ package struct JWTClaims: Sendable {
     /// RFC 7519 section 4.1.3: `aud`, a string or an array of strings, has to name the recipient.
     package func requireAudience(_ recipient: String) throws(AuthError) -> [String] {
         let audience = try requireAnAudience()
-        guard audience.containsIdentical(recipient) else { throw refused("it is meant for another client (aud)") }
+        guard audience.containsIdentical(recipient) else { throw refused("it is intended for another client (aud)") }
         return audience
     }
 
-    /// `aud`, for a recipient that has several names.
+    /// `aud`, for a recipient with several identifiers.
     package func requireAnAudience() throws(AuthError) -> [String] {
         guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }
         return audience
@@ -71,8 +71,8 @@ package struct JWTClaims: Sendable {
         return expiry
     }
 
-    /// RFC 7519 section 4.1.6: `iat`, which here lies neither in the future nor long ago.
-    /// - Parameter age: The longest time since it was issued, in seconds; nil for any.
+    /// RFC 7519 section 4.1.6: `iat`, which must be neither in the future nor too old.
+    /// - Parameter age: The maximum age, in seconds; nil for any.
     package func requireIssued(within age: TimeInterval?) throws(AuthError) -> Double {
         guard let issued = json["iat"]?.number else { throw missing("iat") }
         guard issued <= time + leeway else {
@@ -92,7 +92,7 @@ package struct JWTClaims: Sendable {
         }
     }
 
-    /// A hint about the clocks for an error about a time: most often this machine's is wrong.
+    /// A hint about clock skew for an error about a time: most often, this machine's clock is wrong.
     package var clockHint: String {
         guard let clockOffset, abs(clockOffset) >= 5 else { return "; check this machine's clock" }
         return

@@ -4,20 +4,20 @@ import AuthFlowJSON
 
 /// The rules of a kind of JWT that do not depend on the token.
 package struct JWTProfile: Sendable {
-    /// The `typ` that a token must have. Names are compared without case and without `application/` (RFC 7515 section 4.1.9).
+    /// The `typ` that a token must have. Case and the prefix `application/` are ignored (RFC 7515 section 4.1.9).
     package enum TypeRule: Sendable {
-        /// One of these, or none.
+        /// One of these types, or no type.
         case optional([String])
-        /// One of these.
+        /// One of these types.
         case required([String])
     }
 
     /// The kind of token, for messages.
     package let name: String
     package let type: TypeRule
-    /// The specification that requires the claims, for the message about one that is missing.
+    /// The specification that requires the claims, for the message about a missing claim.
     package let specification: String
-    /// The code of the errors.
+    /// The error code.
     package let code: AuthError.Code
 
     package init(_ name: String, type: TypeRule, specification: String, code: AuthError.Code) {
@@ -28,11 +28,11 @@ package struct JWTProfile: Sendable {
     }
 
     /// The error for a token that breaks a rule.
-    package func refused(_ reason: String) -> AuthError { AuthError(code, "\(name) was refused: \(reason).") }
+    package func refused(_ reason: String) -> AuthError { AuthError(code, "\(name) was rejected: \(reason).") }
 }
 
-/// The one way in which JWTs are verified: the header, then the claims, which cost nothing, then the signature, for which keys may have
-/// to be fetched.
+/// The only implementation of JWT verification: the header, then the claims, which are cheap to check, then the signature, for which keys
+/// may have to be fetched.
 package struct JWTVerifier: Sendable {
     private let profile: JWTProfile
     private let algorithms: [SignatureAlgorithm]
@@ -43,8 +43,8 @@ package struct JWTVerifier: Sendable {
     /// Creates a verifier.
     /// - Parameters:
     ///   - profile: The kind of token.
-    ///   - algorithms: The signature algorithms that were agreed on.
-    ///   - now: The time.
+    ///   - algorithms: The agreed signature algorithms.
+    ///   - now: The current time.
     ///   - leeway: The accepted difference between the two clocks, in seconds.
     ///   - clockOffset: How far this machine's clock is ahead of the issuer's, in seconds; nil when that is not known.
     package init(
@@ -65,11 +65,11 @@ package struct JWTVerifier: Sendable {
     /// - Parameters:
     ///   - token: The token, decrypted.
     ///   - keys: The keys of its issuer.
-    ///   - secret: The secret that the algorithms with one use; nil for none. A public key is never used as a secret: the two kinds of
-    ///     key do not meet (RFC 8725 section 2.1).
+    ///   - secret: The secret for symmetric (HMAC) algorithms; nil for none. A public key is never used as a secret: the two kinds of
+    ///     key are strictly separated (RFC 8725 section 2.1).
     ///   - check: The rules for its claims.
-    /// - Returns: The result of `check`. Nothing else makes a ``VerifiedJWT``.
-    /// - Throws: ``AuthError`` with the profile's code, or what fetching the keys throws.
+    /// - Returns: The result of `check`. Nothing else creates a ``VerifiedJWT``.
+    /// - Throws: ``AuthError`` with the profile's code, or any error from fetching the keys.
     package func verify<Claims: Sendable>(
         _ token: Secret,
         keys: some KeySet,
@@ -87,19 +87,19 @@ package struct JWTVerifier: Sendable {
         return VerifiedJWT(header: jws.header, claims: claims)
     }
 
-    /// Verifies the signature of a token whose header and claims have passed.
-    /// - Throws: ``AuthError`` with the profile's code, or what fetching the keys throws.
+    /// Verifies the signature of a token whose header and claims have passed all checks.
+    /// - Throws: ``AuthError`` with the profile's code, or any error from fetching the keys.
     package func verifySignature(of jws: JWS, keys: some KeySet, secret: Secret? = nil) async throws {
-        guard try await isSigned(jws, keys, secret) else { throw profile.refused("its signature is wrong") }
+        guard try await isSigned(jws, keys, secret) else { throw profile.refused("its signature is invalid") }
     }
 
-    /// Checks the header, and returns the rules that the claims are checked with.
+    /// Checks the header, and returns the rules for checking the claims.
     package func rules(of jws: JWS) throws(AuthError) -> JWTClaims {
         let header = jws.header.json
         // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported by the
-        // recipient, then the JWS is invalid." None is supported.
+        // recipient, then the JWS is invalid." No extension is supported.
         guard header["crit"] == nil else {
-            throw profile.refused("its header has \"crit\", which nothing here understands")
+            throw profile.refused("its header has \"crit\", and no critical extensions are supported")
         }
         // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive string."
         guard header["kid"] == nil || jws.header.keyID != nil else {
@@ -113,8 +113,8 @@ package struct JWTVerifier: Sendable {
             let allowed = algorithms.map(\.rawValue).joined(separator: ", ")
             throw profile.refused(
                 allowed.isEmpty
-                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here (alg)"
-                    : "it is signed with \"\(name)\", and only \(allowed) are accepted here (alg)"
+                    ? "it is signed with \"\(name)\", but the provider and the client have not agreed on any supported algorithm (alg)"
+                    : "it is signed with \"\(name)\", but only \(allowed) are accepted (alg)"
             )
         }
         return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)
@@ -134,7 +134,7 @@ package struct JWTVerifier: Sendable {
         // RFC 7515 section 4.1.9: "application/" is prepended to a value without a slash.
         guard let name = type?.string?.lowercased(),
             accepted.contains(name.hasPrefix("application/") ? String(name.dropFirst("application/".count)) : name)
-        else { throw profile.refused("its header says that it is something else (typ)") }
+        else { throw profile.refused("its header declares a different type (typ)") }
     }
 
     private func isSigned(_ jws: JWS, _ keys: some KeySet, _ secret: Secret?) async throws -> Bool {

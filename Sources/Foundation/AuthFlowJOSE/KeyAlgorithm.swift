@@ -1,8 +1,8 @@
 import AuthFlowHTTP
 
-/// The algorithms that private keys in PEM name, as the DER of their identifiers (RFC 5480 section 2.1.1, RFC 8410 section 3).
+/// The algorithm identifiers in PEM private keys, in DER (RFC 5480 section 2.1.1, RFC 8410 section 3).
 ///
-/// swift-crypto does not compare them: it would use the number of a key on another curve as one of its own.
+/// swift-crypto does not compare them: it would use the scalar of a key on another curve as a key on its own curve.
 enum KeyAlgorithm {
     /// 1.2.840.10045.2.1, id-ecPublicKey
     private static let elliptic: [UInt8] = [0x06, 0x07, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01]

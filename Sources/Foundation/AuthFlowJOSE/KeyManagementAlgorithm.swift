@@ -1,4 +1,4 @@
-/// How the key of an encrypted token is brought to the client (`alg`, RFC 7518 section 4), as an open set.
+/// The key management algorithm of an encrypted token (`alg`, RFC 7518 section 4), as an open set.
 public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
@@ -7,19 +7,19 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
 
     /// RSA-OAEP with SHA-256.
     public static let rsaOAEP256 = Self(rawValue: "RSA-OAEP-256")
-    /// RSA-OAEP with SHA-1, which a key must name: the padding does not need collision resistance, and newer servers offer the other.
+    /// RSA-OAEP with SHA-1, which a key must name: the padding does not need collision resistance, and newer servers offer SHA-256.
     public static let rsaOAEP = Self(rawValue: "RSA-OAEP")
-    /// An agreed key is the content encryption key.
+    /// The agreed key is the content encryption key.
     public static let ecdhES = Self(rawValue: "ECDH-ES")
-    /// An agreed key wraps the content encryption key, with 128 bits.
+    /// A 128-bit agreed key wraps the content encryption key.
     public static let ecdhESA128KW = Self(rawValue: "ECDH-ES+A128KW")
-    /// The same, with 192 bits.
+    /// A 192-bit agreed key wraps the content encryption key.
     public static let ecdhESA192KW = Self(rawValue: "ECDH-ES+A192KW")
-    /// The same, with 256 bits.
+    /// A 256-bit agreed key wraps the content encryption key.
     public static let ecdhESA256KW = Self(rawValue: "ECDH-ES+A256KW")
 
     /// The implemented algorithms. RSA1_5 is not: its errors can reveal whether the padding is valid (a padding oracle), which
-    /// gives the key away (RFC 8725 section 3.2: "avoid all RSA-PKCS1 v1.5 encryption algorithms").
+    /// discloses the key (RFC 8725 section 3.2: "avoid all RSA-PKCS1 v1.5 encryption algorithms").
     package static let all: [KeyManagementAlgorithm] = [
         .ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES, .rsaOAEP256, .rsaOAEP,
     ]
@@ -27,7 +27,7 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     /// Whether an RSA key encrypts the content encryption key.
     var wrapsByRSA: Bool { self == .rsaOAEP || self == .rsaOAEP256 }
 
-    /// The size of the agreed key that wraps another, in bytes; nil where none is wrapped.
+    /// The size of the agreed key that wraps another, in bytes; nil when no key is wrapped.
     var wrappingKeySize: Int? {
         switch self {
         case .ecdhESA128KW: 16

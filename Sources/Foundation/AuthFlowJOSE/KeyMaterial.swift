@@ -15,7 +15,7 @@ enum KeyCurve: String {
     /// `kty`.
     var keyType: String { isOctetKeyPair ? "OKP" : "EC" }
 
-    /// Whether keys are bytes, and not numbers and points (RFC 8037 section 2).
+    /// Whether keys are byte strings rather than numbers and points (RFC 8037 section 2).
     var isOctetKeyPair: Bool { self == .ed25519 || self == .x25519 }
 
     /// The length of a number, or of a key, in bytes.
@@ -28,13 +28,13 @@ enum KeyCurve: String {
     }
 }
 
-/// The parts of a public key, whatever it is used for.
+/// The parts of a public key, regardless of its use.
 enum PublicKeyMaterial {
     case rsa(modulus: [UInt8], exponent: [UInt8])
-    /// The two coordinates side by side, or the key of an octet key pair.
+    /// The two concatenated coordinates, or the public key of an octet key pair.
     case curve(KeyCurve, [UInt8])
 
-    /// The longest RSA key that is read, in bits: verifying with a longer one would cost too much.
+    /// The maximum size of an RSA key, in bits: verification with a larger key would be too expensive.
     static let maximumRSASize = 8192
 
     /// Reads the public members of a JWK.
@@ -82,43 +82,43 @@ enum PublicKeyMaterial {
     }
 }
 
-/// The parts of a private key, whatever it is used for.
+/// The parts of a private key, regardless of its use.
 enum PrivateKeyMaterial {
     case rsa(_RSA.Signing.PrivateKey)
     /// The private number, or the private key of an octet key pair.
     case curve(KeyCurve, [UInt8])
 
     /// Reads the private members of a JWK.
-    /// - Parameter refusal: Makes the error to throw from the end of a sentence.
+    /// - Parameter refusal: Creates the error to throw from the last part of its message.
     init(_ jwk: JSON, refusal: (String) -> AuthError) throws(AuthError) {
         guard jwk["d"] != nil else { throw refusal("it is a public key: the member \"d\" is missing") }
         if jwk["kty"] == "RSA" {
-            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. To find them from d costs too much, and for a damaged key
-            // without end.
+            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. Recovering them from d is too expensive, and never ends for
+            // a damaged key.
             let parts = ["n", "e", "d", "p", "q"].compactMap(jwk.bytes)
             guard parts.count == 5 else {
                 throw refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
             }
             guard parts[0].count <= PublicKeyMaterial.maximumRSASize / 8 + 1,
                 let key = try? _RSA.Signing.PrivateKey(n: parts[0], e: parts[1], d: parts[2], p: parts[3], q: parts[4])
-            else { throw refusal("the RSA key is damaged, too long, or has less than 2048 bits") }
+            else { throw refusal("the RSA key is damaged, too long, or has fewer than 2048 bits") }
             try self.init(key, refusal)
             return
         }
         guard let curve = KeyCurve(jwk) else { throw refusal("its type or curve is not supported") }
-        // RFC 8037 section 2: no number, of which zeros could be missing, but the bytes of the key.
+        // RFC 8037 section 2: the bytes of the key, not a number whose leading zeros could be missing.
         guard let bytes = curve.isOctetKeyPair ? jwk.bytes("d") : jwk.number("d", curve.size) else {
             throw refusal("it is damaged")
         }
         self = .curve(curve, bytes)
     }
 
-    /// Reads a block of PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
+    /// Reads a PEM block (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
-    ///   - kinds: The kinds that the caller can use, for the message.
-    ///   - refusal: Makes the error to throw from the end of a sentence.
+    ///   - kinds: The kinds of keys that the caller can use, for the message.
+    ///   - refusal: Creates the error to throw from the last part of its message.
     init(_ block: PEMBlock, kinds: String, refusal: (String) -> AuthError) throws(AuthError) {
-        // swift-crypto does not compare the names of curves: it would use the number of a key on another curve as one of its own.
+        // swift-crypto does not compare curve names: it would use the scalar of a key on another curve as a key on its own curve.
         let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
             try self.init(key, refusal)
@@ -133,14 +133,14 @@ enum PrivateKeyMaterial {
         {
             self = .curve(.ed25519, Array(key.rawRepresentation))
         } else {
-            throw refusal("it is none of RSA with 2048 bits or more, \(kinds), or it is damaged")
+            throw refusal("it is damaged, or of an unsupported type (supported: RSA with 2048 bits or more, \(kinds))")
         }
     }
 
     private init(_ key: _RSA.Signing.PrivateKey, _ refusal: (String) -> AuthError) throws(AuthError) {
         // RFC 7518 sections 3.3 and 4.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
         guard key.keySizeInBits >= 2048 else {
-            throw refusal("it has less than 2048 bits (RFC 7518 sections 3.3 and 4.3)")
+            throw refusal("it has fewer than 2048 bits (RFC 7518 sections 3.3 and 4.3)")
         }
         self = .rsa(key)
     }
@@ -153,7 +153,7 @@ enum KeyText {
     case set([JSON])
 
     /// Reads a text with a private key.
-    /// - Parameter keyID: The `kid` that the key is registered by; nil for that of the key itself. A JWK without one gets it.
+    /// - Parameter keyID: The `kid` under which the key is registered, which a JWK without a `kid` is given; nil for the key's own `kid`.
     init(_ text: Secret, keyID: String?, refusal: (String) -> AuthError) throws(AuthError) {
         let start = text.exposed.utf8.first { !" \t\r\n".utf8.contains($0) }
         guard start == UInt8(ascii: "{") else {
@@ -186,22 +186,22 @@ extension KeyCurve {
 }
 
 extension JSON {
-    /// A member in base64url.
+    /// The decoded value of a base64url member.
     fileprivate func bytes(_ name: String) -> [UInt8]? { self[name]?.string.flatMap { Base64URL.decode($0) } }
 
-    /// A member that is a number, in its full length; nil when it is missing or too long. RFC 7518 sections 6.2.1.2 and 6.2.2.1: the length
-    /// "MUST be the full size"; some leave leading zeros out (one key of P-256 in 128), which makes it no other number.
+    /// A numeric member at its full length; nil when it is missing or too long. RFC 7518 sections 6.2.1.2 and 6.2.2.1: the length "MUST be
+    /// the full size"; some implementations omit leading zeros (in one of 128 P-256 keys), which does not change the number.
     fileprivate func number(_ name: String, _ size: Int) -> [UInt8]? {
         guard let bytes = bytes(name), 1...size ~= bytes.count else { return nil }
         return [UInt8](repeating: 0, count: size - bytes.count) + bytes
     }
 
-    /// Whether the public members that a key has are those of the public key that was derived from its private part.
+    /// Whether the public members of a key match the public key that was derived from its private part.
     func hasPublicMembers(of derived: JSON) -> Bool {
         ["x", "y", "n", "e"].allSatisfy { name in
             guard self[name] != nil else { return true }
             guard let own = bytes(name), let other = derived.bytes(name) else { return false }
-            // As numbers: some leave zeros out, which section 6.2.1.2 does not allow.
+            // Compared as numbers: some implementations omit leading zeros, which section 6.2.1.2 does not allow.
             return own.drop { $0 == 0 }.elementsEqual(other.drop { $0 == 0 })
         }
     }

@@ -1,6 +1,6 @@
 import AuthFlowJSON
 
-/// The keys that the signatures of an issuer are checked with: the issuer's own, which are fetched, or those of a document.
+/// The keys for verifying an issuer's signatures: the issuer's own keys, which are fetched, or the keys in a document.
 package protocol KeySet: Sendable {
     /// Checks a signature with the keys.
     /// - Parameter jws: The token. Its algorithm is asymmetric and has been accepted.
@@ -10,9 +10,9 @@ package protocol KeySet: Sendable {
 
 /// The result of checking a signature with a set of keys.
 package enum SignatureVerdict: Sendable {
-    /// One of the keys made it.
+    /// The signature was made with one of the keys.
     case verified
-    /// The key that the token names did not make it.
+    /// The signature was not made with the key that the token names.
     case wrongSignature
     /// None of the keys matches.
     case noKey
@@ -21,9 +21,9 @@ package enum SignatureVerdict: Sendable {
 extension JWKSet: KeySet {
     package func verdict(on jws: JWS) -> SignatureVerdict { verdict(on: jws, template: nil) }
 
-    /// - Parameter template: The rule by which tokens name issuers, where a key may be of one of them.
+    /// - Parameter template: The rule for the issuers that tokens name, if a key may belong to one of those issuers.
     func verdict(on jws: JWS, template: TokenIssuerTemplate?) -> SignatureVerdict {
-        // A key of one tenant says nothing about the users of another.
+        // A key of one tenant must not sign tokens for the users of another tenant.
         func mayHaveSigned(_ key: JWK) -> Bool {
             guard let issuer = key.issuer, !(template.map { issuer.isIdentical(to: $0.text) } ?? issuer.contains("{"))
             else { return true }

@@ -7,7 +7,7 @@ import Synchronization
 /// The signing keys of providers: fetched when they are needed, cached, and fetched again after a rotation.
 ///
 /// - One fetch is in progress at a time, however many tasks wait for it.
-/// - A key that is not known, or does not match a signature, is searched for at once, then at most every
+/// - An unknown key, or a key that does not match a signature, is searched for immediately, then at most every
 ///   ``missInterval`` seconds: forged tokens cannot make this client hammer a provider, and a rotation just before the
 ///   first token is not missed.
 /// - A failed fetch discards nothing.
@@ -15,33 +15,33 @@ package final class KeySource: Sendable {
     /// Sends the request for a key set.
     package typealias Fetch = @Sendable (Endpoint) async throws -> TransportResponse
 
-    /// How long keys are used before they are fetched again, in seconds, when the provider does not say.
+    /// The default freshness lifetime of keys, in seconds, when the provider does not specify one.
     static let standardAge: TimeInterval = 600
     /// The bounds within which `Cache-Control: max-age` is honoured, in seconds.
     static let ageBounds: ClosedRange<TimeInterval> = 60...86400
-    /// The longest time that keys are used while they cannot be fetched again, in seconds.
+    /// The maximum age of keys that cannot be fetched again, in seconds.
     static let maximumStaleAge: TimeInterval = 86400
-    /// The shortest time between two searches for an unknown key, in seconds.
+    /// The minimum interval between two searches for an unknown key, in seconds.
     static let missInterval: TimeInterval = 30
-    /// How long a key ID that a search did not find is refused without another search, in seconds.
+    /// How long a key ID that a search did not find is rejected without another search, in seconds.
     static let unknownKeyIDAge: TimeInterval = 60
-    /// The shortest time between a failed fetch and the next one for the same reason, in seconds.
+    /// The minimum interval between a failed fetch and the next fetch for the same reason, in seconds.
     static let failureInterval: TimeInterval = 5
-    /// The most key sets that are kept: that of the issuer, and those of a few addresses that it had before.
+    /// The maximum number of cached key sets: the issuer's, and those at a few of its previous URLs.
     static let maximumSets = 4
-    /// The largest key set that is read, in bytes.
+    /// The maximum size of a key set, in bytes.
     static let maximumSize = 256 * 1024
 
     private struct Entry {
         var keys: JWKSet?
-        /// The number of fetches that have begun.
+        /// The number of fetches that have been started.
         var begun = 0
-        /// The fetch that `keys` came from.
+        /// The number of the fetch that returned `keys`.
         var generation = 0
         var fetchedAt = Date.distantPast
         var freshUntil = Date.distantPast
         var running: SharedTask<Void>?
-        /// Why the last fetch failed; nil after one that did not.
+        /// The error of the last fetch; nil if it succeeded.
         var failure: (any Error)?
         var nextSearch = Date.distantPast
         var nextRenewal = Date.distantPast
@@ -60,7 +60,7 @@ package final class KeySource: Sendable {
     ///   - jws: The token; its algorithm has been accepted.
     ///   - endpoint: `jwks_uri`.
     ///   - fetch: Sends the request for the key set.
-    ///   - template: The rule by which tokens name issuers, where keys may be those of one of them.
+    ///   - template: The rule for the issuers that tokens name, if a key may belong to one of those issuers.
     /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
     package func verdict(
         on jws: JWS,
@@ -71,15 +71,15 @@ package final class KeySource: Sendable {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
         var verdict = SignatureVerdict.noKey
         var wasSearched = false
-        // Keys may be fetched three times at most: because there are none, in a fetch that began before the token was
-        // signed, and in one that began after.
+        // Keys may be fetched at most three times: because there are none, by a fetch that started before the token was
+        // signed, and by a fetch that started afterwards.
         for _ in 0..<3 {
             let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
             verdict = keys.verdict(on: jws, template: template)
             wasSearched = generation > arrival
             // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
-            // when it sees an unfamiliar kid value". A key may also have been replaced under the same name. A fetch that began
-            // after the token had arrived is final.
+            // when it sees an unfamiliar kid value". A key may also have been replaced under the same ID. A fetch that
+            // started after the token had arrived is final.
             if case .verified = verdict { break }
             guard !wasSearched else { break }
             let search: SharedTask<Void>
@@ -92,7 +92,7 @@ package final class KeySource: Sendable {
             do {
                 try await search.value()
             } catch {
-                // The cached keys have already decided, when one of them has that ID.
+                // The cached keys have already decided if one of them has that ID.
                 try Task.checkCancellation()
                 guard case .wrongSignature = verdict else { throw error }
                 break
@@ -102,7 +102,7 @@ package final class KeySource: Sendable {
         return verdict
     }
 
-    /// The seconds since keys were fetched last; nil when none were.
+    /// The time since keys were last fetched, in seconds; nil when none have been fetched.
     package var age: TimeInterval? {
         let now = self.now()
         return entries.withLock { $0.values.filter { $0.keys != nil }.map(\.fetchedAt).max() }
@@ -112,13 +112,13 @@ package final class KeySource: Sendable {
     /// Whether the last fetch of a key set has failed.
     package var lastFetchFailed: Bool { entries.withLock { $0.values.contains { $0.failure != nil } } }
 
-    /// The provider's keys that messages to it are encrypted with.
+    /// The provider's keys for encrypting messages to the provider.
     /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
     package func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {
         try await usableKeys(at: endpoint, fetch: fetch).0.encryptionKeys
     }
 
-    /// The keys in use, fetched first when there are none or they are old.
+    /// The current keys, fetched first if there are none or they are stale.
     private func usableKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> (JWKSet, generation: Int) {
         let now = self.now()
         let (known, renewal) = try entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
@@ -129,7 +129,7 @@ package final class KeySource: Sendable {
             let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
             guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
                 if isFresh || isUsable { return ((keys, entry.generation), nil) }
-                // Keys that are too old are waited for, or not used.
+                // Keys that are too old must not be used: wait for new keys, or fail.
                 if let running = entry.running { return (nil, running) }
                 if let failure = entry.failure { throw failure }
                 return (nil, begin(&entries, endpoint, fetch))
@@ -142,7 +142,7 @@ package final class KeySource: Sendable {
                 try await renewal.value()
             } catch {
                 try Task.checkCancellation()
-                // A failed fetch does not discard keys that were good a moment ago.
+                // A failed fetch does not discard keys that were valid a moment ago.
                 guard let known else { throw error }
                 return known
             }
@@ -155,11 +155,11 @@ package final class KeySource: Sendable {
 
     private enum Search {
         case running(SharedTask<Void>)
-        /// It is too early for another search. A reason: nothing is known of the key.
+        /// It is too early for another search. The error is the one to throw if no cached key matches.
         case refused((any Error)?)
     }
 
-    /// Begins a search for an unknown key, or joins the fetch in progress.
+    /// Starts a search for an unknown key, or joins the fetch in progress.
     private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> Search {
         let now = self.now()
         return entries.withLock { entries in
@@ -172,20 +172,20 @@ package final class KeySource: Sendable {
                 entries[endpoint.url]?.nextSearch = now + Self.missInterval
                 return .running(begin(&entries, endpoint, fetch))
             }
-            // Neither keys that could not be fetched nor a search that another token has used up say anything about this one.
+            // Neither a failed fetch nor a search that was spent on another token proves that this token's key does not exist.
             guard entry.failure == nil, keyID != nil else { return .refused(entry.failure) }
             let wait = entry.nextSearch.timeIntervalSince(now).rounded(.up)
             return .refused(
                 AuthError(
                     .temporarilyUnavailable,
-                    "The token names a key that is not known yet. The next search for it is in \(Int(wait)) seconds.",
+                    "The token names a key that is not known yet. Keys can be fetched again in \(Int(wait)) seconds.",
                     retryAfter: .seconds(wait)
                 )
             )
         }
     }
 
-    /// Whether a wait of at most `interval` is still running: one that ends later was set before the clock was changed.
+    /// Whether a wait of at most `interval` is still in progress: a wait that ends later was set before the clock was changed.
     private static func isWaiting(_ now: Date, _ until: Date, _ interval: TimeInterval) -> Bool {
         now < until && until <= now + interval
     }
@@ -195,14 +195,14 @@ package final class KeySource: Sendable {
         entries.withLock { entries in
             var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]
             if known.count >= 32 { known = known.filter { $0.value > now } }
-            // The interval between searches is the real limit; this only keeps one attacker from using it up.
+            // The interval between searches is the real limit; this only prevents a single attacker from exhausting it.
             guard known.count < 32 else { return }
             known[keyID] = now + Self.unknownKeyIDAge
             entries[endpoint.url]?.unknownKeyIDs = known
         }
     }
 
-    /// Joins the fetch in progress, or begins one.
+    /// Joins the fetch in progress, or starts one.
     private func begin(_ entries: inout [String: Entry], _ endpoint: Endpoint, _ fetch: @escaping Fetch) -> SharedTask<
         Void
     > {
@@ -238,7 +238,7 @@ package final class KeySource: Sendable {
         }
         entry.running = task
         entries[endpoint.url] = entry
-        // An issuer may change the address of its keys; the sets at earlier addresses are not kept.
+        // An issuer may change its `jwks_uri`; the key sets at earlier URLs are evicted.
         if entries.count > Self.maximumSets,
             let oldest = entries.filter({ $0.value.running == nil }).min(by: { $0.value.fetchedAt < $1.value.fetchedAt }
             )
@@ -252,7 +252,7 @@ package final class KeySource: Sendable {
         guard response.status == 200 else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) responded with status \(response.status) where keys were expected.",
+                "\(endpoint) responded with status \(response.status) instead of a key set.",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -43,10 +43,10 @@ public struct PrivateKey: SigningKey {
 
     private let material: Material
 
-    /// The public key (RFC 7517), with its `kid`: the one that was given, else its thumbprint (RFC 7638).
+    /// The public key (RFC 7517), with its `kid`: the given one, or else its thumbprint (RFC 7638).
     public let publicJWK: JSON
 
-    /// The algorithms that it can sign with, best first. A key that names its `alg` has that one alone.
+    /// The algorithms that it can sign with, best first. A key with an `alg` has only that algorithm.
     public let algorithms: [SignatureAlgorithm]
 
     private init(
@@ -57,21 +57,21 @@ public struct PrivateKey: SigningKey {
         self.material = material
         let able = Self.algorithms(of: material)
         guard algorithm.map(able.contains) ?? true else {
-            throw Self.refusal("its \"alg\" does not fit its type")
+            throw Self.refusal("its \"alg\" does not match its key type")
         }
         self.algorithms = algorithm.map { [$0] } ?? able
         guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
-            throw Self.refusal("its public part cannot be derived")
+            throw Self.refusal("its public key cannot be derived")
         }
         members["kid"] = .string(keyID ?? thumbprint)
         members["use"] = "sig"
-        // RFC 7517 section 4.4: a key that names its algorithm is used with no other, so one that can do several names none.
+        // RFC 7517 section 4.4: a key that names its algorithm must not be used with any other, so a key for several names none.
         if self.algorithms.count == 1 { members["alg"] = .string(self.algorithms[0].rawValue) }
         self.publicJWK = .object(members)
     }
 
     /// Generates a key.
-    /// - Parameter algorithm: What it is to sign with; default: ES256. An RSA key has 3072 bits.
+    /// - Parameter algorithm: The algorithm to sign with; default: ES256. An RSA key has 3072 bits.
     /// - Throws: ``AuthError`` with `unsupported` for an algorithm without a private key.
     public init(generatedFor algorithm: SignatureAlgorithm = .es256) throws(AuthError) {
         switch algorithm.definition?.scheme {
@@ -130,7 +130,7 @@ public struct PrivateKey: SigningKey {
         }
     }
 
-    /// FAPI 2.0 section 5.4.1 has PS256, ES256 and EdDSA; PKCS #1 v1.5 comes last.
+    /// FAPI 2.0 section 5.4.1 allows PS256, ES256 and EdDSA; PKCS #1 v1.5 comes last.
     private static func algorithms(of material: Material) -> [SignatureAlgorithm] {
         switch material {
         case .rsa: [.ps256, .ps384, .ps512, .rs256, .rs384, .rs512]
@@ -151,9 +151,9 @@ public struct PrivateKey: SigningKey {
 extension PrivateKey {
     /// Reads a key from PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
-    ///   - text: The text, with one private key. Other blocks may stand before and after it.
-    ///   - keyID: The `kid` that the key is registered by; default: its thumbprint.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no key that can be used.
+    ///   - text: The text, with one private key. Other blocks may precede and follow it.
+    ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no usable key.
     public init(pem text: Secret, keyID: String? = nil) throws(AuthError) {
         try self.init(block: try PEMBlock.privateKey(in: text.exposed), keyID: keyID)
     }
@@ -179,7 +179,7 @@ extension PrivateKey {
             keyID: json["kid"]?.string,
             algorithm: json["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
         )
-        // A private part that belongs to another public part would sign what no server accepts.
+        // A private part that does not match the public part would produce signatures that no server accepts.
         guard json.hasPublicMembers(of: publicJWK) else {
             throw Self.refusal("its private part does not belong to its public part")
         }
@@ -191,7 +191,7 @@ extension PrivateKey {
             && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)
     }
 
-    /// Reads the key in a text: PEM, a JWK, or a JWK set in which it is the only one, or the one with this `kid`.
+    /// Reads the key in a text: PEM, a JWK, or a JWK set that contains only one signing key, or one with this `kid`.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]
@@ -210,13 +210,15 @@ extension PrivateKey {
         guard let first = candidates.first else {
             throw Self.refusal(
                 keyID == nil
-                    ? "no key of the set is private and for signing"
-                    : "no key of the set is private, for signing, and has this kid"
+                    ? "no key of the set is a private key for signing"
+                    : "no key of the set is a private key for signing with this kid"
             )
         }
         guard candidates.count == 1 else {
             let names = candidates.map { $0["kid"]?.string ?? "(no kid)" }.joined(separator: ", ")
-            throw Self.refusal("the set has several, so name one by its kid: \(DisplayText.sanitized(names))")
+            throw Self.refusal(
+                "the set has several private keys for signing; select one by its kid: \(DisplayText.sanitized(names))"
+            )
         }
         try self.init(jwk: first)
     }

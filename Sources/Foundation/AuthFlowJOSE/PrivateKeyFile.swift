@@ -8,7 +8,7 @@ import Darwin
 import Glibc
 #endif
 
-/// A file with a private key, and what was last read from it.
+/// A file with a private key, and the key that was last read from it.
 package final class PrivateKeyFile<Key: Sendable>: Sendable {
     private let path: String
     private let parse: @Sendable (Secret) throws(AuthError) -> Key
@@ -21,18 +21,18 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
 
     package func key() throws(AuthError) -> Key {
         let maximumSize = 64 * 1024
-        // Kubernetes replaces a mounted secret by replacing a link, so links are followed.
+        // Kubernetes replaces a mounted secret by replacing a symbolic link, so symbolic links are followed.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw refusal("it does not exist or cannot be read") }
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw refusal("it is not a plain file")
+            throw refusal("it is not a regular file")
         }
         guard status.st_uid == geteuid() || status.st_uid == 0 else { throw refusal("it belongs to another user") }
         let isOpenToGroup = status.st_mode & 0o070 != 0 && !PrivateGroup.isOwn(status.st_gid)
         guard status.st_mode & 0o007 == 0, !isOpenToGroup else {
-            throw refusal("others can read it. Run: chmod 600 '\(DisplayText.sanitized(path))'")
+            throw refusal("other users can read it. Run: chmod 600 '\(DisplayText.sanitized(path))'")
         }
         let version = FileVersion(status)
         if let last = last.withLock({ $0 }), last.version == version { return last.key }
@@ -49,7 +49,7 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
     }
 }
 
-/// What tells one content of a file from the next.
+/// The attributes that distinguish one version of a file from the next.
 private struct FileVersion: Equatable {
     private let device: UInt64
     private let inode: UInt64

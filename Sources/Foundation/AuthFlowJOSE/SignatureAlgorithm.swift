@@ -3,14 +3,14 @@ import Crypto
 
 /// A JWS signature algorithm, by its registered name (RFC 7518 section 3.1, RFC 8037, RFC 9864).
 ///
-/// There is no constant for `none`: it verifies nothing, so a token that claims it is refused.
+/// There is no constant for `none`: it verifies nothing, so a token that claims it is rejected.
 public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// RSASSA-PKCS1-v1_5 with SHA-256. The default of OpenID providers.
+    /// RSASSA-PKCS1-v1_5 with SHA-256. The default for OpenID providers.
     public static let rs256 = Self(rawValue: "RS256")
     /// RSASSA-PKCS1-v1_5 with SHA-384.
     public static let rs384 = Self(rawValue: "RS384")
@@ -30,7 +30,7 @@ public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     public static let es512 = Self(rawValue: "ES512")
     /// Edwards curve signatures; here on Ed25519.
     public static let edDSA = Self(rawValue: "EdDSA")
-    /// Edwards curve signatures on Ed25519, by the name of RFC 9864.
+    /// Edwards curve signatures on Ed25519, under the name defined in RFC 9864.
     public static let ed25519 = Self(rawValue: "Ed25519")
     /// HMAC with SHA-256 and the client secret: for confidential clients that request it, never by default.
     public static let hs256 = Self(rawValue: "HS256")
@@ -39,12 +39,12 @@ public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     /// HMAC with SHA-512 and the client secret.
     public static let hs512 = Self(rawValue: "HS512")
 
-    /// The algorithms with a public key; default: a provider may choose any of them.
+    /// The asymmetric algorithms; by default, a provider may choose any of them.
     public static let asymmetric: [SignatureAlgorithm] = [
         .rs256, .rs384, .rs512, .ps256, .ps384, .ps512, .es256, .es384, .es512, .edDSA, .ed25519,
     ]
 
-    /// The algorithms with a shared secret.
+    /// The symmetric (HMAC) algorithms.
     public static let symmetric: [SignatureAlgorithm] = [.hs256, .hs384, .hs512]
 }
 
@@ -78,7 +78,7 @@ extension SignatureAlgorithm {
         }
     }
 
-    /// How a signature is made.
+    /// The signature scheme.
     package enum Scheme: Sendable {
         case rsaPKCS1
         case rsaPSS
@@ -99,7 +99,7 @@ extension SignatureAlgorithm {
         case .es256: (.ecdsa, .sha256)
         case .es384: (.ecdsa, .sha384)
         case .es512: (.ecdsa, .sha512)
-        // RFC 8032 section 5.1: Ed25519 hashes with SHA-512, which is therefore also what at_hash is made with.
+        // RFC 8032 section 5.1: Ed25519 hashes with SHA-512, so at_hash uses SHA-512 as well.
         case .edDSA, .ed25519: (.eddsa, .sha512)
         case .hs256: (.hmac, .sha256)
         case .hs384: (.hmac, .sha384)

@@ -3,9 +3,9 @@ package import AuthFlowHTTP
 public import AuthFlowJSON
 import Crypto
 
-/// A private key that signs for this client: client assertions and request objects.
+/// A private key that signs client assertions and request objects for this client.
 ///
-/// ``PrivateKey`` keeps one in memory. A key that cannot be copied out of its hardware is a type of its own that adopts this
+/// ``PrivateKey`` stores a key in memory. A key that cannot be exported from its hardware requires a separate type that conforms to this
 /// protocol.
 public protocol SigningKey: Sendable {
     /// The public key (RFC 7517), with its `kid`, as it is registered with the authorization server.
@@ -16,12 +16,12 @@ public protocol SigningKey: Sendable {
 
     /// Signs.
     ///
-    /// It is called once for each JWT that is made.
+    /// It is called once for each JWT.
     /// - Parameters:
     ///   - bytes: The bytes to sign.
     ///   - algorithm: One of ``algorithms``.
-    /// - Returns: The signature in the form of RFC 7518 section 3: for ECDSA, R and S side by side.
-    /// - Throws: An error that ends what the signature was for.
+    /// - Returns: The signature in the form of RFC 7518 section 3: for ECDSA, R and S concatenated.
+    /// - Throws: An error, which aborts the operation that needs the signature.
     func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8]
 }
 
@@ -29,7 +29,7 @@ extension SigningKey {
     /// The `kid` of the public key.
     public var keyID: String? { publicJWK["kid"]?.string }
 
-    /// Makes a signed JWT (RFC 7515 section 7.1).
+    /// Creates a signed JWT (RFC 7515 section 7.1).
     /// - Throws: ``AuthError`` with `unsupported` when it cannot be signed.
     package func jwt(_ claims: JSON, type: String, algorithm: SignatureAlgorithm) async throws -> String {
         var header: [String: JSON] = ["typ": .string(type), "alg": .string(algorithm.rawValue)]
@@ -47,11 +47,11 @@ extension SigningKey {
         return "\(text).\(Base64URL.encode(signature))"
     }
 
-    /// The algorithm to sign with: the best of this key that a server announces.
+    /// The algorithm to sign with: the best algorithm of this key that a server advertises.
     /// - Parameters:
-    ///   - wanted: The one that the client is registered for; nil for any.
-    ///   - allowed: Those of the client's security profile; nil for any.
-    ///   - announced: Those that the server announces; nil when it announces none.
+    ///   - wanted: The algorithm that the client is registered for; nil for any.
+    ///   - allowed: The algorithms that the client's security profile allows; nil for any.
+    ///   - announced: The algorithms that the server advertises; nil when it advertises none.
     /// - Throws: ``AuthError`` with `invalid_configuration` or `unsupported` when there is none.
     package func algorithm(
         _ wanted: SignatureAlgorithm?,
@@ -66,30 +66,30 @@ extension SigningKey {
             throw AuthError(
                 .invalidConfiguration,
                 names.isEmpty
-                    ? "The client's key has no algorithm to sign with."
-                    : "The client's key cannot sign with \(names): it can with \(algorithms.map(\.rawValue).joined(separator: ", "))."
+                    ? "The client's key supports no signature algorithm."
+                    : "The client's key cannot sign with \(names); it supports \(algorithms.map(\.rawValue).joined(separator: ", "))."
             )
         }
         guard let announced else { return first }
         if let common = able.first(where: { announced.contains($0.rawValue) }) { return common }
         throw AuthError(
             .unsupported,
-            "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key supports none that is allowed."
+            "The provider accepts signatures with \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key supports none of them that is allowed."
         )
     }
 }
 
 /// The times in JWTs that this client signs.
 package enum SignedTimes {
-    /// How long before now they begin, in seconds: a server's clock may be a moment behind, and servers refuse what begins in the
-    /// future to the second. FAPI 2.0 Security Profile section 5.3.2.1 has them tolerate ten seconds; not all do.
+    /// The number of seconds by which `iat` is backdated: a server's clock may be slightly behind, and servers reject a JWT issued even one
+    /// second in the future. FAPI 2.0 Security Profile section 5.3.2.1 requires them to tolerate ten seconds; not all do.
     static let backdating: Int64 = 5
 
-    /// How long before now they may be used, in seconds. `nbf` says nothing about when they were made, and cryptojwt, by which many
-    /// servers in Python read assertions, refuses what is good for less than 15 seconds.
+    /// The number of seconds by which `nbf` is backdated. `nbf` does not state when a JWT was issued, and cryptojwt, with which many Python
+    /// servers verify assertions, rejects a JWT whose `nbf` is less than 15 seconds ago.
     static let earlier: Int64 = 30
 
-    /// The claim `iat` of what is signed at a time.
+    /// The claim `iat` of a JWT that is signed at a time.
     package static func issued(at time: Date) -> JSON { .integer(Int64(time.timeIntervalSince1970) - backdating) }
 
     /// The claims `iat`, `nbf` and `exp`.

@@ -1,12 +1,12 @@
 public import AuthFlowHTTP
 package import AuthFlowJSON
 
-/// The rule by which the ID Tokens of one server name different issuers: one for each tenant whose users sign in there.
+/// The rule for the issuers in the ID Tokens of a multi-tenant server: a different issuer for each tenant whose users sign in there.
 ///
-/// OpenID Connect knows one issuer for a server (Core section 3.1.3.7, 2: "MUST exactly match"). Servers for many tenants write a template in
-/// their metadata in its place, and the issuer of a token is the template with the tenant of the token.
+/// OpenID Connect defines one issuer for a server (Core section 3.1.3.7, 2: "MUST exactly match"). Multi-tenant servers publish a template
+/// in their metadata instead, and the issuer of a token is the template with the tenant of the token.
 public struct TokenIssuerTemplate: Sendable, Hashable {
-    /// The issuer with the tenant in braces, exactly as the metadata has it: `https://login.example.com/{tenantid}/v2.0`.
+    /// The issuer with the tenant in braces, exactly as in the metadata: `https://login.example.com/{tenantid}/v2.0`.
     public let text: String
 
     /// The claim that names the tenant.
@@ -21,8 +21,8 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
     /// - Parameters:
     ///   - text: The issuer with the tenant in braces.
     ///   - claim: The claim that names the tenant.
-    ///   - tenants: The tenants whose users are accepted; default: any. A user of any tenant is then a user of the program, and
-    ///     claims such as `email` are what that tenant's administrator says.
+    ///   - tenants: The tenants whose users are accepted; default: any. Users of any tenant can then sign in to the program,
+    ///     and claims such as `email` are under the control of that tenant's administrator.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the text is not an issuer with one part in braces in its path.
     public init(_ text: String, claim: String, tenants: [String]? = nil) throws(AuthError) {
         let open = text.split(separator: "{", omittingEmptySubsequences: false)
@@ -42,7 +42,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         self.parts = (String(open[0]), String(close[1]))
     }
 
-    /// The issuer that a token with these claims has to name; nil when its tenant is not one, or not accepted.
+    /// The issuer that a token with these claims must name; nil when its tenant is not valid or not accepted.
     package func issuer(for claims: JSON) -> String? {
         guard let tenant = claims[claim]?.string, !tenant.isEmpty, tenant.utf8.count <= 64,
             tenant.utf8.allSatisfy({
@@ -53,7 +53,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         return parts.before + tenant + parts.after
     }
 
-    /// Whether an issuer may be that of one of the accepted tenants.
+    /// Whether an issuer may belong to one of the accepted tenants.
     package func covers(_ issuer: String) -> Bool {
         guard issuer.hasPrefix(parts.before), issuer.hasSuffix(parts.after),
             issuer.utf8.count > parts.before.utf8.count + parts.after.utf8.count

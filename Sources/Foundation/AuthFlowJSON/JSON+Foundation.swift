@@ -4,18 +4,18 @@ import AuthFlowEssentials
 // For platforms without libjansson (iOS, Windows, static Linux builds), or when the trait `Jansson` is off.
 
 extension JSON {
-    /// Parses UTF-8 JSON text (RFC 8259), of which every part must be well formed.
+    /// Parses UTF-8 JSON text (RFC 8259), which must be well formed throughout.
     /// - Parameters:
     ///   - text: The whole document.
-    ///   - limits: How large and how deep it may be.
+    ///   - limits: The limits on its size and depth.
     /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let bytes = Array(text)
         try limits.check(bytes)
-        // Marks that are written as escapes are decoded later, and not seen here.
+        // Combining marks that are written as escapes are decoded later, and are not detected here.
         try JSONLimits.check(String(decoding: bytes, as: UTF8.self))
-        // Foundation lets the last of two equal keys win and rounds large integers: the scanner refuses both first.
+        // Foundation uses the last of two equal keys and rounds large integers: the scanner rejects both first.
         var scanner = JSONScanner(bytes, limits: limits)
         try scanner.scan { _, _ in }
         do {
@@ -46,7 +46,7 @@ extension JSON {
 /// fails.
 private let fractionsKey = CodingUserInfoKey(rawValue: "fractions")
 
-/// Carries a ``JSON`` through Foundation's coders without making ``JSON`` itself `Codable`.
+/// A wrapper for encoding and decoding a ``JSON`` with Foundation without making ``JSON`` itself `Codable`.
 private struct FoundationValue: Codable {
     let json: JSON
 

@@ -2,10 +2,10 @@
 internal import CJansson
 
 extension JSON {
-    /// Parses UTF-8 JSON text (RFC 8259), of which every part must be well formed.
+    /// Parses UTF-8 JSON text (RFC 8259), which must be well formed throughout.
     /// - Parameters:
     ///   - text: The whole document.
-    ///   - limits: How large and how deep it may be.
+    ///   - limits: The limits on its size and depth.
     /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
@@ -16,14 +16,14 @@ extension JSON {
     }
 
     /// The value as UTF-8 JSON text, keys sorted, so that equal values give equal bytes.
-    /// - Parameter indented: Whether each member stands on a line of its own.
+    /// - Parameter indented: Whether each member is on a separate line.
     /// - Throws: ``JSONError`` when a number is not finite or memory runs out.
     public func serialized(indented: Bool = false) throws(JSONError) -> [UInt8] {
         try JanssonDocument(copying: self).text(indented: indented)
     }
 }
 
-/// The owner of one tree of libjansson values. No other code sees a `json_t`, and the tree dies with this value.
+/// The owner of one tree of libjansson values. No other code accesses a `json_t`, and the tree is freed with this value.
 @safe private struct JanssonDocument: ~Copyable {
     private let root: UnsafeMutablePointer<json_t>
 
@@ -79,7 +79,7 @@ extension JSON {
             var iterator = unsafe json_object_iter(node)
             while unsafe iterator != nil {
                 let name = try unsafe string(json_object_iter_key(iterator), json_object_iter_key_len(iterator))
-                // Two names that Unicode normalization makes one cannot be kept apart in a dictionary.
+                // Two names that are equal after Unicode normalization cannot be distinct keys in a dictionary.
                 guard members[name] == nil else { throw JSONError(.duplicateKey) }
                 if let child = unsafe json_object_iter_value(iterator) {
                     members[name] = try unsafe makeValue(child, remainingDepth: remainingDepth - 1)
@@ -127,7 +127,7 @@ extension JSON {
         case .bool(let value): unsafe node = value ? json_true() : json_false()
         case .integer(let value): unsafe node = json_integer(json_int_t(value))
         case .double(let value):
-            // json_real(NaN) returns NULL, which the rest of libjansson does not survive.
+            // json_real(NaN) returns NULL, which the rest of libjansson cannot handle.
             guard value.isFinite else { throw JSONError(.numberOutOfRange) }
             unsafe node = json_real(value)
         case .string(var value):
@@ -139,7 +139,7 @@ extension JSON {
             guard let array = unsafe node else { throw JSONError(.outOfMemory) }
             do throws(JSONError) {
                 for element in elements {
-                    // json_array_append_new takes the reference over even when it fails.
+                    // json_array_append_new steals the reference even when it fails.
                     guard unsafe json_array_append_new(array, try makeNode(element)) == 0 else {
                         throw JSONError(.outOfMemory)
                     }
@@ -171,7 +171,7 @@ extension JSON {
         return unsafe node
     }
 
-    /// An address for the empty string: an empty Swift buffer may have none, and libjansson refuses NULL.
+    /// A pointer to the empty string: an empty Swift buffer may have no base address, and libjansson rejects NULL.
     private static var empty: UnsafePointer<CChar> {
         unsafe UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
     }

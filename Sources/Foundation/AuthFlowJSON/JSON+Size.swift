@@ -1,12 +1,12 @@
 extension JSON {
-    /// A number of bytes that the value's text, without indentation, does not exceed. It is found without writing the text.
+    /// An upper bound for the size of the value's text without indentation, in bytes. It is computed without serializing the value.
     package var maximumSerializedSize: Int {
         switch self {
         case .null, .bool: 5
         // Nineteen digits and a sign; a finite double has 17 digits, a point and an exponent.
         case .integer: 20
         case .double(let value): value.isFinite ? 32 : .max / 2
-        // A control character is written as six bytes, a pair of quotation marks around it all.
+        // A control character is written as six bytes, and the text is enclosed in quotation marks.
         case .string(let text): 6 * text.utf8.count + 2
         case .array(let elements): elements.reduce(2) { Self.sum($0, $1.maximumSerializedSize + 1) }
         case .object(let members):

@@ -1,15 +1,15 @@
 /// A JSON value (RFC 8259), copied out of the parser into a Swift value.
 ///
 /// Every document that AuthFlow reads or writes goes through this type: responses of providers, ID Token payloads,
-/// configuration files and stored credentials. Parsing is strict, because two readers that disagree about a document
-/// are how signed data is forged: duplicate keys, invalid UTF-8, NUL characters, numbers that do not fit and text
-/// after the value are errors. See ``init(parsing:limits:)``.
+/// configuration files and stored credentials. Parsing is strict, because signed data can be forged if two parsers
+/// interpret a document differently: duplicate keys, invalid UTF-8, NUL characters, numbers that are out of range and
+/// text after the value are errors. See ``init(parsing:limits:)``.
 public enum JSON: Sendable {
     /// The literal `null`.
     case null
     /// `true` or `false`.
     case bool(Bool)
-    /// A number written without fraction or exponent. Numbers outside 64 bits are a parse error, never rounded.
+    /// A number written without a fraction or an exponent. Numbers outside the 64-bit range are a parse error, never rounded.
     case integer(Int64)
     /// A number written with a fraction or an exponent. Always finite.
     case double(Double)
@@ -17,7 +17,7 @@ public enum JSON: Sendable {
     case string(String)
     /// An array.
     case array([JSON])
-    /// An object. Keys are unique; their order in the text is not kept.
+    /// An object. Keys are unique; their order in the text is not preserved.
     case object([String: JSON])
 }
 
@@ -32,27 +32,27 @@ extension JSON {
         return members[index].value
     }
 
-    /// Returns the object with one member changed, added, or removed where `value` is nil; unchanged where this is not an object, or has a
-    /// member whose name differs in its Unicode normalization alone.
+    /// Returns the object with one member changed, added, or removed if `value` is nil; unchanged if this is not an object, or has a
+    /// member whose name differs only in its Unicode normalization.
     public func replacing(_ name: String, with value: JSON?) -> JSON {
         guard case .object(var members) = self else { return self }
-        // A name that differs in its normalization alone is another one.
+        // A name that differs only in its normalization is a different name.
         if let index = members.index(forKey: name), !members[index].key.isIdentical(to: name) { return self }
         members[name] = value
         return .object(members)
     }
 
-    /// The string, when this is one.
+    /// The string, if this is a string.
     public var string: String? {
         if case .string(let value) = self { value } else { nil }
     }
 
-    /// The integer, when this is one. A number with a fraction or an exponent is not.
+    /// The integer, if this is an integer. A number with a fraction or an exponent is not an integer.
     public var integer: Int64? {
         if case .integer(let value) = self { value } else { nil }
     }
 
-    /// The number, when this is one, with or without a fraction.
+    /// The number, with or without a fraction, if this is a number.
     public var number: Double? {
         switch self {
         case .integer(let value): Double(value)
@@ -61,7 +61,7 @@ extension JSON {
         }
     }
 
-    /// The boolean, when this is one.
+    /// The boolean, if this is a boolean.
     public var bool: Bool? {
         if case .bool(let value) = self { value } else { nil }
     }

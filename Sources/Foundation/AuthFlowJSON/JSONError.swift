@@ -1,4 +1,4 @@
-/// The reason why a text is not JSON that AuthFlow accepts, or a value cannot be written as JSON.
+/// The reason why a text is not JSON that AuthFlow accepts, or a value cannot be serialized as JSON.
 ///
 /// The description gives the position and the rule. It never quotes the text, which may hold a token.
 public struct JSONError: Error, Sendable, Hashable {
@@ -31,17 +31,17 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let tooManyMarks = Self(rawValue: "a string has too many combining marks in a row")
         /// Memory ran out.
         public static let outOfMemory = Self(rawValue: "memory ran out")
-        /// The parser failed in a way that has no code of its own.
+        /// The parser failed in a way that has no specific code.
         public static let other = Self(rawValue: "the JSON library failed")
     }
 
     /// The kind of error.
     public let code: Code
 
-    /// The line of the error, from 1; nil when there is no position.
+    /// The one-based line of the error; nil when there is no position.
     public let line: Int?
 
-    /// The column of the error in bytes, from 1; nil when there is no position.
+    /// The one-based column of the error in bytes; nil when there is no position.
     public let column: Int?
 
     init(_ code: Code, in text: [UInt8] = [], at offset: Int? = nil) {

@@ -1,23 +1,23 @@
 /// The limits on the documents that the parser accepts.
 ///
-/// OAuth documents are a few kilobytes and a few levels deep. A larger one is a mistake or an attack, and is refused
-/// before memory or stack is spent on it.
+/// OAuth documents are a few kilobytes and a few levels deep. A larger document is a mistake or an attack, and is
+/// rejected before memory or stack is spent on it.
 public struct JSONLimits: Sendable, Hashable {
-    /// The largest text accepted, in bytes.
+    /// The maximum size of the text, in bytes.
     public let maximumBytes: Int
 
-    /// The deepest nesting of arrays and objects accepted.
+    /// The maximum nesting depth of arrays and objects.
     public let maximumDepth: Int
 
-    /// The largest number of values accepted, counted by the characters that separate them.
+    /// The maximum number of values, counted by the characters that separate them.
     public let maximumValues: Int
 
     /// Creates limits.
     /// - Parameters:
-    ///   - maximumBytes: The largest text accepted, in bytes; default: 4 MiB.
-    ///   - maximumDepth: The deepest nesting accepted; default: 64. Values above 512 are taken as 512, which keeps the
+    ///   - maximumBytes: The maximum size of the text, in bytes; default: 4 MiB.
+    ///   - maximumDepth: The maximum nesting depth; default: 64. Values above 512 are reduced to 512, which keeps the
     ///     recursive copy within the smallest thread stack in use (512 KiB on Apple's systems).
-    ///   - maximumValues: The largest number of values accepted; default: 200,000. A text of two bytes takes many times as much memory as a value.
+    ///   - maximumValues: The maximum number of values; default: 200,000. Two bytes of text take many times as much memory as a parsed value.
     public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes
         self.maximumDepth = min(maximumDepth, 512)
@@ -27,7 +27,7 @@ public struct JSONLimits: Sendable, Hashable {
     /// Checks the size and the number of values of a text before it is parsed.
     func check(_ text: [UInt8]) throws(JSONError) {
         guard text.count <= maximumBytes else { throw JSONError(.sizeLimitExceeded) }
-        // A text that is no longer than this has no more values.
+        // A text with no more bytes than this cannot have more values.
         guard text.count > maximumValues else { return }
         var (count, depth, isInString, isEscaped) = (1, 0, false, false)
         for byte in text {

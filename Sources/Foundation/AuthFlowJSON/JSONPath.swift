@@ -4,7 +4,7 @@ public struct JSONPath: Sendable, Hashable {
     public enum Step: Sendable, Hashable {
         /// To the member of an object with this name.
         case member(String)
-        /// To the element of an array with this index, from 0.
+        /// To the element of an array at this zero-based index.
         case element(Int)
     }
 

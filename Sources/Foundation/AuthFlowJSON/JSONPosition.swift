@@ -1,8 +1,8 @@
 /// A position in a JSON text.
 public struct JSONPosition: Sendable, Hashable {
-    /// The line, from 1.
+    /// The one-based line.
     public let line: Int
-    /// The column in bytes, from 1.
+    /// The one-based column in bytes.
     public let column: Int
 
     /// The position of the byte at `offset`.

@@ -1,13 +1,13 @@
 /// Walks a JSON text and reports where each value begins, rejecting what ``JSON/init(parsing:limits:)`` rejects.
 ///
-/// It builds no values. The libraries that do cannot tell where a value was (libjansson, Foundation), nor detect a
-/// duplicate key or an integer that does not fit (Foundation).
+/// It builds no values. The libraries that build them report neither the positions of values (libjansson, Foundation)
+/// nor duplicate keys or out-of-range integers (Foundation).
 struct JSONScanner {
     private let text: [UInt8]
     private let limits: JSONLimits
     private var offset = 0
 
-    /// The numbers that are written with a fraction or an exponent. Foundation reads 1.0 as the integer 1.
+    /// The paths of the numbers that are written with a fraction or an exponent. Foundation decodes 1.0 as the integer 1.
     private(set) var fractions: Set<JSONPath> = []
 
     init(_ text: [UInt8], limits: JSONLimits) {
@@ -130,7 +130,7 @@ struct JSONScanner {
         }
     }
 
-    /// Scans a string and returns it decoded, so that `"a"` and `"\u0061"` are seen to be the same key.
+    /// Scans a string and returns it decoded, so that `"a"` and `"\u0061"` are recognized as the same key.
     private mutating func scanString() throws(JSONError) -> String {
         offset += 1
         var decoded: [UInt16] = []

@@ -5,7 +5,7 @@ public struct JSONSourceMap: Sendable {
     private let text: [UInt8]
     private let offsets: [JSONPath: Int]
 
-    /// Reads the positions of all values in a valid text.
+    /// Determines the positions of all values in a valid text.
     /// - Throws: ``JSONError`` when the text does not parse.
     public init(of text: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         var offsets: [JSONPath: Int] = [:]
@@ -15,7 +15,7 @@ public struct JSONSourceMap: Sendable {
         self.offsets = offsets
     }
 
-    /// Where the value at `path` begins, or its key, in bytes; nil when there is none.
+    /// The byte offset of the value at `path`, or of its key; nil when there is no such value.
     package func offset(of path: JSONPath) -> Int? { offsets[path] }
 
     /// The position of the value at `path`, or of its nearest ancestor that exists.

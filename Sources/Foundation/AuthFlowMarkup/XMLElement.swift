@@ -4,17 +4,17 @@ import CMarkup
 
 /// An element of a small XML document, such as a service's response.
 package struct XMLElement: Sendable {
-    /// Its name, without a prefix.
+    /// The name, without a namespace prefix.
     package let name: String
-    /// The elements within it.
+    /// The child elements.
     package let children: [XMLElement]
-    /// Its text, when there is no element within it.
+    /// The text, if the element has no child elements.
     package let text: String
 
-    /// Reads a document by libxml2, which is opened when it is needed first.
-    /// - Parameter service: Whose response it is, for messages.
-    /// - Returns: The root.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_response`.
+    /// Parses a document with libxml2, which is loaded on first use.
+    /// - Parameter service: The name of the service that sent the response, for messages.
+    /// - Returns: The root element.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply`.
     package static func root(of bytes: [UInt8], from service: String) throws(AuthError) -> XMLElement {
         guard authflow_markup_open() else {
             throw AuthError(
@@ -22,11 +22,11 @@ package struct XMLElement: Sendable {
                 "\(service)'s response is XML, which cannot be read without libxml2 (Debian: libxml2)."
             )
         }
-        // The parser compares every attribute of an element with every other one.
+        // The parser compares every attribute of an element with every other attribute, in quadratic time.
         guard bytes.count <= maximumSize else {
             throw AuthError(.invalidResponse, "\(service)'s response has more than \(maximumSize / 1024) KiB.")
         }
-        // Declarations define entities, which such a response has no use for.
+        // Declarations define entities, which such a response does not need.
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
             !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
         else {
@@ -35,7 +35,7 @@ package struct XMLElement: Sendable {
         return root
     }
 
-    /// The text at the end of a path of names; nil when there is none, or more than one.
+    /// The text of the element at a path of names; nil when there is no such element, or more than one.
     package subscript(path: String...) -> String? {
         var element = self
         for name in path {
@@ -46,10 +46,10 @@ package struct XMLElement: Sendable {
         return element.children.isEmpty ? element.text : nil
     }
 
-    /// The largest document, in bytes.
+    /// The maximum size of a document, in bytes.
     private static let maximumSize = 64 * 1024
 
-    /// A response that is deeper is none that is expected here.
+    /// The maximum nesting depth of an expected response.
     private static let maximumDepth = 16
 
     private static func read(_ bytes: [UInt8]) -> XMLElement? {
@@ -75,7 +75,7 @@ package struct XMLElement: Sendable {
         }
         let name = unsafe authflow_markup_name(node).map { unsafe String(cString: $0) } ?? ""
         let text = children.isEmpty && hasText ? unsafe content(node) : ""
-        // A reference to a character stands for a mark that the document does not have.
+        // A character reference may stand for a combining mark that the document itself does not contain.
         guard !text.hasTooManyCombiningMarks else { return nil }
         return XMLElement(name: name, children: children, text: text)
     }

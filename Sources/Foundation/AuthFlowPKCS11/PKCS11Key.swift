@@ -7,19 +7,19 @@ import CPKCS11
 import Crypto
 import Synchronization
 
-/// A private key that cannot be copied: it signs inside a PKCS #11 token.
+/// A non-exportable private key, which signs inside a PKCS #11 token.
 package final class PKCS11Key: SigningKey {
     let publicJWK: JSON
     let algorithms: [SignatureAlgorithm]
 
-    /// The public key as the token has it.
+    /// The public key as read from the token.
     private let foundJWK: JSON
     private let uri: PKCS11URI
     private let pin: Secret?
-    /// nil after it was lost, until the next signature opens another.
+    /// The session; nil after it has been lost, until the next signature opens a new session.
     private let session: Mutex<Session?>
 
-    /// An open session, and the key in it. It is closed when it is given up.
+    /// An open session, and the key in it. The session is closed when this object is released.
     private final class Session: Sendable {
         let module: PKCS11Module
         let number: UInt
@@ -34,10 +34,10 @@ package final class PKCS11Key: SigningKey {
         deinit { module.closeSession(number) }
     }
 
-    /// One login at a time: several at once would each see that the token still accepts a PIN.
+    /// The lock that serializes logins: concurrent logins would each find that the token still accepts a PIN.
     private static let logins = Mutex(())
 
-    /// PINs that a token has refused: a second attempt would come closer to locking it. By a hash of the PIN and its token.
+    /// The PINs that a token has rejected, as hashes of the PIN and the token: a second attempt could lock the token.
     private static let refusedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
@@ -58,9 +58,9 @@ package final class PKCS11Key: SigningKey {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8] {
         guard algorithms.contains(algorithm) else {
-            throw AuthError(.unsupported, "The key in the token cannot sign with \(algorithm.rawValue).")
+            throw AuthError(.unsupported, "The key in the hardware token cannot sign with \(algorithm.rawValue).")
         }
-        // A smart card takes its time, and the thread waits for it.
+        // A smart card is slow, and the call blocks its thread.
         return try await BlockingCall.run {
             try self.sign(bytes, algorithm)
         } onCancel: {
@@ -81,14 +81,14 @@ package final class PKCS11Key: SigningKey {
                 do throws(PKCS11Module.Failure) {
                     return try open.module.sign(input, by: mechanism, key: open.key, in: open.number)
                 } catch {
-                    guard error.isLostSession else { throw Self.refusal("it cannot sign (error \(error.result))", uri) }
+                    guard error.isLostSession else { throw Self.refusal("signing failed (error \(error.result))", uri) }
                 }
-                // The token was taken out and put in again, or its session was closed by another part of the program.
+                // The token was removed and inserted again, or its session was closed by another part of the program.
                 session = nil
             }
             let opened = try Self.open(uri, pin)
             guard try Self.publicKey(of: opened, uri).jwk == foundJWK else {
-                throw Self.refusal("it is another key than before", uri)
+                throw Self.refusal("it is not the same key as before", uri)
             }
             session = opened
             return try Self.responding(uri) { () throws(PKCS11Module.Failure) in
@@ -99,8 +99,8 @@ package final class PKCS11Key: SigningKey {
 
     // MARK: Opening
 
-    /// Has a secret key in the token authenticate bytes with HMAC-SHA-256. The thread waits for the token.
-    /// - Returns: 32 bytes, the same ones whenever the bytes are the same.
+    /// Computes the HMAC-SHA-256 of bytes with a secret key in the token. The call blocks its thread.
+    /// - Returns: The 32 bytes of the code, which are always the same for the same input.
     /// - Throws: ``AuthError`` with `key_unavailable`.
     package static func authenticationCode(for bytes: [UInt8], by uri: PKCS11URI, pin: Secret?) throws(AuthError)
         -> [UInt8]
@@ -110,7 +110,7 @@ package final class PKCS11Key: SigningKey {
             let mechanism = Int(AUTHFLOW_PKCS11_SHA256_HMAC)
             return try session.module.sign(bytes, by: mechanism, key: session.key, in: session.number)
         }
-        guard code.count == SHA256.byteCount else { throw refusal("it does not make codes with HMAC-SHA-256", uri) }
+        guard code.count == SHA256.byteCount else { throw refusal("it does not support HMAC-SHA-256", uri) }
         return code
     }
 
@@ -132,12 +132,12 @@ package final class PKCS11Key: SigningKey {
                 "\"\(DisplayText.sanitized($0.label, limit: 40))\""
             }
             throw refusal(
-                "the token is not present. Present: \(labels.isEmpty ? "none" : labels.joined(separator: ", "))",
+                "the token is not present. Tokens present: \(labels.isEmpty ? "none" : labels.joined(separator: ", "))",
                 uri
             )
         }
         guard tokens.count == 1 else {
-            throw refusal("several tokens fit; name one by its label or serial number", uri)
+            throw refusal("several tokens match; select one by its label or serial number", uri)
         }
         let number = try responding(uri) { () throws(PKCS11Module.Failure) in try module.openSession(at: token.slot) }
         var isKept = false
@@ -154,7 +154,7 @@ package final class PKCS11Key: SigningKey {
         guard let key = keys.first else {
             throw refusal("the token has no such \(kind == AUTHFLOW_PKCS11_SECRET_KEY ? "secret" : "private") key", uri)
         }
-        guard keys.count == 1 else { throw refusal("the token has several such keys; name one by its id", uri) }
+        guard keys.count == 1 else { throw refusal("the token has several such keys; select one by its id", uri) }
         isKept = true
         return Session(module: module, number: number, key: key)
     }
@@ -166,7 +166,7 @@ package final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI,
         _ pin: Secret?
     ) throws(AuthError) {
-        guard let pin else { throw refusal("the token asks for a PIN, and none is configured", uri) }
+        guard let pin else { throw refusal("the token asks for a PIN, but none is configured", uri) }
         let result = logins.withLock { _ in
             Result { () throws(AuthError) in try loginAlone(module, session, token.slot, uri, pin) }
         }
@@ -180,7 +180,7 @@ package final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI,
         _ pin: Secret
     ) throws(AuthError) {
-        // As the token is now: another login may have failed since it was listed.
+        // The current state of the token: another login may have failed since it was listed.
         let tokens = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         guard let token = tokens.first(where: { $0.slot == slot }) else {
             throw refusal("the hardware token is no longer present", uri)
@@ -193,14 +193,14 @@ package final class PKCS11Key: SigningKey {
         )
         guard !refusedPINs.withLock({ $0.contains(mark) }) else {
             throw refusal(
-                "the token has refused the PIN, and it is not tried again: the next one might lock the token",
+                "the token has rejected the PIN, which is not tried again: another wrong attempt might lock the token",
                 uri
             )
         }
-        // A program that runs again and again would lock a token whose PIN has changed.
+        // A program that is started repeatedly would lock a token whose PIN has changed.
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_FINAL_TRY) == 0 else {
             throw refusal(
-                "the token would be locked by one more wrong PIN; enter the right one by another program first",
+                "one more wrong PIN would lock the token; enter the correct PIN with another program first",
                 uri
             )
         }
@@ -212,7 +212,7 @@ package final class PKCS11Key: SigningKey {
                 refusedPINs.withLock { _ = $0.insert(mark) }
                 throw refusal("the PIN is wrong", uri)
             case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked, after too many wrong PINs", uri)
-            default: throw refusal("it was not possible to log in to the token (error \(error.result))", uri)
+            default: throw refusal("the login to the token failed (error \(error.result))", uri)
             }
         }
     }
@@ -234,7 +234,7 @@ package final class PKCS11Key: SigningKey {
         case UInt(AUTHFLOW_PKCS11_RSA):
             let modulus = Array(try attribute(AUTHFLOW_PKCS11_MODULUS).drop { $0 == 0 })
             // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
-            guard modulus.count >= 256 else { throw refusal("it has less than 2048 bits", uri) }
+            guard modulus.count >= 256 else { throw refusal("it has fewer than 2048 bits", uri) }
             members = [
                 "kty": "RSA", "n": .string(Base64URL.encode(modulus)),
                 "e": .string(Base64URL.encode(try attribute(AUTHFLOW_PKCS11_PUBLIC_EXPONENT).drop { $0 == 0 })),
@@ -243,9 +243,9 @@ package final class PKCS11Key: SigningKey {
         case UInt(AUTHFLOW_PKCS11_EC):
             let parameters = try attribute(AUTHFLOW_PKCS11_EC_PARAMS)
             guard let curve = curves.first(where: { $0.parameters == parameters }) else {
-                throw refusal("its curve is none of P-256, P-384 and P-521", uri)
+                throw refusal("its curve is not P-256, P-384 or P-521", uri)
             }
-            // The point is with the public key, which has the identifier of the private one.
+            // The point is an attribute of the public key, which has the same identifier as the private key.
             let identifier = try attribute(AUTHFLOW_PKCS11_ID)
             let publicKeys = try responding(uri) { () throws(PKCS11Module.Failure) in
                 try session.module.objects(
@@ -256,9 +256,9 @@ package final class PKCS11Key: SigningKey {
                 )
             }
             guard let publicKey = publicKeys.first else {
-                throw refusal("the token has no public key beside it", uri)
+                throw refusal("the token has no matching public key", uri)
             }
-            // An octet string with an uncompressed point; some tokens leave the octet string out.
+            // An octet string with an uncompressed point; some tokens omit the octet string.
             let encoded = try attribute(AUTHFLOW_PKCS11_EC_POINT, of: publicKey)
             let point = Array(encoded.suffix(2 * curve.size))
             guard point.count == 2 * curve.size, encoded.dropLast(point.count).last == 4 else {
@@ -269,7 +269,7 @@ package final class PKCS11Key: SigningKey {
                 "y": .string(Base64URL.encode(point.suffix(curve.size))),
             ]
             algorithms = [curve.algorithm]
-        default: throw refusal("it is neither an RSA nor an elliptic key", uri)
+        default: throw refusal("it is neither an RSA key nor an elliptic curve key", uri)
         }
         members["kid"] = JSON.object(members).jwkThumbprint.map(JSON.string)
         members["use"] = "sig"
@@ -291,7 +291,7 @@ package final class PKCS11Key: SigningKey {
         do throws(PKCS11Module.Failure) {
             return try body()
         } catch {
-            throw refusal("the token does not respond as it should (error \(error.result))", uri)
+            throw refusal("the token returned an unexpected error (\(error.result))", uri)
         }
     }
 
@@ -299,7 +299,7 @@ package final class PKCS11Key: SigningKey {
         let name = uri.object ?? uri.identifier.map { Base64URL.encode($0) } ?? ""
         return AuthError(
             .keyUnavailable,
-            "The key \"\(DisplayText.sanitized(name, limit: 60))\" in the token \"\(DisplayText.sanitized(uri.token ?? "", limit: 60))\" cannot be used: \(reason)."
+            "The key \"\(DisplayText.sanitized(name, limit: 60))\" in the hardware token \"\(DisplayText.sanitized(uri.token ?? "", limit: 60))\" cannot be used: \(reason)."
         )
     }
 }

@@ -4,11 +4,11 @@ import AuthFlowHTTP
 import CPKCS11
 import Synchronization
 
-/// A library that gives access to tokens. It stays open for the life of the process.
+/// A PKCS #11 library, which provides access to tokens. It stays loaded for the lifetime of the process.
 ///
-/// It is called by one thread at a time. It is asked to lock for itself (`CKF_OS_LOCKING_OK`), and not all do: a call of
-/// tpm2-pkcs11 fails beside another.
-@safe final class PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and used under the lock alone
+/// It is called by one thread at a time. It is asked to perform its own locking (`CKF_OS_LOCKING_OK`), but not all
+/// libraries do: concurrent calls of tpm2-pkcs11 fail.
+@safe final class PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and used only under the lock
     private let pointer: OpaquePointer
     private let lock = Mutex(())
 
@@ -18,11 +18,11 @@ import Synchronization
 
     private static let opened = Mutex<[String: PKCS11Module]>([:])
 
-    /// What a function returned in place of CKR_OK.
+    /// The return value of a function, other than CKR_OK.
     struct Failure: Error {
         let result: UInt
 
-        /// Whether the session is gone, so that a new one may help.
+        /// Whether the session has been lost, so that a new session may help.
         var isLostSession: Bool {
             [
                 AUTHFLOW_PKCS11_DEVICE_REMOVED, AUTHFLOW_PKCS11_SESSION_CLOSED,
@@ -43,8 +43,8 @@ import Synchronization
                 let shown = DisplayText.sanitized(path)
                 let reason =
                     switch result {
-                    case UInt(AUTHFLOW_PKCS11_NO_LIBRARY): "it is not there, or cannot be loaded"
-                    case UInt(AUTHFLOW_PKCS11_NO_FUNCTIONS): "it is no PKCS #11 library"
+                    case UInt(AUTHFLOW_PKCS11_NO_LIBRARY): "it does not exist or cannot be loaded"
+                    case UInt(AUTHFLOW_PKCS11_NO_FUNCTIONS): "it is not a PKCS #11 library"
                     default: "it cannot be initialized (error \(result))"
                     }
                 return .failure(AuthError(.keyUnavailable, "The PKCS #11 library \(shown) cannot be used: \(reason)."))
@@ -75,7 +75,7 @@ import Synchronization
         var count = UInt(tokens.count)
         try Self.require(lock.withLock { _ in unsafe authflow_pkcs11_tokens(pointer, &tokens, &count) })
         return tokens.prefix(Int(count)).map { token in
-            // The standard pads both with spaces.
+            // The standard pads these fields with spaces.
             func text<Bytes>(_ bytes: Bytes) -> String {
                 let all = unsafe withUnsafeBytes(of: bytes) { unsafe Array($0) }
                 return String(decoding: all, as: UTF8.self).trimmingSpaces()
@@ -110,7 +110,7 @@ import Synchronization
         try Self.require(result)
     }
 
-    /// At most two objects: one is what is looked for, and two are one too many.
+    /// Returns at most two objects: one is the expected result, and two show that the search is ambiguous.
     func objects(
         _ kind: Int,
         label: String?,

@@ -1,6 +1,6 @@
 package import AuthFlowHTTP
 
-/// Names a key in a PKCS #11 token (RFC 7512): `pkcs11:token=Work;object=signing?module-path=/usr/lib/...`.
+/// The URI of a key in a PKCS #11 token (RFC 7512): `pkcs11:token=Work;object=signing?module-path=/usr/lib/...`.
 package struct PKCS11URI: Sendable, Hashable {
     /// The label of the token; nil for any.
     let token: String?
@@ -17,18 +17,18 @@ package struct PKCS11URI: Sendable, Hashable {
     /// The library of the token.
     let module: String
 
-    /// The module that stands for all that the system knows.
+    /// The module that combines all modules registered on the system.
     private static let everyModule = "p11-kit-proxy.so"
 
     private static let attributes = ["token", "serial", "model", "manufacturer", "object", "id", "type"]
 
-    /// What a key is, as the URI's `type` has it.
+    /// The type of a key, as in the URI's `type` attribute.
     package enum KeyType: String {
         case privateKey = "private"
         case secretKey = "secret-key"
     }
 
-    /// Reads a URI.
+    /// Parses a URI.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package init(_ text: String, type: KeyType = .privateKey) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
@@ -45,16 +45,16 @@ package struct PKCS11URI: Sendable, Hashable {
             let pair = attribute.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = String(pair[0])
             // RFC 7512 section 2.4: with pin-value "the PIN ... may be exposed".
-            guard !name.hasPrefix("pin-") else { throw refuse("a PIN is given beside it, and not in it") }
+            guard !name.hasPrefix("pin-") else { throw refuse("a PIN must be configured separately, not in the URI") }
             let known = isQuery ? ["module-path"] : Self.attributes
-            // About the library and the slot: the path says which library, and a token is found in whatever slot it is.
+            // Library and slot attributes are ignored: the path identifies the library, and a token is found in any slot.
             if !isQuery, name.hasPrefix("library-") || name.hasPrefix("slot-") { continue }
             guard known.contains(name) else {
-                throw refuse("\"\(DisplayText.sanitized(name, limit: 30))\" is not used here")
+                throw refuse("the attribute \"\(DisplayText.sanitized(name, limit: 30))\" is not supported")
             }
             // Section 2.3: "a URI attribute MUST NOT appear more than once".
             guard pair.count == 2, let value = Self.decoded(pair[1]), values.updateValue(value, forKey: name) == nil
-            else { throw refuse("\(name) is damaged, or stands twice") }
+            else { throw refuse("\(name) is malformed, or occurs twice") }
         }
         func string(_ name: String) throws(AuthError) -> String? {
             guard let bytes = values[name] else { return nil }
@@ -70,7 +70,7 @@ package struct PKCS11URI: Sendable, Hashable {
         self.object = try string("object")
         self.identifier = values["id"]
         let module = try string("module-path") ?? Self.everyModule
-        // A library that is loaded from the working directory runs as this program.
+        // A library loaded from the working directory would run with the privileges of this program.
         guard !module.contains("/") || module.hasPrefix("/") else { throw refuse("module-path is not absolute") }
         self.module = module
         guard try string("type") ?? type.rawValue == type.rawValue else {

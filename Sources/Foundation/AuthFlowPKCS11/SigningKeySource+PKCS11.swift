@@ -5,12 +5,12 @@ public import AuthFlowJOSE
 import Synchronization
 
 extension SigningKeySource {
-    /// A key that cannot be copied, in a PKCS #11 token. The token is opened when the key is first used.
+    /// A non-exportable key in a PKCS #11 token. The token is opened when the key is first used.
     /// - Parameters:
-    ///   - uri: Names the key (RFC 7512), such as `pkcs11:token=Work;object=signing?module-path=/usr/lib/softhsm/libsofthsm2.so`.
-    ///     Without `module-path` it is looked for in every module that p11-kit knows.
-    ///   - pin: The PIN of the token; nil for a token that asks for none. A PIN that was refused is not tried again.
-    ///   - keyID: The `kid` that the key is registered by; default: its thumbprint.
+    ///   - uri: The URI of the key (RFC 7512), such as `pkcs11:token=Work;object=signing?module-path=/usr/lib/softhsm/libsofthsm2.so`.
+    ///     Without `module-path`, every module registered with p11-kit is searched.
+    ///   - pin: The PIN of the token; nil for a token that requires none. A PIN that was rejected is not tried again.
+    ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a private key.
     public static func pkcs11(
         _ uri: String,
@@ -22,7 +22,7 @@ extension SigningKeySource {
     }
 }
 
-/// The place of a key in a token, and the key once it was opened.
+/// The location of a key in a token, and the key once it has been opened.
 private final class PKCS11Place: Sendable {
     private let uri: PKCS11URI
     private let pin: Secret?

@@ -19,7 +19,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     private let host: HostServices
     private nonisolated let observers = Mutex<[@Sendable ([UInt8]?) -> Void]>([])
     private var entries: [RecordKey: Entry] = [:]
-    /// The fence of the lease that is held.
+    /// The fences of the leases that are held.
     private var held: [RecordKey: UInt64] = [:]
     private var waiting: [RecordKey: [(fence: UInt64, continuation: CheckedContinuation<Void, any Error>)]] = [:]
     private var lastFence: UInt64 = 0
@@ -40,7 +40,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     private func entry(_ key: RecordKey) -> Entry? {
         guard let entry = entries[key] else { return nil }
         if entry.isAlive(at: host.now()) { return entry }
-        // A write by the holder of a lease would have no expiry and no tags.
+        // Without the entry, the next write by the holder of a lease would have no expiry and no tags.
         if held[key] == nil { entries[key] = nil }
         return nil
     }
@@ -147,7 +147,7 @@ public actor MemoryTokenStore: SessionTokenStore {
             held[key] = fence
             return Lease(key: key, fence: fence)
         }
-        // The previous holder hands the key over, so it stays in `held`.
+        // The previous holder passes the key on to the next, so it stays in `held`.
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 waiting[key, default: []].append((fence, continuation))

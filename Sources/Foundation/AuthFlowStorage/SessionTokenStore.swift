@@ -5,7 +5,7 @@ import Crypto
 /// A token store for the sessions of many users: it expires records, finds the records of one user, and sends notifications
 /// when other processes have removed them.
 ///
-/// All times are by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` of
+/// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` of
 /// `AuthFlowTesting`.
 public protocol SessionTokenStore: TokenStore {
     /// As ``TokenStore/write(_:under:)``, and sets the expiry and the tags of the record. Later writes preserve them.
@@ -17,7 +17,7 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func touch(_ key: RecordKey) async throws -> Bool
 
-    /// Returns the records with a tag that have not ended.
+    /// Returns the unexpired records with a tag.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord]
 
@@ -34,7 +34,7 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
 
-    /// Returns the keys of records in the order of their ``RecordKey/digest``, also of some that have ended.
+    /// Returns the keys of records in the order of their ``RecordKey/digest``, possibly including expired records.
     /// - Parameters:
     ///   - digest: The digest of the last key of the previous page; nil for the first page.
     ///   - limit: The maximum number of keys.
@@ -43,15 +43,15 @@ public protocol SessionTokenStore: TokenStore {
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey]
 
     /// Removes a batch of expired records.
-    /// - Returns: How many were removed; zero when none is left.
+    /// - Returns: The number of removed records; zero when none are left.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func removeEnded() async throws -> Int
 
     /// Calls an observer when ``remove(_:)`` has removed a record, here or in another process.
     ///
     /// Notifications between processes can be lost, so this saves time but does not replace reading.
-    /// - Parameter observer: Receives the ``RecordKey/digest`` of the record; nil when some may have been lost. It must not
-    ///   block.
+    /// - Parameter observer: Receives the ``RecordKey/digest`` of the record; nil when notifications may have been lost. It
+    ///   must not block.
     func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void)
 }
 
@@ -75,15 +75,15 @@ public struct RecordAttributes: Sendable, Hashable {
 }
 
 /// A property that several records share, such as their user. A store sees the bytes, so use a keyed hash if it must not
-/// learn the users.
+/// learn who the users are.
 public struct RecordTag: Sendable, Hashable {
-    /// The bytes; 32 of them.
+    /// The 32 bytes of the tag.
     public let bytes: [UInt8]
 
-    /// Creates a tag from the bytes that a store keeps. For stores.
+    /// Creates a tag from its stored bytes. For stores.
     public init(bytes: [UInt8]) { self.bytes = bytes }
 
-    /// Creates a tag for values: their SHA-256, with a key when there is one.
+    /// Creates a tag for values: their SHA-256, or their HMAC-SHA-256 if there is a key.
     /// - Parameters:
     ///   - values: The values, such as an issuer and a subject. Their order and boundaries are significant.
     ///   - key: Prevents readers of the store from guessing the values; default: none.

@@ -3,19 +3,19 @@ import AuthFlowJSON
 
 /// The shared store of one vendor's apps on one machine, so that a user signs in once for all of them.
 ///
-/// It is a named record in a ``TokenStore`` that all apps can open: every process of the same user that knows the
-/// group's name can read it. The adapter of the provider decides what is in it; there is one document for each issuer,
-/// which one process changes at a time.
+/// It is a named record in a ``TokenStore`` that all apps can open: every process of the same user can read it under the
+/// group's name. The provider's adapter defines its content; there is one document for each issuer, which only one
+/// process at a time can change.
 public struct SharedCredentialStore: Sendable {
     /// The name of the group of apps.
     public let group: String
 
     private let store: any TokenStore
 
-    /// Creates a place in a store.
+    /// Creates a shared store for a group of apps.
     /// - Parameters:
     ///   - group: The name of the group of apps.
-    ///   - store: The store, the same for all of the apps.
+    ///   - store: The token store, which must be the same for all of the apps.
     public init(group: String, store: any TokenStore) {
         self.group = group
         self.store = store
@@ -31,7 +31,7 @@ public struct SharedCredentialStore: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - body: Receives the old document, and returns the new one; nil for none.
-    /// - Throws: ``AuthError`` with `storage_failed`; what `body` throws.
+    /// - Throws: ``AuthError`` with `storage_failed`, or any error thrown by `body`.
     public func change(
         for issuer: String,
         _ body: nonisolated(nonsending) (RedactedJSON?) async throws -> RedactedJSON?
@@ -43,7 +43,7 @@ public struct SharedCredentialStore: Sendable {
             guard old != new else { return }
             let bytes = try new?.serialized()
             guard bytes?.count ?? 0 <= RecordKey.maximumRecordSize else {
-                throw AuthError(.storageFailed, "What is to be shared is larger than what is kept.")
+                throw AuthError(.storageFailed, "The shared document exceeds the maximum size of a record.")
             }
             try await store.write(bytes, under: lease)
         }
@@ -60,7 +60,7 @@ public struct SharedCredentialStore: Sendable {
         } catch {
             throw AuthError(
                 .storageFailed,
-                "What the group \"\(DisplayText.sanitized(group, limit: 60))\" shares is damaged: \(error).",
+                "The shared document of the group \"\(DisplayText.sanitized(group, limit: 60))\" is damaged: \(error).",
                 underlyingError: error
             )
         }

@@ -4,10 +4,10 @@ import Synchronization
 
 /// A type that stores credentials between runs. It stores opaque bytes, not tokens.
 ///
-/// The bytes are secrets. A store protects them from other users of the machine. Writes are atomic: a key has either
-/// the old or the new bytes, even after a crash. Test custom stores with `TokenStoreConformance` of `AuthFlowTesting`.
+/// The bytes are secrets. A store must protect them from other users of the machine. Writes must be atomic: a key has
+/// either the old or the new bytes, even after a crash. Test custom stores with `TokenStoreConformance` of `AuthFlowTesting`.
 ///
-/// An actor can be a store too: its `withLease(on:_:)` is then `nonisolated`, and calls the actor's own methods.
+/// An actor can be a store too: its `withLease(on:_:)` must then be `nonisolated`, and call the actor's other methods.
 public protocol TokenStore: Sendable {
     /// Returns the bytes stored for a key; nil when there are none. Called with and without a lease.
     /// - Throws: ``AuthError`` with `storage_failed`.
@@ -27,12 +27,12 @@ public protocol TokenStore: Sendable {
 
     /// Runs `body` while no other holder, in this process or another, can write the same key.
     ///
-    /// `body` may take as long as the provider's response, so a store must not hold shared resources meanwhile, such as
-    /// a database connection. A store whose leases expire renews this one while `body` runs.
+    /// `body` may take as long as the provider's response, so a store must not hold shared resources in the
+    /// meantime, such as a database connection. A store whose leases expire must renew the lease while `body` runs.
     ///
-    /// The method and `body` run where their caller runs. A module without the upcoming feature
-    /// `NonisolatedNonsendingByDefault` writes `nonisolated(nonsending)` before both.
-    /// - Throws: ``AuthError`` with `storage_failed` when the lease is not granted in time, and whatever `body` throws.
+    /// The method and `body` run in their caller's isolation. A module without the upcoming feature
+    /// `NonisolatedNonsendingByDefault` must declare both as `nonisolated(nonsending)`.
+    /// - Throws: ``AuthError`` with `storage_failed` when the lease is not granted in time, or any error thrown by `body`.
     func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: nonisolated(nonsending) (Lease) async throws -> Return
@@ -44,17 +44,17 @@ extension TokenStore {
     public func bytes(under lease: Lease) async throws -> [UInt8]? { try await bytes(for: lease.key) }
 }
 
-/// A time-limited exclusive right to write one key. Its fence is unique for the key: a store rejects writes
-/// under one that was lost, so that a holder who was paused cannot overwrite what another wrote.
+/// A time-limited exclusive right to write one key. Its fence (fencing token) is unique for the key: a store rejects
+/// writes under a lost lease, so that a holder that was paused cannot overwrite the data of another holder.
 public struct Lease: Sendable, Hashable {
     /// The key.
     public let key: RecordKey
 
-    /// A number that the store gives to no other lease on the key.
+    /// A number that is unique among all leases on the key.
     public let fence: UInt64
 
-    /// Whether a previous holder never released its lease, because it was killed or lost it, and none has written since. Its
-    /// operation may be incomplete.
+    /// Whether a previous holder never released its lease, because it was killed or lost it, and no holder has written since.
+    /// Its operation may be incomplete.
     public let isAfterUnfinished: Bool
 
     private let term: Term?
@@ -87,7 +87,7 @@ public struct Lease: Sendable, Hashable {
     /// Creates a lease. For stores.
     /// - Parameters:
     ///   - key: The key.
-    ///   - fence: A number that the store gives to no other lease on the key.
+    ///   - fence: A number that is unique among all leases on the key.
     ///   - isAfterUnfinished: Whether a previous holder never released its lease.
     ///   - term: The duration of the lease; default: until it is released.
     public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false, term: Term? = nil) {
@@ -133,7 +133,7 @@ public struct Lease: Sendable, Hashable {
 }
 
 extension AuthError {
-    /// Whether another holder has written since, or may have.
+    /// Whether another holder has written since, or may have done so.
     package var isOfLostLease: Bool { code == .leaseLost || code == .outcomeUnknown }
 }
 
@@ -172,10 +172,10 @@ public struct RecordKey: Sendable, Hashable {
     /// The client's identifier. Tokens of one client are of no use to another.
     public let clientID: String
 
-    /// The resource that the access token is for (RFC 8707); nil for none in particular.
+    /// The resource that the access token is for (RFC 8707); nil for no particular resource.
     public let resource: String?
 
-    /// What the record is.
+    /// The kind of the record.
     public let kind: Kind
 
     /// Creates a key.

@@ -9,13 +9,12 @@ import Synchronization
 import FoundationNetworking
 #endif
 
-/// Foundation's `URLSession`, with everything automatic switched off: cookies, caches, stored credentials and
-/// redirects.
+/// Foundation's `URLSession`, with all automatic features disabled: cookies, caches, stored credentials and redirects.
 public struct URLSessionTransport: HTTPTransport {
     private let session: URLSession
     private let exchanges: Exchanges
 
-    /// Creates a transport with a session of its own.
+    /// Creates a transport with a separate session.
     public init() {
         let configuration = URLSessionConfiguration.ephemeral
         configuration.httpCookieStorage = nil
@@ -36,16 +35,16 @@ public struct URLSessionTransport: HTTPTransport {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let body = ResponseBody(limit: call.maximumResponseSize)
-        // The session's timeout is for silence, which a stream may keep for as long as it likes once its head is there.
+        // The session's timeout is an idle timeout, which must not apply to a stream once its headers have arrived.
         let response = try await withDeadline(call.timeout, clock: ContinuousClock()) {
-            AuthError(.timedOut, "\(call) got no response within \(Int(call.timeout.seconds)) seconds.")
+            AuthError(.timedOut, "\(call) received no response within \(Int(call.timeout.seconds)) seconds.")
         } _: {
             try await exchange(call, timeout: .seconds(86_400), body: body)
         }
         return ResponseStream(head: response.head, body: body)
     }
 
-    /// - Parameter body: Where the body goes as it arrives; nil when it is returned whole.
+    /// - Parameter body: The receiver of the body as it arrives; nil when the body is returned as a whole.
     private func exchange(_ call: TransportRequest, timeout: Duration, body: ResponseBody?) async throws
         -> TransportResponse
     {
@@ -57,7 +56,7 @@ public struct URLSessionTransport: HTTPTransport {
         for field in call.head.headerFields where field.name != .cookie {
             request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
         }
-        // The fields are kept apart for HTTP/2; HTTP/1.1 wants one field, and no commas in it (RFC 6265 section 5.4).
+        // The fields are separate for HTTP/2; HTTP/1.1 requires a single field, without commas (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
@@ -75,12 +74,12 @@ public struct URLSessionTransport: HTTPTransport {
     }
 }
 
-/// One exchange under way.
+/// One exchange in progress.
 private struct Exchange {
-    /// Waits for the response, or, of a stream, for its head; nil once it has that.
+    /// The continuation that waits for the response or, for a stream, its headers; nil once they have arrived.
     var continuation: CheckedContinuation<TransportResponse, any Error>?
     let call: TransportRequest
-    /// Where the body goes as it arrives. Weak, because a body that is not read any more ends the exchange.
+    /// The receiver of the body as it arrives. Weak, because releasing the body ends the exchange.
     weak var body: ResponseBody?
     let isStream: Bool
     var response: TransportResponse?
@@ -102,11 +101,11 @@ private struct Exchange {
     }
 }
 
-/// The exchanges under way, by task: the delegate that `URLSession` reports to.
+/// The exchanges in progress, by task; also the delegate of the `URLSession`.
 private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct State {
         var running: [Int: Exchange] = [:]
-        /// The exchanges that were cancelled before they had begun.
+        /// The exchanges that were cancelled before they had started.
         var cancelled: Set<Int> = []
     }
 
@@ -128,10 +127,10 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         task.resume()
     }
 
-    /// Ends an exchange immediately, or before it begins.
+    /// Ends an exchange immediately, or before it starts.
     ///
-    /// It does not rely on `URLSession`'s own report of a cancelled task: that may come before the exchange has begun,
-    /// when no caller waits yet, and it does not come a second time.
+    /// It does not rely on `URLSession`'s completion callback for a cancelled task, which may be called before the
+    /// exchange has started, when no caller is waiting yet, and is not called a second time.
     func cancel(_ task: URLSessionTask) {
         let exchange = state.withLock { state in
             let exchange = state.running.removeValue(forKey: task.taskIdentifier)
@@ -142,7 +141,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         stop(task)
     }
 
-    /// Forgets that an exchange was cancelled: it may have been at the very end.
+    /// Removes the record of a cancelled exchange: the cancellation may have come just as the exchange completed.
     func forget(_ task: URLSessionTask) {
         state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }
     }
@@ -151,7 +150,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         state.withLock { $0.running.removeValue(forKey: task.taskIdentifier) }
     }
 
-    /// Stops what a task does without waiting for it.
+    /// Cancels a task without waiting for it.
     private func stop(_ task: URLSessionTask) {
         task.cancel()
     }
@@ -180,7 +179,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         let exchange = state.withLock { state -> Exchange? in
             let exchange = state.running[identifier]
             state.running[identifier]?.response = received
-            // The head of a stream is what its caller waits for.
+            // The caller of a stream waits only for its headers.
             if exchange?.isStream == true { state.running[identifier]?.continuation = nil }
             return exchange
         }
@@ -192,7 +191,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        // Not under the lock: a body that is not read any more ends its exchange, which takes it.
+        // Not under the lock: a body that is no longer being read ends its exchange, which acquires the lock.
         let exchange = state.withLock { $0.running[dataTask.taskIdentifier] }
         if let exchange, exchange.isStream {
             if exchange.body?.append(Array(data)) != true { refuse(dataTask) }
@@ -229,7 +228,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             exchange.continuation?.resume(returning: response)
             exchange.body?.finish()
         } else {
-            exchange.fail(AuthError(.networkFailed, "\(exchange.call) got no HTTP response."))
+            exchange.fail(AuthError(.networkFailed, "\(exchange.call) received no HTTP response."))
         }
     }
 
@@ -245,22 +244,22 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         case .cannotFindHost, .dnsLookupFailed:
             return AuthError(
                 .networkFailed,
-                "The name \(place) is not known here. Is it spelt right, and is there a network?"
+                "The host name \(place) cannot be resolved. Is it spelled correctly, and is the network available?"
             )
         case .cannotConnectToHost:
             return AuthError(
                 .networkFailed,
-                "Nothing responds at \(place). Is the address right, and is the server up?"
+                "Nothing responds at \(place). Is the address correct, and is the server running?"
             )
         case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
             .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
             return AuthError(
                 .networkFailed,
-                "No trusted TLS connection to \(place) could be made: its certificate was refused."
+                "No trusted TLS connection to \(place) could be established: its certificate was rejected."
             )
         default:
             let number = code.map { " (URL loading error \($0.rawValue))" } ?? ""
-            return AuthError(.networkFailed, "The exchange with \(place) broke off\(number). Try again.")
+            return AuthError(.networkFailed, "The exchange with \(place) failed\(number). Try again.")
         }
     }
 }

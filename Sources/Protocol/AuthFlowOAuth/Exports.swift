@@ -1,4 +1,4 @@
-// The types of these modules stand in the signatures of this one: a program that only verifies needs no other import.
+// The public API of this module uses types of these modules: a program that only verifies tokens needs no other import.
 
 @_exported public import AuthFlowHTTP
 @_exported public import AuthFlowJOSE

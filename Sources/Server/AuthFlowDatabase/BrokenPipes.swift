@@ -4,9 +4,9 @@ import Darwin
 import Glibc
 #endif
 
-/// Writing to a connection that the other side has closed raises SIGPIPE in the thread that writes, which ends the whole process.
+/// Writing to a connection that its peer has closed raises SIGPIPE in the writing thread, which terminates the whole process.
 enum BrokenPipes {
-    /// Makes such a write fail instead, in the calling thread. hiredis writes without asking for that.
+    /// Makes such writes fail instead, in the calling thread: hiredis does not suppress the signal itself.
     static func failInThisThread() {
         var signals = sigset_t()
         unsafe sigemptyset(&signals)

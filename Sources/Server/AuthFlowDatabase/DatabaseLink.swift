@@ -1,52 +1,52 @@
 package import AuthFlow
 
-/// One connection to a database. It belongs to one thread at a time: the one that opens it, and then the loop's.
+/// A connection to a database. One thread uses it at a time: first the thread that opens it, then the loop's thread.
 package protocol DatabaseLink: AnyObject, Sendable {
-    /// One question to the database.
+    /// A request to the database.
     associatedtype Request: Sendable
-    /// The answer to it.
+    /// The response to a request.
     associatedtype Response: Sendable
 
-    /// The descriptor to wait for. It may change with every call.
+    /// The file descriptor to poll. It may change with every call.
     var descriptor: Int32 { get }
 
-    /// Whether there is something left to send.
+    /// Whether there is still data to send.
     var mustWrite: Bool { get }
 
-    /// Begins a request. No other one is under way.
+    /// Starts a request. No other request may be in progress.
     func begin(_ request: Request) throws(DatabaseFailure)
 
-    /// Sends and reads what is possible without waiting.
-    /// - Returns: The result of the request, when it is there.
-    /// - Throws: When the connection has ended.
+    /// Sends and receives as much as possible without blocking.
+    /// - Returns: The result of the request; nil while the request is in progress.
+    /// - Throws: When the connection was lost.
     func advance() throws(DatabaseFailure) -> Result<Response, DatabaseFailure>?
 
-    /// Takes out the messages that were received, for a connection that listens.
+    /// Removes and returns the messages received on a listening connection.
     func takeMessages() -> [String]
 
-    /// Ends the connection.
+    /// Closes the connection.
     func close()
 }
 
-/// What a connection is opened for.
+/// The purpose of a connection.
 package enum DatabaseLinkUse: Sendable {
     case requests
-    /// Messages of other processes.
+    /// Messages from other processes.
     case messages
 }
 
-/// Why a request to a database has failed.
+/// The failure of a request to a database.
 package struct DatabaseFailure: Error, Sendable {
     package enum Kind: Sendable, Hashable {
-        /// No connection could be made: nothing was sent.
+        /// No connection could be established, so nothing was sent.
         case unreachable
-        /// As ``unreachable``, for a reason that only a change of the configuration removes.
+        /// Like ``unreachable``, but only a configuration change can fix it.
         case unusable
-        /// What the database keeps cannot be read any more.
+        /// The stored data can no longer be read.
         case damaged
-        /// The connection has ended: the request may have been carried out or not.
+        /// The connection was lost: the request may or may not have been executed.
         case unknownOutcome
-        /// The database has refused the request.
+        /// The database rejected the request.
         case refused
     }
 
@@ -59,9 +59,9 @@ package struct DatabaseFailure: Error, Sendable {
         self.message = message
     }
 
-    /// The failure as an error of a store.
+    /// The failure as a store error.
     package var error: AuthError { AuthError(kind == .damaged ? .storeDamaged : .storageFailed, message) }
 
-    /// Whether trying again may help.
+    /// Whether a retry may succeed.
     package var isTemporary: Bool { kind == .unreachable || kind == .unknownOutcome }
 }

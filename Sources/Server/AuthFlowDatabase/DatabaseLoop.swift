@@ -7,23 +7,23 @@ import Darwin
 import Glibc
 #endif
 
-/// A bounded pool of connections to one database, which one thread drives.
+/// A bounded pool of connections to one database, driven by one thread.
 ///
-/// A connection serves one request at a time. It is opened when a request finds none that is free, on a thread of its own, because
-/// that may wait for a name server, and closed when there was nothing to do for a while.
+/// A connection serves one request at a time. It is opened when a request finds no free connection, on a separate thread, because
+/// opening it may block on a DNS lookup, and it is closed when it has been idle for a while.
 package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     package typealias Open = @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
 
     package struct Limits: Sendable {
-        /// The most connections for requests. Further requests wait for a free one.
+        /// The maximum number of connections for requests. Further requests wait for a free connection.
         package var connections = 4
-        /// The most requests that wait.
+        /// The maximum number of pending requests.
         package var waiting = 10_000
-        /// How long a request may take, waiting for a connection included.
+        /// The timeout of a request, including the wait for a connection.
         package var request = Duration.seconds(5)
-        /// How long the database may be away before requests no longer wait for it.
+        /// How long the database may be unavailable before requests fail immediately.
         package var outage = Duration.seconds(2)
-        /// How long connections are kept that have nothing to do.
+        /// The idle timeout of a connection.
         package var idle = Duration.seconds(60)
 
         package init(connections: Int = 4) { self.connections = connections }
@@ -42,13 +42,13 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
 
     private struct State {
         var added: [Job] = []
-        /// Connections that were opened since the loop looked last, or could not be.
+        /// The connections that were opened, or failed to open, since the loop's last iteration.
         var opened: [(use: DatabaseLinkUse, result: Result<Link, DatabaseFailure>)] = []
         var pipe: WakeUpPipe?
-        /// Whether messages of other processes are wanted.
+        /// Whether to receive messages from other processes.
         var isListening = false
         var isClosed = false
-        /// How many requests the loop has not finished.
+        /// The number of requests that the loop has not completed.
         var pending = 0
     }
 
@@ -58,9 +58,9 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - limits: The bounds.
-    ///   - open: Opens a connection, and waits for it.
-    ///   - onMessage: Receives the messages of other processes, on the loop's thread. It must not block.
+    ///   - limits: The limits.
+    ///   - open: Opens a connection, and blocks until it is established.
+    ///   - onMessage: Receives the messages from other processes, on the loop's thread. It must not block.
     package init(
         limits: Limits,
         open: @escaping Open,
@@ -71,10 +71,10 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         self.onMessage = onMessage
     }
 
-    /// How many requests have not come to their end, those that wait for a connection included.
+    /// The number of pending requests, including those that wait for a connection.
     package var pending: Int { state.withLock(\.pending) }
 
-    /// Sends a request and waits for the response. A cancelled caller returns at once, and the request is carried out or not.
+    /// Sends a request and waits for the response. A cancelled caller returns at once; the request may or may not be executed.
     /// - Throws: ``DatabaseFailure`` or `CancellationError`.
     package func response(to request: Link.Request) async throws -> Link.Response {
         let job = Job(request, deadline: .now + limits.request)
@@ -84,7 +84,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         }
     }
 
-    /// Begins to receive the messages of other processes.
+    /// Starts receiving messages from other processes.
     package func listen() {
         let pipe = state.withLock { state -> WakeUpPipe?? in
             guard !state.isListening, !state.isClosed else { return nil }
@@ -94,7 +94,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         if let pipe { start(pipe) }
     }
 
-    /// Ends the connections. Requests that are under way fail.
+    /// Closes the connections. Requests in progress fail.
     package func close() {
         state.withLock { state in
             state.isClosed = true
@@ -111,13 +111,13 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         }
         guard accepted else {
             return job.result.finish(
-                .failure(DatabaseFailure(.unreachable, "Too many requests wait for the database, or it was closed."))
+                .failure(DatabaseFailure(.unreachable, "Too many requests are waiting, or the database was closed."))
             )
         }
         if let pipe { start(pipe) }
     }
 
-    /// - Returns: What the thread that has to be started waits with, nil within when there is no more of it; nil when there is a thread.
+    /// - Returns: The wake-up pipe for the thread to start (an inner nil if no pipe could be created); nil if the thread is running.
     private func wake(_ state: inout State) -> WakeUpPipe?? {
         if let pipe = state.pipe {
             pipe.wakeUp()
@@ -133,7 +133,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                 defer { (state.added, state.pipe, state.pending, state.isListening) = ([], nil, 0, false) }
                 return state.added
             }
-            let failure = DatabaseFailure(.unreachable, "The system refuses what a connection to the database needs.")
+            let failure = DatabaseFailure(.unreachable, "The system has no resources for a database connection.")
             for job in added { job.result.finish(.failure(failure)) }
             return
         }
@@ -166,7 +166,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                     BrokenPipes.failInThisThread()
                     let result = Result { () throws(DatabaseFailure) in try open(use) }
                     let isLate = self.state.withLock { state -> Bool in
-                        // The loop that wanted it may have ended meanwhile.
+                        // The loop that requested the connection may have exited meanwhile.
                         guard state.pipe === pipe else { return true }
                         state.opened.append((use, result))
                         pipe.wakeUp()
@@ -175,7 +175,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                     if isLate, case .success(let link) = result { link.close() }
                 }
                 if !hasThread {
-                    let failure = DatabaseFailure(.unreachable, "The system refuses another thread.")
+                    let failure = DatabaseFailure(.unreachable, "The system cannot create another thread.")
                     work.add(.failure(failure), for: use, report: onMessage)
                 }
             }
@@ -184,18 +184,18 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     }
 }
 
-/// Something that a listening connection has received.
+/// An event on a listening connection.
 package enum DatabaseMessage: Sendable {
     /// The connection is new: messages may have been missed.
     case connected
     case message(String)
 }
 
-/// The connections of a store, which end with its last use.
+/// The connections of a store, closed when the last reference to this object is released.
 package final class Database<Link: DatabaseLink>: Sendable {
     private let loop: DatabaseLoop<Link>
 
-    /// Creates the connections; none is opened yet. The parameters are those of ``DatabaseLoop``.
+    /// Creates the pool; no connection is opened yet. The parameters are those of ``DatabaseLoop``.
     package init(
         connections: Int,
         open: @escaping DatabaseLoop<Link>.Open,
@@ -211,9 +211,9 @@ package final class Database<Link: DatabaseLink>: Sendable {
         try await loop.response(to: request)
     }
 
-    /// How many requests have not come to their end, those that wait for a connection included.
+    /// The number of pending requests, including those that wait for a connection.
     package var pending: Int { loop.pending }
 
-    /// Begins to receive the messages of other processes.
+    /// Starts receiving messages from other processes.
     package func listen() { loop.listen() }
 }

@@ -6,7 +6,7 @@ import Darwin
 import Glibc
 #endif
 
-/// The connections and requests of a ``DatabaseLoop``. It belongs to the loop's thread.
+/// The connections and requests of a ``DatabaseLoop``. Only the loop's thread uses it.
 struct DatabaseWork<Link: DatabaseLink> {
     private typealias Job = DatabaseLoop<Link>.Job
     private typealias Instant = ContinuousClock.Instant
@@ -14,12 +14,12 @@ struct DatabaseWork<Link: DatabaseLink> {
     private struct Slot {
         let link: Link
         var job: Job?
-        /// Whether the descriptor was ready when it was waited for.
+        /// Whether the last poll reported the descriptor as ready.
         var isReady = true
         var lastUse = Instant.now
     }
 
-    /// Whether messages are wanted.
+    /// Whether to receive messages.
     var isListening = false
 
     private let limits: DatabaseLoop<Link>.Limits
@@ -27,14 +27,14 @@ struct DatabaseWork<Link: DatabaseLink> {
     private var waiting: ArraySlice<DatabaseLoop<Link>.Job> = []
     private var slots: [Slot] = []
     private var listener: Link?
-    /// The connections that are being opened, and since when.
+    /// The connections being opened, each with its start time.
     private var opening: [(use: DatabaseLinkUse, since: Instant)] = []
     private var lastUse = Instant.now
-    /// The failure to connect, since when, how often, and when the next attempt is made.
+    /// The latest connection failure, the start of the outage, the number of failures, and the time of the next attempt.
     private var outage: (failure: DatabaseFailure, since: Instant, count: Int, nextAttempt: Instant)?
     private var finished = 0
 
-    /// How long opening a connection may take before another is opened.
+    /// The timeout for opening a connection, after which another connection may be opened.
     private static var longestOpening: Duration { .seconds(10) }
 
     init(limits: DatabaseLoop<Link>.Limits, wakeUp: WakeUpPipe) {
@@ -42,7 +42,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         self.wakeUp = wakeUp
     }
 
-    /// Whether there has been nothing to do for so long that the connections can be closed.
+    /// Whether the pool has been idle for so long that the connections can be closed.
     var isIdle: Bool {
         waiting.isEmpty && slots.allSatisfy { $0.job == nil } && opening.isEmpty && !isListening
             && lastUse.duration(to: .now) >= limits.idle
@@ -53,7 +53,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         if !jobs.isEmpty { lastUse = .now }
     }
 
-    /// Adds a connection that was opened, or learns that it could not be.
+    /// Adds an opened connection, or records that it could not be opened.
     mutating func add(
         _ result: Result<Link, DatabaseFailure>,
         for use: DatabaseLinkUse,
@@ -74,8 +74,8 @@ struct DatabaseWork<Link: DatabaseLink> {
         }
     }
 
-    /// Remembers that no connection could be made. What waits goes on waiting for a while: a database that is started again is
-    /// away for a moment.
+    /// Records that no connection could be established. Pending requests keep waiting for a while, because a restarting database
+    /// is unavailable only briefly.
     private mutating func fail(_ failure: DatabaseFailure) {
         let now = Instant.now
         let (since, count) = outage.map { ($0.since, $0.count + 1) } ?? (now, 1)
@@ -83,8 +83,8 @@ struct DatabaseWork<Link: DatabaseLink> {
         outage = (failure, since, count, now + pause)
     }
 
-    /// Gives requests to free connections, and sends and reads what is possible without waiting.
-    /// - Returns: How many requests have come to their end.
+    /// Assigns requests to free connections, and sends and receives as much as possible without blocking.
+    /// - Returns: The number of requests that completed.
     mutating func advance(_ report: (DatabaseMessage) -> Void) -> Int {
         finished = 0
         if let listener {
@@ -99,7 +99,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         }
         for index in slots.indices.reversed() where index < slots.count { advance(index) }
         let now = Instant.now
-        // A server, or something between, forgets connections that are silent for long, and may say nothing.
+        // A server or a middlebox may drop connections that have been idle for long without closing them.
         for index in slots.indices.reversed()
         where slots[index].job == nil && slots[index].lastUse.duration(to: now) >= limits.idle {
             slots.remove(at: index).link.close()
@@ -107,7 +107,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         let isStuck = opening.contains { $0.since.duration(to: now) >= Self.longestOpening }
         if isStuck {
             opening.removeAll { $0.since.duration(to: now) >= Self.longestOpening }
-            fail(DatabaseFailure(.unreachable, "The database accepts connections and does not respond."))
+            fail(DatabaseFailure(.unreachable, "The database accepts connections but does not respond."))
         }
         while let job = waiting.first {
             if job.result.isFinished || now >= job.deadline {
@@ -154,11 +154,11 @@ struct DatabaseWork<Link: DatabaseLink> {
         expire(index)
     }
 
-    /// Ends a connection whose request takes too long: what it answers later must not be taken for the next one's response.
+    /// Closes a connection whose request has timed out: a late response must not be taken as the response to the next request.
     private mutating func expire(_ index: Int) {
         guard let job = slots[index].job, Instant.now >= job.deadline else { return }
         drop(index, DatabaseFailure(.unknownOutcome, "The database did not respond in time."))
-        // Connections that nothing was asked on are no better.
+        // The idle connections are probably dead, too.
         for index in slots.indices.reversed() where slots[index].job == nil { slots.remove(at: index).link.close() }
     }
 
@@ -180,7 +180,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         if let outage, Instant.now < outage.nextAttempt { return [] }
         let underWay = opening.count { $0.use == .requests }
         let room = limits.connections - slots.count - underWay
-        // While the database is away one attempt is enough.
+        // While the database is unavailable, one attempt is enough.
         let most = outage == nil ? room : min(room, 1 - underWay)
         let missing = waiting.count - underWay
         for _ in 0..<max(0, min(most, missing)) { wanted.append(.requests) }
@@ -189,7 +189,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         return wanted
     }
 
-    /// Waits until a connection is ready, another thread wakes this one, or time is up.
+    /// Waits until a connection is ready, another thread wakes this one, or the next deadline is reached.
     mutating func wait() {
         var entries = [pollfd(fd: wakeUp.readEnd, events: Int16(POLLIN), revents: 0)]
         for slot in slots {
@@ -205,13 +205,13 @@ struct DatabaseWork<Link: DatabaseLink> {
         if let outage, !waiting.isEmpty || isListening, outage.nextAttempt > now {
             next = min(next, outage.nextAttempt)
         }
-        // Rounded up: a wait that ends too early would be repeated many times.
+        // Rounded up: a poll that returns too early would be repeated many times.
         let milliseconds = Int32(max(0, min((now.duration(to: next) / .milliseconds(1)).rounded(.up), 60_000)))
         _ = unsafe poll(&entries, nfds_t(entries.count), milliseconds)
         for index in slots.indices { slots[index].isReady = entries[index + 1].revents != 0 }
     }
 
-    /// Ends everything.
+    /// Closes all connections and fails all requests.
     mutating func end() {
         for slot in slots {
             slot.link.close()

@@ -1,18 +1,18 @@
 package import AuthFlow
 import Synchronization
 
-/// A token store over the table of a database: leases that are renewed while they are held, writes that are repeated until it is known
-/// whether they were done, and tasks that wait for one another across processes.
+/// A token store on a database table: leases that are renewed while they are held, writes that are retried until their outcome
+/// is known, and tasks that wait for one another across processes.
 package final class LeasedRecords<Table: RecordTable>: Sendable {
-    /// The times of leases.
+    /// The durations of leases, waits and retries.
     package struct Times: Sendable {
-        /// How long a lease lasts that its holder does not renew. It is renewed three times as often.
+        /// The duration of a lease that its holder does not renew. It is renewed after every third of that.
         package var lease = Duration.seconds(15)
-        /// How long to wait for another holder.
+        /// How long to wait for another holder to release the lease.
         package var patience = Duration.seconds(30)
-        /// How long a write is repeated while the database is away. The lease may have ended meanwhile: the database decides.
+        /// How long a write is retried while the database is unavailable. The lease may have expired meanwhile: the database decides.
         package var repetition = Duration.seconds(15)
-        /// How long other calls are repeated: a database that is started again is away for a moment.
+        /// How long other calls are retried: a restarting database is unavailable only briefly.
         package var outage = Duration.seconds(5)
 
         package init(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) {
@@ -25,12 +25,12 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// A lease of this process.
     private struct Held {
         let lease: HeldLease
-        /// Whether its body has returned without having written its result, which is nowhere else: the holder may still write it under
-        /// this lease, as long as no other holder has come.
+        /// Whether its body has returned although its result is not stored anywhere: the holder may still write the result under
+        /// this lease, as long as no other holder has acquired it.
         var isOver = false
     }
 
-    /// The maximum number of leases whose results are unwritten. Beyond it their holders take new ones, as others do.
+    /// The maximum number of leases with unwritten results. Beyond it, the leases are dropped, and their holders must acquire new ones.
     private static var maximumOver: Int { 10_000 }
 
     package let table: Table
@@ -38,11 +38,11 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     private let host: HostServices
     private let waiters = RecordWaiters()
     private let held = Mutex<[Lease: Held]>([:])
-    /// The leases under which the last write has failed.
+    /// The leases whose last write failed.
     private let unwritten = Mutex<Set<Lease>>([])
     private let observers = Observers()
 
-    /// - Parameter table: Makes the table, which reports messages to the handler that it is given.
+    /// - Parameter table: Creates the table, which reports messages to the given handler.
     package init(
         times: Times,
         host: HostServices,
@@ -81,7 +81,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
 }
 
 extension LeasedRecords {
-    /// The present figures of this process, for monitoring:
+    /// The current metrics of this process, for monitoring:
     ///
     /// | gauge | |
     /// |---|---|
@@ -113,7 +113,7 @@ extension LeasedRecords {
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
                 let asked = term.now
-                // Whether it is still held is the database's to say, at the next write.
+                // At the next write, the database decides whether the lease is still held.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
                 if isRenewed { term.extend(until: asked + times.lease) }
                 pause = isRenewed ? times.lease / 3 : times.lease / 15
@@ -126,7 +126,7 @@ extension LeasedRecords {
             result = .failure(error)
         }
         renewing.cancel()
-        // No other holder comes before a lease with an unwritten result has expired, unless its holder writes the result before.
+        // A lease with an unwritten result blocks other holders until it expires, or until its holder has written the result.
         let isUnwritten = unwritten.withLock { $0.contains(lease) }
         held.withLock { held in
             held[lease]?.isOver = true
@@ -140,7 +140,7 @@ extension LeasedRecords {
         return try result.get()
     }
 
-    /// Gives up a lease, also when this task was cancelled: those who wait must not wait for its expiry.
+    /// Releases a lease even if this task was cancelled: waiting tasks must not have to wait for its expiry.
     private func release(_ lease: HeldLease) async {
         let release = Task { [table] in
             do {
@@ -169,7 +169,7 @@ extension LeasedRecords {
         while true {
             try Task.checkCancellation()
             let term = Lease.Term(lasting: times.lease, clock: host.clock)
-            // The same owner may ask again, so that an answer that was lost leaves no lease that nothing holds.
+            // The same owner may retry, so that a lost response does not leave an orphaned lease.
             let asking = Task {
                 try await self.repeated(for: self.times.outage) {
                     try await self.table.take(key, by: owner, for: self.times.lease)
@@ -193,7 +193,7 @@ extension LeasedRecords {
                     )
                 }
                 table.listen()
-                // A message may be lost, so it is not all that is waited for. Without pushed messages, each pause is a quarter of the time
+                // A message may be lost, so the table is also polled. Without pushed messages, each pause is a quarter of the time
                 // waited so far, so the wait grows by a quarter at most.
                 let poll =
                     table.pushesMessages
@@ -206,8 +206,8 @@ extension LeasedRecords {
         }
     }
 
-    /// Repeats a call while the database is away. The call must do the same when it is made again.
-    /// - Parameter isSafe: Whether a call that may have been carried out can be made again; otherwise only one that was not is.
+    /// Retries a call while the database is unavailable. The call must be idempotent unless `isSafe` is false.
+    /// - Parameter isSafe: Whether a call that may have been executed can be retried; otherwise it is retried only if it was not sent.
     private func repeated<Value: Sendable>(
         for time: Duration,
         isSafe: Bool = true,
@@ -256,7 +256,7 @@ extension LeasedRecords: SessionTokenStore {
     ) async throws {
         guard let entry = held.withLock({ $0[lease] }) else { throw Lease.lost }
         let inTable = entry.lease
-        // Finished whatever becomes of the caller: what is written may be nowhere else.
+        // Completes even if the caller is cancelled: the bytes may not be stored anywhere else.
         let isUnknown = Atomic(false)
         let writing = Task {
             try await self.repeated(for: self.times.repetition) {
@@ -304,7 +304,7 @@ extension LeasedRecords: SessionTokenStore {
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        // Whether the first attempt made it could not be told from a claim of another process.
+        // Not safe to retry: a claim made by the first attempt could not be distinguished from a claim of another process.
         try await repeated(for: times.outage, isSafe: false) { try await self.table.claim(key, for: lifetime) }
     }
 

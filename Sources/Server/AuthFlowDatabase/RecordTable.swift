@@ -1,66 +1,66 @@
 package import AuthFlow
 
-/// The operations of a database on its records, each of which it carries out whole or not at all, by its own clock.
+/// The operations of a database on its records. Each is atomic and uses the database's clock.
 package protocol RecordTable: Sendable {
-    /// Reads the bytes of a record that has not ended.
+    /// Reads the bytes of an unexpired record.
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?
 
-    /// As ``bytes(of:)``, of the record of a lease.
-    /// - Throws: ``AuthError`` with `lease_lost` when another owner has taken the lease since, or the record was removed.
+    /// Like ``bytes(of:)``, for the record of a lease.
+    /// - Throws: ``AuthError`` with `lease_lost` when another owner has acquired the lease since, or the record was removed.
     func bytes(under lease: HeldLease) async throws -> [UInt8]?
 
-    /// Takes the lease on a record, and makes the record when there is none. The same owner may ask again.
+    /// Acquires the lease on a record, and creates the record if there is none. The same owner may repeat the call.
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease
 
-    /// Makes a lease last longer.
+    /// Renews a lease.
     /// - Returns: Whether it is still held.
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool
 
-    /// Writes under a lease, expired or not, that no other owner has taken since.
-    /// - Parameter attributes: New ends and tags; nil keeps those that the record has.
+    /// Writes under a lease, expired or not, that no other owner has acquired since.
+    /// - Parameter attributes: The new expiry, idle timeout and tags; nil leaves those of the record unchanged.
     /// - Returns: Whether it was written.
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
 
-    /// Gives a lease up, removes a record without bytes, and tells those who wait.
+    /// Releases a lease, removes a record without bytes, and notifies waiting processes.
     func release(_ lease: HeldLease) async throws
 
-    /// Moves the idle end on.
+    /// Extends the idle timeout.
     func touch(_ digest: [UInt8]) async throws -> Bool
 
     /// Finds records by a tag.
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord]
 
-    /// Removes records, and tells other processes.
+    /// Removes records, and notifies other processes.
     func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord]
 
-    /// Makes a record that ends after a while, unless there is one.
+    /// Creates a record with the given lifetime, unless it already exists.
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
 
     /// The keys of records in the order of their digests.
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey]
 
-    /// Removes some of the records that have ended.
+    /// Removes some of the expired records.
     func removeEnded() async throws -> Int
 
-    /// Begins to receive messages.
+    /// Starts receiving messages.
     func listen()
 
-    /// How many statements have not come to their end, those that wait for a connection included.
+    /// The number of unfinished statements, including those that wait for a connection.
     var pending: Int { get }
 
     /// Whether messages are pushed to this process. If not, it polls for them.
     var pushesMessages: Bool { get }
 }
 
-/// The result of asking for a lease.
+/// The result of an attempt to acquire a lease.
 package enum TakenLease: Sendable {
-    /// - isAfterUnfinished: Whether a holder never gave its lease up, and none has written since.
+    /// - isAfterUnfinished: Whether an earlier holder never released its lease, and no holder has written since.
     case taken(fence: UInt64, isAfterUnfinished: Bool)
-    /// Another owner has it, for this long unless it is renewed.
+    /// Another owner holds it; the duration is its remaining lifetime unless it is renewed.
     case busy(Duration)
 }
 
-/// A lease as the table knows it.
+/// A lease as stored in the table.
 package struct HeldLease: Sendable, Hashable {
     package let digest: [UInt8]
     package let owner: [UInt8]
@@ -73,7 +73,7 @@ package struct HeldLease: Sendable, Hashable {
     }
 }
 
-/// A message of one process to the others: a letter and the digest of a record.
+/// A message from one process to the others: a letter and the digest of a record.
 package enum RecordMessage: Sendable, Hashable {
     case released([UInt8])
     case removed([UInt8])
@@ -96,12 +96,12 @@ package enum RecordMessage: Sendable, Hashable {
 
     private static let digits = Array("0123456789abcdef".utf8)
 
-    /// Writes a digest in hexadecimal digits.
+    /// Encodes a digest in hexadecimal.
     package static func hex(_ digest: [UInt8]) -> String {
         String(decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
-    /// Reads a digest in hexadecimal digits; nil when it is none.
+    /// Decodes a hexadecimal digest; nil when it is invalid.
     package static func digest(ofHex text: some Sequence<UInt8>) -> [UInt8]? {
         let values = text.compactMap { Self.digits.firstIndex(of: $0) }
         guard values.count == 64 else { return nil }
@@ -110,7 +110,7 @@ package enum RecordMessage: Sendable, Hashable {
 }
 
 extension Duration {
-    /// The duration in milliseconds, rounded up; a century at most, which every database can add to a time.
+    /// The duration in milliseconds, rounded up; at most a century, which every database can add to a timestamp.
     package var milliseconds: Int64 {
         Int64(min(max(self / .milliseconds(1), -Self.century), Self.century).rounded(.up))
     }

@@ -1,7 +1,7 @@
 import AuthFlow
 import Synchronization
 
-/// The tasks that wait for a record to become free, which a message wakes.
+/// The tasks that wait for the lease on a record to become free. A message wakes them.
 final class RecordWaiters: Sendable {
     private struct State {
         var waiting: [[UInt8]: [UInt64: FirstResult<Void>]] = [:]
@@ -10,10 +10,10 @@ final class RecordWaiters: Sendable {
 
     private let state = Mutex(State())
 
-    /// How many tasks wait.
+    /// The number of waiting tasks.
     var count: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
 
-    /// Waits until the record may be free, or for a while.
+    /// Waits until the lease may be free, but at most for the pause.
     func wait(for digest: [UInt8], atMost pause: Duration, clock: any Clock<Duration>) async throws {
         let result = FirstResult<Void>()
         let number = state.withLock { state in
@@ -37,18 +37,18 @@ final class RecordWaiters: Sendable {
             } onCancel: {
             }
         } catch {
-            // A wait that had ended before it began looks like one that was cancelled.
+            // A wait that finished before it began looks like a cancelled one.
             try Task.checkCancellation()
         }
     }
 
-    /// Wakes those who wait for a record.
+    /// Wakes the tasks that wait for a record.
     func wakeUp(_ digest: [UInt8]) {
         let woken = state.withLock { $0.waiting[digest].map { Array($0.values) } ?? [] }
         for result in woken { result.finish(.success(())) }
     }
 
-    /// Wakes all, because messages may have been missed.
+    /// Wakes all tasks, because messages may have been missed.
     func wakeUpAll() {
         let woken = state.withLock { $0.waiting.values.flatMap { Array($0.values) } }
         for result in woken { result.finish(.success(())) }

@@ -4,9 +4,9 @@ import Darwin
 import Glibc
 #endif
 
-/// Wakes a thread that waits for descriptors.
+/// Wakes a thread that is polling file descriptors.
 final class WakeUpPipe: Sendable {
-    /// The end to wait for.
+    /// The descriptor to poll.
     let readEnd: Int32
     private let writeEnd: Int32
 
@@ -26,13 +26,13 @@ final class WakeUpPipe: Sendable {
         close(writeEnd)
     }
 
-    /// Wakes the thread up. A full pipe does so already.
+    /// Wakes the thread. If the pipe is full, the thread wakes anyway.
     func wakeUp() {
         var byte: UInt8 = 0
         _ = unsafe write(writeEnd, &byte, 1)
     }
 
-    /// Empties the pipe, before the thread looks for work.
+    /// Drains the pipe before the thread looks for work.
     func empty() {
         var bytes = [UInt8](repeating: 0, count: 256)
         while unsafe read(readEnd, &bytes, bytes.count) > 0 {}

@@ -4,7 +4,7 @@ import HTTPTypes
 public import Hummingbird
 import Logging
 
-/// The context of a request to an API: the authorization of its token among it.
+/// The context of a request to an API, including the authorization of its token.
 ///
 /// ```swift
 /// struct APIContext: AuthorizedRequestContext {
@@ -14,7 +14,7 @@ import Logging
 /// }
 /// ```
 public protocol AuthorizedRequestContext: RequestContext {
-    /// The authorization; nil on routes that demand none. ``AuthorizationMiddleware`` sets it.
+    /// The authorization; nil on routes that do not require one. ``AuthorizationMiddleware`` sets it.
     var authorization: Authorization? { get set }
 }
 
@@ -27,7 +27,7 @@ extension AuthorizedRequestContext {
     }
 }
 
-/// Passes on the requests whose access token is valid and permits what a group of routes demands, and rejects all others.
+/// Passes on requests whose access token is valid and meets the requirement of a group of routes, and rejects all others.
 ///
 /// ```swift
 /// let router = Router(context: APIContext.self)
@@ -44,7 +44,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     /// Creates the middleware.
     /// - Parameters:
     ///   - server: The API.
-    ///   - requirement: The demands of the routes; default: a valid token.
+    ///   - requirement: The requirement of the routes; default: a valid token.
     ///   - certificate: The certificate of the client's TLS connection in DER, if this program terminates TLS; default: none.
     public init(
         _ server: ResourceServer,
@@ -62,7 +62,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         context: Context,
         next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        // nil in a group within another: the request was authorized there, and its proof used.
+        // nil in a nested group: the outer group has authorized the request, and has used its proof.
         let authorization: Authorization?
         do throws(Rejection) {
             authorization =
@@ -76,11 +76,11 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
                     )
                 }
         } catch {
-            // The reason is for the operator alone.
+            // The reason is only for the operator.
             let level: Logger.Level =
                 switch error.underlyingError?.code {
                 case nil: .info
-                // A client can cause it by a token with a made-up key.
+                // A client can cause it with a token that has an invented key ID.
                 case .temporarilyUnavailable?: .notice
                 default: .error
                 }
@@ -100,7 +100,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     }
 }
 
-/// Serves the metadata of an API (RFC 9728), so that its address is enough for clients. Add it to the router before everything else.
+/// Serves the metadata of an API (RFC 9728), so that clients need only its URL. Add it to the router before everything else.
 public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddleware {
     private let server: ResourceServer
 
@@ -119,7 +119,7 @@ public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddlew
 }
 
 extension RouterGroup where Context: AuthorizedRequestContext {
-    /// Has the routes that are added to the group from now on demand a token.
+    /// Requires a token for the routes that are added to the group from now on.
     @discardableResult public func authorize(
         by server: ResourceServer,
         requiring requirement: Requirement = Requirement()

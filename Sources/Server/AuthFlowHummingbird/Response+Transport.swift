@@ -4,7 +4,7 @@ public import Hummingbird
 import ServiceLifecycle
 
 extension Response {
-    /// The response that a `SessionServer` or a `ForwardAuth` gives, for a handler of the application.
+    /// A response of a `SessionServer` or a `ForwardAuth`, for use in an application's handler.
     public init(_ response: TransportResponse) {
         self.init(
             status: response.head.status,
@@ -13,7 +13,7 @@ extension Response {
         )
     }
 
-    /// A response that is passed on as it arrives. It is broken off when the application shuts down, which would wait for it otherwise.
+    /// A streamed response. It is aborted on a graceful shutdown, which would otherwise wait for it.
     init(_ response: ResponseStream) {
         let body = response.body
         self.init(

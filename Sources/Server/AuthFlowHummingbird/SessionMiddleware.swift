@@ -6,7 +6,7 @@ public import Hummingbird
 import Logging
 import ServiceLifecycle
 
-/// Answers the routes of a session server and of a proxy, and gives the handlers behind it the session of the request.
+/// Serves the routes of a session server and of a proxy, and provides the handlers after it with the session of the request.
 ///
 /// Add it to the router before the routes that need a session:
 ///
@@ -22,7 +22,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
     /// Creates the middleware.
     /// - Parameters:
     ///   - server: The sessions.
-    ///   - proxy: Hands requests on to APIs; default: none.
+    ///   - proxy: Forwards requests to APIs; default: none.
     public init(server: SessionServer, proxy: ResourceProxy? = nil) {
         self.server = server
         self.proxy = proxy
@@ -71,7 +71,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
 }
 
 extension ResourceProxy {
-    /// Passes a request on as it arrives. It is broken off when the application shuts down, which would wait for it otherwise.
+    /// Streams a request to the API. It is aborted on a graceful shutdown, which would otherwise wait for it.
     fileprivate func upload(_ request: Request) async throws -> Response {
         let length = request.headers[.contentLength].flatMap { Int($0) }
         let parts = request.body.map { Array($0.readableBytesView) }

@@ -2,7 +2,7 @@
 public import AuthFlowServer
 public import Hummingbird
 
-/// What is known about a request: the session of its browser among it.
+/// The context of a request, including the session of its browser.
 ///
 /// ```swift
 /// struct WebContext: SessionRequestContext {

@@ -3,8 +3,8 @@ public import AuthFlowServer
 public import Logging
 public import ServiceLifecycle
 
-/// What a session server does while the application runs: it removes ended sessions, and before the process ends it waits until every
-/// refresh under way is stored.
+/// The background service of a session server: it removes expired sessions, and at shutdown it waits until every refresh in
+/// progress is stored.
 ///
 /// ```swift
 /// var application = Application(router: router)
@@ -19,8 +19,8 @@ public struct SessionService: Service {
     /// Creates the service.
     /// - Parameters:
     ///   - server: The sessions.
-    ///   - patience: How long the process waits at its end; default: ten seconds. Give the supervisor of the process longer.
-    ///   - logger: Logs that refreshed tokens could not be stored.
+    ///   - patience: How long to wait at shutdown; default: ten seconds. The process supervisor must allow a longer shutdown.
+    ///   - logger: Logs a failure to store refreshed tokens.
     public init(
         server: SessionServer,
         patience: Duration = .seconds(10),
@@ -34,11 +34,11 @@ public struct SessionService: Service {
     /// Runs until the application is shut down.
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
-        // In a task of its own: one that is cancelled with the application would not wait.
+        // In a separate task: a task that is cancelled with the application would not wait.
         let drain = Task { [server, patience] in await server.drain(within: patience) }
         guard await !drain.value else { return }
         logger.critical(
-            "Refreshed tokens were not written to the store before the process ended: their users may have to sign in again."
+            "Refreshed tokens were not written to the store before the process exited: their users may have to sign in again."
         )
     }
 }

@@ -2,8 +2,8 @@
 public import AuthFlowServer
 public import Hummingbird
 
-/// Has users authenticate as a group of routes requires: a visit goes to the provider and comes back, a script gets 401. Without a session the
-/// status is 401. Add it after ``SessionMiddleware``.
+/// Enforces the authentication that a group of routes requires (step-up): a navigation is redirected to the provider and back, a
+/// script gets 401. Without a session, the status is 401. Add it after ``SessionMiddleware``.
 public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware {
     private let server: SessionServer
     private let requirement: AuthenticationRequirement
@@ -27,7 +27,7 @@ public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware
 }
 
 extension RouterGroup where Context: SessionRequestContext {
-    /// Has the routes that are added to the group from now on require an authentication of the user.
+    /// Requires an authentication of the user for the routes that are added to the group from now on.
     @discardableResult public func requireAuthentication(
         _ requirement: AuthenticationRequirement,
         by server: SessionServer

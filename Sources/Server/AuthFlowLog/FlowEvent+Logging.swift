@@ -4,14 +4,14 @@ public import Logging
 extension FlowEvent {
     /// An observer that logs every event with swift-log, for services that sign in.
     ///
-    /// The messages contain no secrets: addresses are logged without their values. A failure has the metadata `action`, where there is one
-    /// for the operator.
+    /// The messages contain no secrets: URLs are logged without their parameter values. A failure has the metadata `action` if there
+    /// is something that the operator can do.
     ///
     /// ```swift
     /// let client = AuthClient(..., observer: FlowEvent.logger(Logger(label: "auth")))
     /// ```
-    /// - Parameter logger: The logger. Failures are warnings, the end of a session is a notice, the rest is for
-    ///   debugging.
+    /// - Parameter logger: The logger. Failures are warnings, the end of a session is a notice, a cancellation is info, and
+    ///   everything else is debug.
     public static func logger(_ logger: Logger) -> @Sendable (FlowEvent) -> Void {
         { event in
             var metadata: Logger.Metadata = ["flow": "\(event.flowID)", "step": "\(event.step)"]

@@ -1,10 +1,10 @@
 import AuthFlow
 import Synchronization
 
-/// Writes lines for the user to a descriptor by a thread of its own: what a server can cause is bounded in number, and a host that reads
-/// none of it holds nothing up.
+/// Writes lines for the user to a file descriptor on a separate thread: the output that a server can cause is rate-limited, and a
+/// host that does not read it blocks nothing.
 package final class LogOutput: Sendable {
-    /// The most lines of a minute, and the most bytes that wait for a host that does not read.
+    /// The maximum number of lines per minute, and of bytes buffered for a host that does not read.
     package static let (linesPerMinute, bufferSize) = (60, 64 * 1024)
 
     private struct State {

@@ -3,15 +3,15 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// One request of the host, and its response.
+// A request from the host, and its response.
 
 extension MCPBridge {
-    /// Sends a request and everything that comes before its response to the host.
-    /// - Returns: The response; nil when there is none to give.
+    /// Sends a request to the server, and passes everything that precedes its response to the host.
+    /// - Returns: The response; nil when the request was cancelled.
     func exchange(_ message: MCPMessage, _ id: JSON) async -> MCPMessage? {
         do {
             var response = try await attempt(message, id)
-            // MCP 2026-07-28, "Custom Headers": the server lists the tools anew, and the call is sent once more.
+            // MCP 2026-07-28, "Custom Headers": the tools are listed again, and the call is retried once.
             if response?.errorCode == -32020, message.method == "tools/call", message.version != nil,
                 await listTools(for: message)
             {
@@ -29,7 +29,7 @@ extension MCPBridge {
         let known = error as? AuthError
         let text =
             known.map(options.explain)
-            ?? (error is CancellationError ? "The sign-in was cancelled." : "The request has failed.")
+            ?? (error is CancellationError ? "The sign-in was cancelled." : "The request failed.")
         options.log(text)
         return .failure(of: id, text, status: known?.status, cause: known?.code.rawValue ?? "unknown")
     }
@@ -54,7 +54,7 @@ extension MCPBridge {
             guard let answer = try await read(response, for: message, id, session) else { return nil }
             if answer.json["result"] != nil { state.withLock { $0.session.begin(response.head, answer) } }
             if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
-                options.log("A server of the transport HTTP+SSE, before revision 2025-03-26, is not spoken to.")
+                options.log("Servers with the HTTP+SSE transport (before revision 2025-03-26) are not supported.")
             }
             return answer
         }
@@ -65,7 +65,7 @@ extension MCPBridge {
             guard await repair(session.number) else {
                 return .failure(
                     of: id,
-                    "The server has ended the session, and a new one could not be begun.",
+                    "The server ended the session, and a new session could not be started.",
                     status: 404,
                     cause: "session_lost"
                 )
@@ -76,7 +76,7 @@ extension MCPBridge {
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
-        // Both types MUST be listed, whichever the server will choose.
+        // Both types MUST be listed, whichever one the server chooses.
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json, text/event-stream"]
         let more =
             if let version = message.version {
@@ -92,7 +92,7 @@ extension MCPBridge {
 
     // MARK: Responses
 
-    /// Reads the response to a request, and passes on what comes before it.
+    /// Reads the response to a request, and passes the messages before it to the host.
     func read(
         _ response: ResponseStream,
         for message: MCPMessage,
@@ -130,7 +130,7 @@ extension MCPBridge {
             return "The server's response is JSON, but not a valid JSON-RPC message."
         }
         if case .response = message.kind {
-            return "The server answered another request: the \"id\" of its response differs."
+            return "The server responded to a different request: the \"id\" of its response differs."
         }
         return "The server sent a request or a notification instead of a response."
     }
@@ -152,10 +152,10 @@ extension MCPBridge {
         return bytes
     }
 
-    /// The response to a request as the host has to see it.
+    /// The response to a request, adapted for the host.
     func answered(_ answer: MCPMessage, _ message: MCPMessage, _ id: JSON) -> MCPMessage {
         var answer = answer
-        // Some servers do not say which request an error is for. The host would wait for ever.
+        // Some servers omit the id of the request from an error. The host would wait forever.
         if answer.json["error"] != nil, answer.json["id"] == nil || answer.json["id"] == .null {
             answer = answer.replacingID(by: id) ?? answer
         }
@@ -163,7 +163,7 @@ extension MCPBridge {
         let (response, removed) = state.withLock { $0.tools.read(answer) }
         for name in removed {
             options.log(
-                "The tool \"\(DisplayText.sanitized(name, limit: 100))\" is left out: its x-mcp-header annotations are not allowed."
+                "The tool \"\(DisplayText.sanitized(name, limit: 100))\" is omitted: its x-mcp-header annotations are invalid."
             )
         }
         return response

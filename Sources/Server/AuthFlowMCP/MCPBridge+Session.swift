@@ -3,16 +3,16 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// What belongs to no single request: notifications, batches, and sessions that the server has lost.
+// Everything that is not a single request: notifications, batches, and sessions that the server has lost.
 
 extension MCPBridge {
-    /// Delivers a notification or a response of the host's.
+    /// Delivers a notification or a response from the host.
     func post(_ message: MCPMessage) async {
         do {
-            // What was accepted has no body that says anything.
+            // The response to an accepted message has no meaningful body.
             let response = try await sendInSession(message, timeout: Self.deliveryTimeout, pool: .replies)
             let status = response.head.status.code
-            // The new session of one that was lost has had the host's greeting.
+            // A session that replaces a lost one has already received the host's `notifications/initialized`.
             let wasGreeting = message.method == "notifications/initialized"
             if status >= 400, !(wasGreeting && status == 404) {
                 options.log("The server responded with status \(status) to \(message.method ?? "a response").")
@@ -25,10 +25,10 @@ extension MCPBridge {
         if message.method == "notifications/initialized" { listen() }
     }
 
-    /// How long a server may take to accept what needs no response: later requests wait for the first of them.
+    /// The timeout for the delivery of a message that needs no response: later requests wait for the first such delivery.
     private static let deliveryTimeout = Duration.seconds(30)
 
-    /// Sends what is not a single request, and once more in a new session where the server has lost the old one.
+    /// Sends a message that is not a single request, and retries it in a new session if the server has lost the old one.
     private func sendInSession(
         _ message: MCPMessage,
         timeout: Duration? = nil,
@@ -55,7 +55,7 @@ extension MCPBridge {
         )
     }
 
-    /// Sends several messages at once, which revision 2025-03-26 alone has, and passes their responses on as they come.
+    /// Sends a batch, which only revision 2025-03-26 supports, and passes the responses to the host as they arrive.
     func postBatch(_ batch: MCPMessage) async {
         var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
         func pass(_ message: MCPMessage) async {
@@ -64,13 +64,13 @@ extension MCPBridge {
                 // Each request is answered once.
                 guard Set(answered).count == answered.count, answered.allSatisfy(open.contains) else {
                     return options.log(
-                        "The server answered a request twice, or one that it was not asked; that was dropped."
+                        "The server sent a duplicate response, or a response to an unknown request; it was dropped."
                     )
                 }
                 open.removeAll { answered.contains($0) }
                 return await write(message.bytes)
             }
-            // An error about all of it: each request is told.
+            // An error about the whole batch: each request gets it.
             for id in open { if let failure = message.replacingID(by: id) { await write(failure.bytes) } }
             open = []
         }
@@ -87,7 +87,7 @@ extension MCPBridge {
             }
             for id in open {
                 let status = response.head.status.code
-                let text = "The server responded with status \(status) and not to this request."
+                let text = "The server responded with status \(status), but not to this request."
                 if let failure = MCPMessage.failure(of: id, text, status: status, cause: "no_response") {
                     await write(failure.bytes)
                 }
@@ -98,17 +98,17 @@ extension MCPBridge {
         }
     }
 
-    // MARK: Requests of the bridge's own
+    // MARK: The bridge's own requests
 
-    /// Begins a new session in the place of one that the server has lost: once, however many requests notice it.
-    /// - Parameter number: The session that was lost.
+    /// Starts a new session to replace one that the server has lost: only once, however many requests notice the loss.
+    /// - Parameter number: The number of the lost session.
     func repair(_ number: Int) async -> Bool {
         let task = state.withLock { state -> Task<Bool, Never>? in
-            // Another request has done it already.
+            // Another request has already replaced the session.
             guard state.session.number == number else { return nil }
             if let repair = state.repair, repair.number == number { return repair.task }
             let task = Task { [clock] in
-                // A server that answers with comments alone would have every request wait.
+                // A server that sends only comments would block every request.
                 let isRepaired = try? await withDeadline(.seconds(60), clock: clock) {
                     AuthError(.timedOut, "The server did not start a new session.")
                 } _: {
@@ -121,7 +121,7 @@ extension MCPBridge {
         }
         guard let task else { return true }
         let isRepaired = await task.value
-        // A server that is still starting may take a session later.
+        // A server that is still starting may accept a session later.
         if !isRepaired { state.withLock { if $0.repair?.number == number { $0.repair = nil } } }
         return isRepaired
     }
@@ -132,26 +132,26 @@ extension MCPBridge {
         do {
             let response = try await endpoint.send(.post, fields(of: initialize, MCPSession()), body: initialize.bytes)
             guard let answer = try await read(response, for: initialize, id, MCPSession()),
-                // The host goes on with the revision that it knows.
+                // The host continues with the revision that it has negotiated.
                 answer.json["result"]?["protocolVersion"]?.string == session.version
             else { return false }
             var begun = session
             begun.begin(response.head, answer)
             if let initialized = session.initialized {
                 let greeted = try await endpoint.send(.post, fields(of: initialized, begun), body: initialized.bytes)
-                // A server that forgets its sessions at once is not asked for one after another.
+                // If the server loses the new session at once, no further session is requested.
                 guard greeted.head.status.code < 400 else { return false }
             }
             state.withLock { [begun] in $0.session = begun }
             if session.initialized != nil { listen() }
-            options.log("The server had ended the session; a new one was begun.")
+            options.log("The server ended the session; a new session was started.")
             return true
         } catch {
             return false
         }
     }
 
-    /// Lists the tools for the annotations that a call was refused for.
+    /// Lists the tools again, to update the annotations because of which a call was rejected.
     func listTools(for call: MCPMessage) async -> Bool {
         let isListed = try? await withDeadline(options.silence, clock: clock) {
             AuthError(.timedOut, "The tools were not listed in time.")
@@ -184,6 +184,6 @@ extension MCPBridge {
 }
 
 extension ConnectionPool {
-    /// Answers of the host, its notifications, and the stream that it listens to: the calls that wait for them must not keep them waiting.
+    /// Responses and notifications from the host, and the listening stream: they must not queue behind the calls that wait for them.
     static let replies = Self(rawValue: "mcp_replies")
 }

@@ -3,16 +3,16 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// Event streams: the responses to requests, and what the server says by itself.
+// Event streams: the responses to requests, and server-initiated messages.
 
 extension MCPBridge {
-    /// Reads the messages of an event stream, until one is the last that is wanted.
+    /// Reads the messages of an event stream, until `isLast` returns true.
     /// - Parameters:
     ///   - body: The stream.
-    ///   - reader: Keeps the last event's id, and how long to wait before the stream is resumed.
-    ///   - silence: How long nothing may come; nil for as long as it likes.
-    ///   - isLast: Takes a message; returns whether no other is wanted.
-    /// - Returns: Whether the last message came.
+    ///   - reader: Stores the last event ID, and the reconnection time.
+    ///   - silence: The idle timeout of the stream; nil for none.
+    ///   - isLast: Receives a message; returns whether it is the last one to read.
+    /// - Returns: Whether the last message arrived.
     func readMessages(
         of body: ResponseBody,
         _ reader: inout ServerSentEventReader,
@@ -23,7 +23,7 @@ extension MCPBridge {
         defer { watch?.end() }
         for try await part in body {
             watch?.hear()
-            // What has arrived already is not passed on to a host that has gone.
+            // Messages that have already arrived are not passed on after a cancellation.
             try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
                 if let message = MCPMessage(event.data), await isLast(message) { return true }
@@ -32,11 +32,11 @@ extension MCPBridge {
         return false
     }
 
-    /// Whether a message is a response to another request, or to one that was answered already: the host has each answered once.
+    /// Whether a message responds to another request, or to one already answered: the host must get one response to each request.
     func dropsResponse(_ message: MCPMessage) -> Bool {
         // A batch of the server's own requests and notifications is for the host.
         guard !message.answeredIDs.isEmpty else { return false }
-        options.log("The server answered a request that it was not asked here; the answer was dropped.")
+        options.log("The server sent a response to a request that was not sent here; it was dropped.")
         return true
     }
 
@@ -72,12 +72,12 @@ extension MCPBridge {
             }
             if let answer { return answered(answer, message, id) }
             try Task.checkCancellation()
-            // A server that is polled says so with a new id alone.
+            // A server that wants to be polled sends only a new event ID.
             let isFurther = reader.lastEventID != nil && reader.lastEventID != lastEventID
             lastEventID = reader.lastEventID ?? lastEventID
             retry = reader.retry ?? retry
             failures = hasMessages || isFurther ? 0 : failures + 1
-            // From 2026-07-28 on a broken stream loses the request, and a call that was sent is never repeated by the bridge.
+            // From 2026-07-28 on, a broken stream loses the request, and the bridge never retries a call that was sent.
             guard message.version == nil, let lastEventID, failures < Self.maximumFailures else {
                 throw broken
                     ?? AuthError(
@@ -89,10 +89,10 @@ extension MCPBridge {
         }
     }
 
-    /// The most attempts to go on with a stream that bring nothing new.
+    /// The maximum number of consecutive attempts to resume a stream without receiving anything new.
     private static let maximumFailures = 5
 
-    /// T25, "Resumability and Redelivery": a GET with the last event's id, after the time that the server asked for.
+    /// T25, "Resumability and Redelivery": a GET with the last event ID, after the server's reconnection time.
     private func resume(
         after id: String,
         in wait: Duration,
@@ -104,7 +104,7 @@ extension MCPBridge {
         fields[MirroredHeaders.lastEventID] = id
         var wait = wait
         while true {
-            // The time that the server asks for is silence, too.
+            // The reconnection time counts as silence, too.
             try await clock.sleep(for: min(options.silence, wait))
             do {
                 let response = try await endpoint.send(.get, fields)
@@ -113,12 +113,12 @@ extension MCPBridge {
                 guard Self.isPassing(status), failures < Self.maximumFailures else {
                     throw AuthError(
                         .invalidResponse,
-                        "The stream broke off before the response, and the server does not resume it.",
+                        "The stream was interrupted before the response, and the server does not resume it.",
                         status: status
                     )
                 }
             } catch let error as AuthError where Self.isPassing(error) && failures < Self.maximumFailures {
-                // The server may be starting again.
+                // The server may be restarting.
             }
             failures += 1
             wait = max(wait, .seconds(1)) * 2
@@ -136,9 +136,9 @@ extension MCPBridge {
         return type.lowercased().trimmingSpaces() == "text/event-stream"
     }
 
-    // MARK: What the server says by itself
+    // MARK: Server-initiated messages
 
-    /// Listens to what the server says by itself, where it offers that: up to 2025-11-25, by a GET.
+    /// Listens for server-initiated messages, if the server offers them: up to 2025-11-25, with a GET.
     func listen() {
         state.withLock { state in
             guard !state.isClosed, state.session.initialize != nil else { return }
@@ -177,7 +177,7 @@ extension MCPBridge {
                     return
                 }
             } catch let error as AuthError where Self.isPassing(error) {
-                // The server may be starting again.
+                // The server may be restarting.
             } catch {
                 return
             }

@@ -4,10 +4,10 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-/// Connects a host that speaks MCP over standard input and output to a remote server that demands a sign-in.
+/// Connects a host that speaks MCP over standard input and output to a remote server that requires a sign-in.
 ///
-/// Bodies pass through unchanged. The bridge's own part is the header: tokens, sessions, and what the transport demands of a client.
-/// It speaks every revision from 2025-03-26 on, because it leaves the choice to the host.
+/// Bodies pass through unchanged. The bridge handles only the header fields: tokens, sessions, and those that the transport requires.
+/// It supports every revision from 2025-03-26 on, because it leaves the choice to the host.
 ///
 /// ```swift
 /// let bridge = MCPBridge(client: client, write: { line in standardOutput.write(line) })
@@ -17,16 +17,16 @@ import Synchronization
 public final class MCPBridge: Sendable {
     /// The settings of a bridge.
     public struct Options: Sendable {
-        /// Formats the message that the host shows for an error, such as with the command to run; default: its description.
+        /// Formats the message that the host shows for an error, for example with the command to run; default: its description.
         public var explain: @Sendable (AuthError) -> String = { $0.description }
 
-        /// Receives what a user may want to know and the host does not; default: dropped. Never secret.
+        /// Receives messages for the user that are not sent to the host; default: dropped. They contain no secrets.
         public var log: @Sendable (String) -> Void = { _ in }
 
-        /// How long a response or a stream may be silent before its request is given up; default: 15 minutes.
+        /// How long a response or a stream may be silent before its request fails; default: 15 minutes.
         public var silence = Duration.seconds(900)
 
-        /// Creates options with the defaults for everything.
+        /// Creates the default options.
         public init() {}
     }
 
@@ -39,14 +39,14 @@ public final class MCPBridge: Sendable {
     struct State {
         var session = MCPSession()
         var tools = ToolList()
-        /// The requests under way, by `id` as JSON text.
+        /// The requests in progress, by `id` as JSON text.
         var running: [String: Task<Void, Never>] = [:]
-        /// Notifications and responses under way.
+        /// The notifications and responses being delivered.
         var others: [Int: Task<Void, Never>] = [:]
         var lastOther = 0
         var repair: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
-        /// The delivery of `notifications/initialized`, before which servers take no other request.
+        /// The delivery of `notifications/initialized`, before which servers accept no other request.
         var greeting: Task<Void, Never>?
         var isClosed = false
         var ownRequests = 0
@@ -54,12 +54,12 @@ public final class MCPBridge: Sendable {
 
     /// Creates a bridge.
     /// - Parameters:
-    ///   - client: The client of the server.
+    ///   - client: The client for the server.
     ///   - transport: Sends the requests; default: the system's.
     ///   - clock: Waits; default: the system's.
     ///   - options: Default: the defaults of ``Options``.
-    ///   - write: Hands a message to the host: one line of JSON, without its end. Called by several tasks at once. While it waits for a
-    ///     host that does not read, less is read of the server.
+    ///   - write: Sends a message to the host: one line of JSON, without the newline. Called by several tasks concurrently. While it
+    ///     waits for a host that does not read, less is read from the server.
     public init(
         client: ResourceClient,
         transport: any HTTPTransport = SystemTransport(),
@@ -80,8 +80,8 @@ public final class MCPBridge: Sendable {
 
     // MARK: The host
 
-    /// Takes a message of the host. It returns at once; responses come in any order.
-    /// - Parameter line: One line, with or without its end.
+    /// Handles a message from the host. It returns at once; responses are written in any order.
+    /// - Parameter line: One line, with or without the newline.
     public func receive(_ line: [UInt8]) {
         var line = line
         while let last = line.last, [0x0A, 0x0D, 0x20, 0x09].contains(last) { line.removeLast() }
@@ -110,8 +110,8 @@ public final class MCPBridge: Sendable {
         }
     }
 
-    /// Ends what is under way and the session. Requests that are about to be answered may take a moment longer.
-    /// - Parameter grace: How long to wait for them; default: not at all.
+    /// Cancels everything in progress, and ends the session. Requests can be given time to complete.
+    /// - Parameter grace: How long to wait for requests in progress; default: zero.
     public func close(within grace: Duration = .zero) async {
         let running = state.withLock { Array($0.running.values) + Array($0.others.values) }
         if grace > .zero, !running.isEmpty {
@@ -133,7 +133,7 @@ public final class MCPBridge: Sendable {
         for task in left { task.cancel() }
         // T25: clients "SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header".
         guard session.id != nil else { return }
-        // In a task of its own, because this one may have been cancelled.
+        // In a separate task, because this one may have been cancelled.
         let farewell = Task { [endpoint] in
             _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2), pool: .replies)
         }
@@ -163,7 +163,7 @@ public final class MCPBridge: Sendable {
             state.running[key] = Task {
                 await greeting?.value
                 let response = await self.exchange(message, id)
-                // What the host has cancelled is not answered any more.
+                // A request that the host has cancelled gets no response.
                 if let response, !Task.isCancelled { await self.write(response.bytes) }
                 self.state.withLock { $0.running[key] = nil }
             }
@@ -187,11 +187,11 @@ public final class MCPBridge: Sendable {
 
     /// Ends a request that the host has cancelled.
     ///
-    /// From 2026-07-28 on, closing the stream of its response is the cancellation. Older servers are told, and closing it alone is
-    /// none.
+    /// From 2026-07-28 on, closing the response stream cancels the request. Older servers need the notification: closing the stream
+    /// alone does not cancel it.
     private func cancel(_ message: MCPMessage) {
         let task = message.json["params"]?["requestId"].flatMap { id in state.withLock { $0.running[Self.key(id)] } }
-        // At once: the server may not take the notification for a while.
+        // At once: the server may not accept the notification for a while.
         task?.cancel()
         guard state.withLock({ $0.session.initialize != nil }) else { return }
         runInBackground { await self.post(message) }

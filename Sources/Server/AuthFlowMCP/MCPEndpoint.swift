@@ -3,21 +3,21 @@ import AuthFlowEssentials
 import HTTPTypes
 import Synchronization
 
-/// The one address of a remote MCP server, with the tokens for it.
+/// The single endpoint of a remote MCP server, with the tokens for it.
 final class MCPEndpoint: Sendable {
     let client: ResourceClient
     private let transport: any HTTPTransport
     private let clock: any Clock<Duration>
-    /// The address that the server has redirected to; the resource's own at first.
+    /// The URL that the server has redirected to; initially that of the resource.
     private let address: Mutex<Endpoint>
 
-    /// The most redirects of one request, each to the same origin.
+    /// The maximum number of redirects of one request, each to the same origin.
     private static let maximumRedirects = 3
 
-    /// The largest response that is not a stream, and the most of a stream that the host has not taken, in bytes.
+    /// The maximum size of a response that is not a stream, and of stream data that the host has not consumed, in bytes.
     private static let maximumSize = MCPMessage.maximumSize
 
-    /// The timeout for the head of a response. A tool may work for long before it says anything.
+    /// The timeout for the headers of a response. A tool may run for a long time before it responds.
     private let headTimeout: Duration
 
     init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
@@ -28,12 +28,12 @@ final class MCPEndpoint: Sendable {
         self.address = Mutex(client.address)
     }
 
-    /// Sends a request and returns the response as soon as its head has arrived, after a sign-in, a refresh or a step-up where the
-    /// server demands one.
+    /// Sends a request and returns the response as soon as its headers have arrived, after a sign-in, a refresh or a step-up if the
+    /// server requires one.
     /// - Parameters:
-    ///   - signsIn: Whether a user may be asked.
-    ///   - repair: Called before a user is asked although a new token was refused: some servers answer 401 for a session that they have
-    ///     lost. When it returns true, ``SessionRepaired`` is thrown.
+    ///   - signsIn: Whether the user may be asked to sign in.
+    ///   - repair: Called when a new token was rejected, before the user is asked to sign in: some servers respond with 401 for a
+    ///     session that they have lost. When it returns true, ``SessionRepaired`` is thrown.
     func send(
         _ method: HTTPRequest.Method,
         _ fields: HTTPFields,
@@ -69,7 +69,7 @@ final class MCPEndpoint: Sendable {
                 throw Self.refusedRedirect(of: request, response.head)
             }
             if [401, 403].contains(response.head.status.code) {
-                // Read whole, so that the connection can be used again, and because it is read twice.
+                // Read completely, so that the connection can be reused, and because the body is read twice.
                 let bytes =
                     (try? await withDeadline(.seconds(10), clock: clock) {
                         AuthError(.timedOut, "The server's error response was not complete in time.")
@@ -92,12 +92,12 @@ final class MCPEndpoint: Sendable {
         }
     }
 
-    /// The session of a request is another now, so that it has to be made anew.
+    /// The session of a request was replaced, so the request has to be created again.
     struct SessionRepaired: Error {}
 
-    /// A redirect within the origin, such as one that adds a slash. A token goes to no other.
+    /// Returns the target of a redirect within the origin, such as one that adds a slash. A token is never sent to another origin.
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
-        // RFC 9110 section 10.2.2: a reference relative to the address of the request.
+        // RFC 9110 section 10.2.2: a reference relative to the target URI of the request.
         let location = head.headerFields[.location] ?? ""
         let target = try Endpoint(
             URL(string: location, relativeTo: URL(string: endpoint.url))?.absoluteString ?? location,
@@ -106,7 +106,7 @@ final class MCPEndpoint: Sendable {
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) redirects to \(target.origin), where its token must not go. If that is the server's URL, use it.",
+                "\(endpoint) redirects to \(target.origin), which must not get the token. If that is the server's URL, use it.",
                 status: head.status.code
             )
         }

@@ -1,14 +1,14 @@
 import AuthFlow
 import AuthFlowJSON
 
-/// A JSON-RPC message of the Model Context Protocol, with its bytes as they came.
+/// A JSON-RPC message of the Model Context Protocol, with its original bytes.
 struct MCPMessage: Sendable {
-    /// What a message is.
+    /// The kind of a message.
     enum Kind: Sendable, Hashable {
         case request(id: JSON, method: String)
         case notification(method: String)
         case response(id: JSON)
-        /// Several messages in an array, which revision 2025-03-26 alone has.
+        /// Several messages in an array, which only revision 2025-03-26 supports.
         case batch
     }
 
@@ -17,17 +17,17 @@ struct MCPMessage: Sendable {
 
     let kind: Kind
     let json: JSON
-    /// The message on one line, without its end.
+    /// The message on one line, without the newline.
     let bytes: [UInt8]
 
-    /// The largest message, in bytes.
+    /// The maximum size of a message, in bytes.
     static let maximumSize = 64 * 1024 * 1024
 
-    /// Reads a message.
-    /// - Returns: nil when it is not one.
+    /// Parses a message.
+    /// - Returns: nil when the bytes are not a JSON-RPC message.
     init?(_ bytes: [UInt8]) {
         let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512, maximumValues: 1_000_000)
-        // What is read decides where the message goes. Its bytes pass through as they came.
+        // The parsed JSON decides where the message goes. Its bytes pass through unchanged.
         guard
             let json = (try? JSON(parsing: bytes, limits: limits))
                 ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: limits))
@@ -35,7 +35,7 @@ struct MCPMessage: Sendable {
         self.init(json, bytes)
     }
 
-    /// Makes a message of JSON.
+    /// Creates a message from JSON.
     init?(_ json: JSON) {
         guard let bytes = try? json.serialized() else { return nil }
         self.init(json, bytes)
@@ -52,7 +52,7 @@ struct MCPMessage: Sendable {
             return nil
         }
         self.json = json
-        // JSON has no raw line break inside strings, so one that is there means nothing.
+        // JSON strings contain no raw line breaks, so any line break is insignificant whitespace.
         self.bytes =
             bytes.contains { $0 == 0x0A || $0 == 0x0D } ? bytes.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 } : bytes
     }
@@ -66,10 +66,10 @@ struct MCPMessage: Sendable {
         }
     }
 
-    /// The revision that a request names itself (2026-07-28 and later); nil for the older ones, whose sessions agree on one.
+    /// The revision named in the request (2026-07-28 and later); nil for older revisions, which are negotiated per session.
     var version: String? { json["params"]?["_meta"]?[Self.versionKey]?.string }
 
-    /// The requests that it answers, one by one where it is a batch.
+    /// The IDs of the requests that the message responds to; several for a batch.
     var answeredIDs: [JSON] {
         switch kind {
         case .response(let id): [id]
@@ -81,7 +81,7 @@ struct MCPMessage: Sendable {
     /// Whether it is the response to a request, alone or in a batch without other responses.
     func answers(_ id: JSON) -> Bool {
         switch kind {
-        // Some servers do not say which request an error is for.
+        // Some servers omit the id of the request from an error.
         case .response(let other): other == id || other == .null && json["error"] != nil
         case .batch: answeredIDs == [id]
         case .request, .notification: false
@@ -98,15 +98,15 @@ struct MCPMessage: Sendable {
     /// The code of an error response; nil for every other message.
     var errorCode: Int64? { json["error"]?["code"]?.integer }
 
-    /// The response to a line that is no message (JSON-RPC 2.0 section 5.1).
+    /// The response to a line that is not a valid message (JSON-RPC 2.0 section 5.1).
     static let parseError = MCPMessage([
         "jsonrpc": "2.0", "id": .null,
         "error": ["code": -32700, "message": "The line is not a JSON-RPC message."],
     ])
 
-    /// An error response of the bridge's own.
+    /// An error response from the bridge itself.
     ///
-    /// MCP, "Error Codes", keeps -32768 to -32000 for itself and JSON-RPC, so its code is the HTTP status, or 1.
+    /// MCP, "Error Codes", reserves -32768 to -32000 for itself and JSON-RPC, so the code is the HTTP status, or 1.
     static func failure(of id: JSON, _ message: String, status: Int? = nil, cause: String) -> MCPMessage? {
         var data: [String: JSON] = ["cause": .string(cause)]
         data["status"] = status.map { .integer(Int64($0)) }

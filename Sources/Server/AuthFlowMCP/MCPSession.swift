@@ -2,20 +2,20 @@ import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// The session with a server of a revision up to 2025-11-25, in which client and server agree on one revision.
+/// The session with a server of a revision up to 2025-11-25, in which client and server negotiate the revision.
 struct MCPSession: Sendable {
-    /// `Mcp-Session-Id`, which is as good as a password; nil where the server has none.
+    /// `Mcp-Session-Id`, which is as sensitive as a password; nil if the server does not issue one.
     var id: Secret?
-    /// The revision that was agreed on; nil before.
+    /// The negotiated revision; nil before the negotiation.
     var version: String?
-    /// The host's `initialize`, for a session that the server has lost.
+    /// The host's `initialize`, sent again when the server has lost the session.
     var initialize: MCPMessage?
-    /// The host's `notifications/initialized`; nil before.
+    /// The host's `notifications/initialized`; nil until the host sends it.
     var initialized: MCPMessage?
     /// Counts the sessions: a loss is repaired once, however many requests notice it.
     var number = 0
 
-    /// Takes over what an `initialize` response agrees on.
+    /// Applies the result of an `initialize` response.
     mutating func begin(_ head: HTTPResponse, _ response: MCPMessage) {
         version = response.json["result"]?["protocolVersion"]?.string
         // T25: "The session ID MUST only contain visible ASCII characters (ranging from 0x21 to 0x7E)."
@@ -26,11 +26,11 @@ struct MCPSession: Sendable {
         number += 1
     }
 
-    /// The fields that every request of the session has.
+    /// The header fields of every request of the session.
     var fields: HTTPFields {
         var fields = HTTPFields()
         if let id { fields[MirroredHeaders.session] = id.exposed }
-        // Revisions are dates, and the field came with that of 2025-06-18.
+        // Revisions are dates, and the field was introduced in 2025-06-18.
         if let version, version >= "2025-06-18" { fields[MirroredHeaders.version] = MirroredHeaders.encoded(version) }
         return fields
     }

@@ -1,8 +1,8 @@
 import AuthFlow
 import Synchronization
 
-/// Writes messages to a descriptor, one whole line at a time, by a thread of its own: a host that does not read must not hold up the
-/// threads that tasks share.
+/// Writes messages to a file descriptor, one whole line at a time, on a separate thread: a host that does not read must not block
+/// the threads that tasks share.
 ///
 /// Small messages are written before large ones that wait. A task waits until its own large message is written, so messages of one
 /// stream stay in order.
@@ -15,7 +15,7 @@ package final class MessageOutput: Sendable {
         var isWriting = false
     }
 
-    /// The size from which on a message is large, and the most that small ones take until those who write wait too, in bytes.
+    /// The size from which a message counts as large, and the buffered size of small ones from which writers wait too, in bytes.
     private static let (largeSize, limit) = (64 * 1024, 16 * 1024 * 1024)
 
     private let descriptor: Int32
@@ -23,7 +23,7 @@ package final class MessageOutput: Sendable {
 
     package init(descriptor: Int32) { self.descriptor = descriptor }
 
-    /// The number of large messages that are being written or wait for that.
+    /// The number of large messages that are being written or waiting to be written.
     package var waitingCount: Int { state.withLock { $0.waiting.count } }
 
     /// - Parameter line: The message, without a newline.
@@ -45,7 +45,7 @@ package final class MessageOutput: Sendable {
                 if mustStart { beginDraining() }
             }
         } onCancel: {
-            // A message that is being written is written whole.
+            // A message that is being written is written completely.
             let waiter = state.withLock { state in
                 state.large.removeAll { $0.number == number }
                 return state.waiting.removeValue(forKey: number)
@@ -96,7 +96,7 @@ package final class MessageOutput: Sendable {
         }
     }
 
-    /// Waits until everything is written, but not for a host that does not read any more.
+    /// Waits until everything is written, but not for a host that no longer reads.
     package func finish() async {
         for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }

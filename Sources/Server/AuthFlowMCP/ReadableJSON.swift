@@ -1,8 +1,8 @@
-/// A JSON text as the JSON library reads it, for finding out what a message is that passes through with its own bytes.
+/// JSON text rewritten so that the JSON library can parse it, to classify messages whose bytes pass through unchanged.
 ///
-/// RFC 8259 section 7 allows `\u0000` and half a surrogate pair in strings, and section 6 numbers of any size. The library refuses them.
+/// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size. The library rejects them.
 enum ReadableJSON {
-    /// Replaces what the library refuses: escapes by that of U+FFFD, integers of more than 64 bits by real numbers of the same value.
+    /// Replaces what the library rejects: escapes with that of U+FFFD, integers of more than 64 bits with real numbers of the same value.
     static func bytes(_ text: [UInt8]) -> [UInt8] {
         var readable: [UInt8] = []
         readable.reserveCapacity(text.count)
@@ -17,7 +17,7 @@ enum ReadableJSON {
                 readable.append(byte)
             case UInt8(ascii: "\\") where isString:
                 end = escape(text, at: index, into: &readable)
-            // The condition belongs to one pattern alone.
+            // A `where` condition applies to only one pattern.
             case UInt8(ascii: "-") where !isString,
                 UInt8(ascii: "0")...UInt8(ascii: "9") where !isString:
                 end = text[index...].firstIndex { !"0123456789+-.eE".utf8.contains($0) } ?? text.count
@@ -31,7 +31,7 @@ enum ReadableJSON {
 
     private static let replacement = Array(#"\ufffd"#.utf8)
 
-    /// - Returns: The index behind the escape, or behind the pair of escapes of one character.
+    /// - Returns: The index after the escape, or after the two escapes of a surrogate pair.
     private static func escape(_ text: [UInt8], at index: Int, into readable: inout [UInt8]) -> Int {
         guard let unit = unit(text, at: index) else {
             let end = min(index + 2, text.count)
@@ -53,13 +53,13 @@ enum ReadableJSON {
         return end
     }
 
-    /// The UTF-16 code unit of an escape; nil for another escape.
+    /// The UTF-16 code unit of an escape; nil for any other escape.
     private static func unit(_ text: [UInt8], at index: Int) -> UInt16? {
         guard index + 6 <= text.count, text[index] == UInt8(ascii: "\\"), text[index + 1] == UInt8(ascii: "u") else {
             return nil
         }
         let digits = text[index + 2..<index + 6]
-        // A sign would be accepted, too.
+        // The initializer below would also accept a sign.
         guard digits.allSatisfy({ "0123456789abcdefABCDEF".utf8.contains($0) }) else { return nil }
         return UInt16(String(decoding: digits, as: UTF8.self), radix: 16)
     }

@@ -5,21 +5,21 @@ import AuthFlowJSON
 struct ServerSentEvent: Sendable, Hashable {
     /// The `data` lines, joined by line feeds.
     var data: [UInt8]
-    /// `event`: `message` where the stream names no type.
+    /// `event`; `message` if the stream does not specify a type.
     var type: String
     /// The last `id` up to this event; nil for none.
     var id: String?
 }
 
-/// Reads an event stream in the parts in which it arrives.
+/// Parses an event stream incrementally.
 struct ServerSentEventReader {
-    /// The largest event, in bytes: larger than any message that a host reads in one line.
+    /// The maximum size of an event, in bytes: larger than any message that a host reads in one line.
     static let maximumSize = 64 * 1024 * 1024
 
-    /// The last `id` of the stream; nil for none. It outlives events.
+    /// The last `id` of the stream; nil for none. It persists across events.
     private(set) var lastEventID: String?
 
-    /// `retry`: how long to wait before a stream is resumed; nil where the stream does not say.
+    /// `retry`: the reconnection time; nil if the stream does not specify it.
     private(set) var retry: Duration?
 
     private var line: [UInt8] = []
@@ -31,14 +31,14 @@ struct ServerSentEventReader {
     private var endsWithCR = false
     private var isAtStart = true
 
-    /// Takes the next part of the stream.
+    /// Parses the next part of the stream.
     /// - Returns: The events that it completes.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when an event is too large.
     mutating func read(_ part: [UInt8]) throws(AuthError) -> [ServerSentEvent] {
         var events: [ServerSentEvent] = []
         var rest = part[...]
         while let index = rest.firstIndex(where: { $0 == 0x0A || $0 == 0x0D }) {
-            // Lines end in LF, CR or CR LF, which may come in two parts.
+            // Lines end in LF, CR or CR LF, which may be split across two parts.
             let isSecondHalf = endsWithCR && index == rest.startIndex && rest[index] == 0x0A && line.isEmpty
             if !isSecondHalf {
                 try append(rest[..<index])
@@ -88,7 +88,7 @@ struct ServerSentEventReader {
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
             {
-                // A server cannot make this client poll without a pause, or hardly ever.
+                // A server must not make this client poll without a pause, or hardly ever.
                 retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
         default: break
@@ -97,7 +97,7 @@ struct ServerSentEventReader {
     }
 
     /// A type or an identifier.
-    /// - Returns: nil when no server would use it.
+    /// - Returns: nil when it is too long or has too many combining marks.
     private static func name(_ bytes: ArraySlice<UInt8>) -> String? {
         guard bytes.count <= 4096 else { return nil }
         let text = String(decoding: bytes, as: UTF8.self)
@@ -110,8 +110,8 @@ struct ServerSentEventReader {
             hasData = false
             type = ""
         }
-        // "Set the last event ID string of the event source to the value of the last event ID buffer": not before the event is whole,
-        // or what is missing of it would be skipped when the stream is resumed.
+        // "Set the last event ID string of the event source to the value of the last event ID buffer": only once the event is complete,
+        // or the missing part would be skipped when the stream is resumed.
         if let pendingID { lastEventID = pendingID.isEmpty ? nil : pendingID }
         // "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and return."
         guard !data.isEmpty else { return nil }

@@ -1,12 +1,12 @@
 import AuthFlow
 import Synchronization
 
-/// Ends a response body that has been idle for too long.
+/// Cancels a response body that has been idle for too long.
 final class SilenceWatch: Sendable {
     private let task: Task<Void, Never>
     private let counter = Counter()
 
-    /// How often it looks within the limit, so that a silence is noticed soon after.
+    /// The number of checks within the limit, so that silence is detected promptly.
     private static let looks = 4
 
     init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {

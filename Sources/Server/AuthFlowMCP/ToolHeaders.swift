@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import AuthFlowJSON
 import HTTPTypes
 
-/// The header fields that repeat what a request's body says, from MCP revision 2026-07-28 on.
+/// The header fields that mirror parts of a request's body, from MCP revision 2026-07-28 on.
 enum MirroredHeaders {
     static let method = HTTPField.Name(known: "Mcp-Method")
     static let name = HTTPField.Name(known: "Mcp-Name")
@@ -11,7 +11,7 @@ enum MirroredHeaders {
     static let session = HTTPField.Name(known: "Mcp-Session-Id")
     static let lastEventID = HTTPField.Name(known: "Last-Event-ID")
 
-    /// The fields of a message: its method, what it is about, and the annotated arguments of a tool.
+    /// The fields of a message: its method, the name of its target, and the annotated arguments of a tool.
     static func fields(of message: MCPMessage, version: String, tools: [String: [ToolParameter]]) -> HTTPFields {
         var fields = HTTPFields()
         fields[Self.version] = encoded(version)
@@ -36,7 +36,7 @@ enum MirroredHeaders {
         return fields
     }
 
-    /// A value as a header field has it: as it is where that is unambiguous, else in Base64.
+    /// A value encoded for a header field: unchanged if that is unambiguous, otherwise in Base64.
     static func encoded(_ value: String) -> String {
         let isPlain = value.utf8.allSatisfy { (0x20...0x7E).contains($0) }
         let hasBlankEnd = value.hasPrefix(" ") || value.hasSuffix(" ")
@@ -46,14 +46,14 @@ enum MirroredHeaders {
     }
 }
 
-/// An argument of a tool whose schema has it repeated in a header field (`x-mcp-header`).
+/// An argument that the schema of its tool mirrors to a header field (`x-mcp-header`).
 struct ToolParameter: Sendable, Hashable {
-    /// What follows `Mcp-Param-` in the field's name.
+    /// The part of the field name after `Mcp-Param-`.
     let header: String
-    /// The names of the properties that lead to it.
+    /// The property names on the path to the argument.
     let path: [String]
 
-    /// The argument as text; nil when it is absent or null, and then has no field.
+    /// The argument as text; nil, and no field, when it is absent or null.
     func value(in arguments: JSON?) -> String? {
         var value = arguments
         for name in path { value = value?[name] }
@@ -66,8 +66,8 @@ struct ToolParameter: Sendable, Hashable {
         }
     }
 
-    /// Reads the annotations of a tool.
-    /// - Returns: nil when one is not allowed: the tool "MUST" then be left out of the list.
+    /// Parses the annotations of a tool.
+    /// - Returns: nil when an annotation is invalid: the tool "MUST" then be excluded from the list.
     static func parameters(ofTool tool: JSON) -> [ToolParameter]? {
         var found: [ToolParameter] = []
         guard let schema = tool["inputSchema"] else { return [] }
@@ -80,7 +80,7 @@ struct ToolParameter: Sendable, Hashable {
     private static func collect(_ schema: JSON, _ path: [String], into found: inout [ToolParameter], depth: Int) -> Bool
     {
         guard depth < 32, let members = schema.object else { return true }
-        // On the arguments as a whole, no property leads to it.
+        // An annotation on the arguments as a whole has no property path.
         guard !path.isEmpty || members["x-mcp-header"] == nil else { return false }
         for (keyword, value) in members {
             if keyword == "properties", let properties = value.object {
@@ -92,7 +92,7 @@ struct ToolParameter: Sendable, Hashable {
             } else if keyword != "x-mcp-header", keyword != "enum", keyword != "const", keyword != "default",
                 keyword != "examples"
             {
-                // An annotation that properties alone do not lead to cannot be followed.
+                // An annotation that is not reachable through properties alone cannot be resolved.
                 guard !hasAnnotation(value, isSchema: true, depth: depth + 1) else { return false }
             }
         }
@@ -110,11 +110,11 @@ struct ToolParameter: Sendable, Hashable {
         return true
     }
 
-    /// The longest name of a header, in bytes.
+    /// The maximum length of a header name, in bytes.
     private static let maximumName = 64
-    /// The longest path to a property, in bytes.
+    /// The maximum length of a property path, in bytes.
     private static let maximumPath = 1024
-    /// The most annotations of a tool.
+    /// The maximum number of annotations of a tool.
     private static let maximumParameters = 32
 
     private static func isTokenCharacter(_ byte: UInt8) -> Bool {
@@ -138,11 +138,11 @@ struct ToolParameter: Sendable, Hashable {
 struct ToolList: Sendable {
     private(set) var parameters: [String: [ToolParameter]] = [:]
 
-    /// The most tools that are remembered, and the longest name of one, in bytes.
+    /// The maximum number of stored tools, and the maximum length of their names, in bytes.
     private static let (limit, maximumName) = (10_000, 256)
 
-    /// Takes a `tools/list` response over, and leaves the tools out whose annotations are not allowed.
-    /// - Returns: The response for the host, and the names of what was left out.
+    /// Stores the annotations of a `tools/list` response, and removes the tools whose annotations are invalid.
+    /// - Returns: The response for the host, and the names of the removed tools.
     mutating func read(_ response: MCPMessage) -> (response: MCPMessage, removed: [String]) {
         guard let tools = response.json["result"]?["tools"]?.array else { return (response, []) }
         var kept: [JSON] = []
@@ -153,7 +153,7 @@ struct ToolList: Sendable {
                 found.isEmpty || name.utf8.count <= Self.maximumName
             {
                 kept.append(tool)
-                // A tool without annotations needs no place.
+                // A tool without annotations needs no entry.
                 guard !found.isEmpty else {
                     parameters[name] = nil
                     continue

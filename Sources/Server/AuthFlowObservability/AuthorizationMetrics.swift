@@ -9,7 +9,7 @@ extension AuthorizationDecision {
     /// ```swift
     /// let api = try ResourceServer(resource, issuers: issuers, observer: AuthorizationDecision.metrics())
     /// ```
-    /// - Parameter factory: Makes the metrics; default: the one that the program has bootstrapped.
+    /// - Parameter factory: Creates the metrics; default: the factory that the program has bootstrapped.
     public static func metrics(
         factory: (any MetricsFactory)? = nil
     ) -> @Sendable (AuthorizationDecision) -> Void {

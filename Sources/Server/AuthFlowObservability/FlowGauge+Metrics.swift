@@ -3,14 +3,14 @@ public import AuthFlow
 public import Metrics
 
 extension FlowGauge {
-    /// Records figures with swift-metrics, each under its name. Call it at the intervals of the metrics' export.
+    /// Records gauges with swift-metrics, each under its name. Call it at the interval of the metrics export.
     ///
     /// ```swift
     /// FlowGauge.record(server.gauges)
     /// ```
     /// - Parameters:
-    ///   - gauges: The figures.
-    ///   - factory: Makes the metrics; default: the one that the program has bootstrapped.
+    ///   - gauges: The gauges.
+    ///   - factory: Creates the metrics; default: the factory that the program has bootstrapped.
     public static func record(_ gauges: [Self], factory: (any MetricsFactory)? = nil) {
         let factory = factory ?? MetricsSystem.factory
         for gauge in gauges {

@@ -17,7 +17,7 @@ extension FlowEvent {
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.metrics())
     /// ```
-    /// - Parameter factory: Makes the metrics; default: the one that the program has bootstrapped.
+    /// - Parameter factory: Creates the metrics; default: the factory that the program has bootstrapped.
     public static func metrics(factory: (any MetricsFactory)? = nil) -> @Sendable (FlowEvent) -> Void {
         let steps = OpenSteps<Date>()
         return { event in
@@ -29,7 +29,7 @@ extension FlowEvent {
                     .recordNanoseconds(Int64(max(0, event.time.timeIntervalSince(start)) * 1e9))
             }
             if event.step == .sessionEnd {
-                // What stands behind the code of RFC 6749 section 5.2 is the provider's text.
+                // The text after the error code of RFC 6749 section 5.2 is the provider's.
                 let code = (event.details["reason"] ?? "").prefix { $0.isASCII && ($0.isLowercase || $0 == "_") }
                 let known = [
                     "invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "interaction_required",

@@ -3,16 +3,16 @@ public import AuthFlow
 public import Tracing
 
 extension FlowEvent {
-    /// An observer that makes a span of every step with swift-distributed-tracing.
+    /// An observer that creates a span for every step with swift-distributed-tracing.
     ///
-    /// The span of a step is a child of the step around it, and the outermost one of the span of the task, such as the request that a web
-    /// server handles. What happens within a step is an event of its span, without addresses and without secrets. Nothing is added to the
+    /// The span of a step is a child of the enclosing step's span; the outermost one is a child of the current task's span, such as that
+    /// of a request to a web server. Events within a step become events of its span, without URLs and without secrets. Nothing is added to the
     /// requests to the provider, because trace IDs must not leak to third parties.
     ///
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.spans())
     /// ```
-    /// - Parameter tracer: Makes the spans; default: the one that the program has bootstrapped.
+    /// - Parameter tracer: Creates the spans; default: the tracer that the program has bootstrapped.
     public static func spans(tracer: (any Tracer)? = nil) -> @Sendable (FlowEvent) -> Void {
         let steps = OpenSteps<any Span>()
         return { event in
@@ -41,7 +41,7 @@ extension FlowEvent {
 
 #if Observability
 extension FlowEvent {
-    /// The details that say nothing about the user and have no text or address of the provider.
+    /// The details that reveal nothing about the user and contain no text or URL from the provider.
     fileprivate var attributes: [String: String] {
         details.filter { ["check", "clause", "lease", "purpose", "name", "because", "passed_over"].contains($0.key) }
     }

@@ -2,14 +2,14 @@
 import AuthFlow
 import Synchronization
 
-/// The steps that have begun and not ended, with what is kept of each: the outermost first in every flow.
+/// The steps that have begun but not ended, each with a stored value: the outermost first in every flow.
 final class OpenSteps<Value: Sendable>: Sendable {
-    /// A bound for steps whose end never comes, such as one that another module's adapter forgets to report.
+    /// A limit for steps that never end, such as a step whose end another module's adapter fails to report.
     private static var limit: Int { 10_000 }
 
     private let flows = Mutex<[String: [(step: FlowEvent.Step, value: Value)]]>([:])
 
-    /// Keeps what a step began with. It is made from what the innermost open step of the flow has.
+    /// Stores the value of a new step, which is created from the value of the flow's innermost open step.
     func begin(_ event: FlowEvent, _ make: (_ outer: Value?) -> Value) {
         flows.withLock { flows in
             guard flows[event.flowID] != nil || flows.count < Self.limit else { return }
@@ -18,7 +18,7 @@ final class OpenSteps<Value: Sendable>: Sendable {
         }
     }
 
-    /// Takes out what a step began with.
+    /// Removes and returns the value of a step.
     func end(_ event: FlowEvent) -> Value? {
         flows.withLock { flows in
             guard let index = flows[event.flowID]?.lastIndex(where: { $0.step == event.step }) else { return nil }
@@ -28,12 +28,12 @@ final class OpenSteps<Value: Sendable>: Sendable {
         }
     }
 
-    /// What the innermost open step of a flow has.
+    /// The value of a flow's innermost open step.
     func innermost(of flowID: String) -> Value? { flows.withLock { $0[flowID]?.last?.value } }
 }
 
 extension FlowEvent {
-    /// How a step has ended, for a label; nil when it has not.
+    /// The outcome of a step, for a label; nil when the step has not ended.
     var outcome: (name: String, code: String)? {
         switch progress {
         case .succeeded: ("succeeded", "none")

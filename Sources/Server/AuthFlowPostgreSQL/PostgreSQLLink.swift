@@ -14,18 +14,18 @@ struct PostgreSQLRequest: Sendable {
     let parameters: [PostgreSQLValue]
 }
 
-/// The rows that a statement has returned. A field is nil when it is null.
+/// The rows that a statement has returned. A field is nil when it is NULL.
 typealias PostgreSQLRows = [[[UInt8]?]]
 
-/// One connection to PostgreSQL, on libpq's calls that do not wait.
-@safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as libpq asks
+/// A connection to PostgreSQL, with libpq's non-blocking calls.
+@safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as libpq requires
     private let connection: OpaquePointer
     private var isClosed = false
     private var isRunning = false
     private(set) var mustWrite = false
     private var outcome: Result<PostgreSQLRows, DatabaseFailure> = .success([])
 
-    /// Connects, and waits for it.
+    /// Connects, and blocks until the connection is established.
     init(_ settings: PostgreSQLSettings) throws(DatabaseFailure) {
         guard authflow_pq_open() else {
             throw DatabaseFailure(
@@ -34,7 +34,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
             )
         }
         guard let connection = unsafe Self.connect(settings.keywords) else {
-            throw DatabaseFailure(.unreachable, "There is no memory for a connection to PostgreSQL.")
+            throw DatabaseFailure(.unreachable, "Out of memory while connecting to PostgreSQL.")
         }
         unsafe self.connection = connection
         guard unsafe authflow_pq_is_connected(connection) else {
@@ -69,7 +69,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         unsafe authflow_pq_close(connection)
     }
 
-    /// Runs statements and waits for them. For a connection that is not the loop's.
+    /// Runs statements and blocks until they complete. Only for a connection that the loop does not use.
     /// - Returns: The first field of the last result; nil when it is null or there is none.
     @discardableResult
     func run(_ statements: String) throws(DatabaseFailure) -> String? {
@@ -85,7 +85,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Makes the connection ready for the loop.
+    /// Makes the connection non-blocking, for the loop.
     func neverWait() throws(DatabaseFailure) {
         guard unsafe authflow_pq_never_wait(connection) else { throw lost() }
     }
@@ -95,7 +95,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         isRunning = true
         let bytes = request.parameters.map(\.bytes)
         let lengths = bytes.map { Int32($0?.count ?? 0) }
-        // One allocation that all pointers lead into.
+        // One allocation that all pointers point into.
         let all: [UInt8] = bytes.reduce(into: []) { all, value in all += value ?? [] } + [0]
         let sent = unsafe all.withUnsafeBufferPointer { buffer in
             var start = 0
@@ -158,17 +158,17 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         }
     }
 
-    /// The failure of a connection that has ended.
+    /// The failure of a lost connection.
     private func lost() -> DatabaseFailure {
         let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
         return DatabaseFailure(.unknownOutcome, "The connection to PostgreSQL was lost: \(reason)")
     }
 
-    /// The failure of a statement that the server has refused.
-    /// - Throws: A failure that ends the connection.
+    /// The failure of a statement that the server has rejected.
+    /// - Throws: A failure after which the connection has to be closed.
     private func refusal(_ result: OpaquePointer) throws(DatabaseFailure) -> DatabaseFailure {
         let state = unsafe authflow_pq_state(result).map { unsafe String(cString: $0) } ?? ""
-        // Without the detail, which may have the values of a row.
+        // Without the detail, which may contain values of a row.
         let message = unsafe authflow_pq_message(result).map { Self.message(unsafe String(cString: $0)) } ?? "no reason"
         let text = "PostgreSQL: \(message) (SQLSTATE \(state))."
         switch state {

@@ -2,12 +2,12 @@ import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// The statements. Each is a transaction of its own, and all times are `clock_timestamp()`, the database's.
+/// The SQL statements. Each is a separate transaction, and all times are the database's (`clock_timestamp()`).
 struct PostgreSQLRecords: RecordTable {
     private let database: Database<PostgreSQLLink>
-    /// With its schema: a pooler may give each statement another connection, which knows nothing of this one's search path.
+    /// Schema-qualified: a pooler may run each statement on a different connection, which does not have this one's search path.
     private let table: String
-    /// The channel of the messages, as a literal: the schema's name, so that the stores of other schemas are not woken.
+    /// The channel of the messages, as an SQL literal: the schema's name, so that the stores of other schemas are not woken.
     private let channel: String
 
     init(
@@ -35,7 +35,7 @@ struct PostgreSQLRecords: RecordTable {
         try await database.response(to: PostgreSQLRequest(statement: statement, parameters: parameters))
     }
 
-    /// Whether a row has not ended.
+    /// Whether a row has not expired.
     private static let isAlive = """
         (r.expires_at IS NULL OR r.expires_at > clock_timestamp()) \
         AND (r.idle_until IS NULL OR r.idle_until > clock_timestamp())
@@ -56,8 +56,8 @@ struct PostgreSQLRecords: RecordTable {
 
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
         let digest = key.digest
-        // A fence is later than every other one on the key, also than those of a row that was removed: it is a time. The same owner asks
-        // again when an answer was lost, or late: its lease stays valid.
+        // A fence is a timestamp, so that it is greater than every earlier fence of the key, even those of a removed row. The same owner
+        // retries when a response was lost or late: its lease stays valid.
         let now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         let taken = try await rows(
             """
@@ -89,8 +89,8 @@ struct PostgreSQLRecords: RecordTable {
             }
             return .taken(fence: fence, isAfterUnfinished: PostgreSQLValue.flag(row[1]))
         }
-        // The holder tells those who wait, and none other: each message is a lock that all commits of the database wait for. A lease that
-        // lasts longer than it was taken for is of a clock that was set back since: its holder, if alive, renews it in time.
+        // The holder sends a message only if a process waits: NOTIFY takes a lock that all commits of the database wait for. A lease whose
+        // remaining lifetime exceeds its duration predates a clock that was set back: its holder, if alive, renews it in time.
         let busy = try await rows(
             """
             UPDATE \(table) SET is_awaited = true, \
@@ -125,8 +125,8 @@ struct PostgreSQLRecords: RecordTable {
         ).isEmpty
     }
 
-    /// Whether the row has the lease of the first three parameters. A lease that has expired and that no other holder has taken since
-    /// is as good as one that has not.
+    /// Whether the row has the lease in the first three parameters. An expired lease counts as held until another holder acquires the
+    /// lease.
     private static let isHeld = "id = $1::bytea AND fence = $2::bigint AND lease_owner = $3::bytea"
 
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
@@ -241,7 +241,7 @@ struct PostgreSQLRecords: RecordTable {
     }
 
     func removeEnded() async throws -> Int {
-        // A row without bytes is left by a holder that was killed before it wrote the first ones.
+        // A row without bytes was left behind by a holder that was killed before its first write.
         let rows = try await rows(
             """
             WITH gone AS (DELETE FROM \(table) AS r WHERE id IN ( \

@@ -1,10 +1,10 @@
 import AuthFlow
 import AuthFlowDatabase
 
-/// The tables, and the steps that lead to them from those of every earlier version.
+/// The tables, and the migrations to them from every earlier version.
 enum PostgreSQLSchema {
-    /// The steps, in order, each with the version that a program has to know to use the tables after it: replicas of an older version go
-    /// on while those of a newer one come. A released step is never changed.
+    /// The migrations, in order, each with the version that a program must support to use the resulting tables: during a rolling update,
+    /// instances of an older version keep running. A released migration is never changed.
     private static let steps = [(change: records, needs: 1)]
 
     private static let records = """
@@ -34,13 +34,13 @@ enum PostgreSQLSchema {
     /// The version of the tables that this program works with.
     static var version: Int { steps.count }
 
-    /// Creates the tables, or changes those of an earlier version. It may run at the same time in several processes.
-    /// - Returns: The version before.
+    /// Creates the tables, or migrates those of an earlier version. Several processes may run it concurrently.
+    /// - Returns: The version before the migration.
     static func migrate(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) -> Int {
         let name = PostgreSQLSettings.quoted(schema)
         try link.run("SET statement_timeout = '60s'; SET lock_timeout = '60s'; BEGIN")
         do throws(DatabaseFailure) {
-            // One at a time: CREATE SCHEMA IF NOT EXISTS fails when two do it at once. The lock ends with the transaction.
+            // One process at a time: concurrent CREATE SCHEMA IF NOT EXISTS fails. The lock is released with the transaction.
             try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
             try link.run(
                 """
@@ -64,8 +64,8 @@ enum PostgreSQLSchema {
         }
     }
 
-    /// The version of the tables, and the one that a program has to know to use them. Tables from before there was a column for that need
-    /// their own.
+    /// The version of the tables, and the version that a program must support to use them. Tables from before the column `needs` existed
+    /// need their own version.
     private static func versions(
         _ link: PostgreSQLLink,
         _ table: String
@@ -99,7 +99,7 @@ enum PostgreSQLSchema {
         guard needs <= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables that need version \(needs), and this program knows versions up to \(version). Use a newer one."
+                "The database has tables that need version \(needs), but this program supports versions up to \(version). Use a newer one."
             )
         }
     }

@@ -8,9 +8,9 @@ import Darwin
 import Glibc
 #endif
 
-/// How to connect, checked: over a network only with TLS to a server whose certificate was verified.
+/// The validated connection settings: over a network, only TLS with a verified server certificate is allowed.
 struct PostgreSQLSettings: Sendable {
-    /// The parameters of the connection, the password among them.
+    /// The parameters of the connection, including the password.
     let keywords: [(String, String)]
     let schema: String
 
@@ -20,9 +20,9 @@ struct PostgreSQLSettings: Sendable {
 
     /// - Parameters:
     ///   - url: A URL, or keywords and values (PostgreSQL's manual, section 34.1.1).
-    ///   - password: The password; default: the one of the URL, or the password file.
+    ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables.
-    ///   - allowsUnverifiedServer: Whether the server may be any that answers.
+    ///   - allowsUnverifiedServer: Whether a server without a verified certificate is accepted.
     init(url: Secret, password: Secret?, schema: String, allowsUnverifiedServer: Bool) throws {
         guard authflow_pq_open() else {
             throw AuthError(
@@ -33,10 +33,10 @@ struct PostgreSQLSettings: Sendable {
         guard let given = Self.parse(url.exposed) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The address of the database cannot be read. It looks like postgresql://user@host/database."
+                "The URL of the database is invalid. The format is postgresql://user@host/database."
             )
         }
-        // PostgreSQL's names are at most 63 bytes.
+        // PostgreSQL limits names to 63 bytes.
         guard (1...63).contains(schema.utf8.count), !schema.utf8.contains(0), !schema.hasPrefix("pg_") else {
             throw AuthError(.invalidConfiguration, "The schema name is empty, too long, or reserved by PostgreSQL.")
         }
@@ -50,8 +50,8 @@ struct PostgreSQLSettings: Sendable {
                 "The database URL has sslmode=\(mode), which lets a man in the middle read the sessions. Use verify-full."
             )
         }
-        // Sockets of this machine have no TLS, whatever is asked for. Without a host libpq takes such a socket, or what the environment
-        // names.
+        // Unix sockets never use TLS, whatever `sslmode` requests. Without a host, libpq uses such a socket, or the host that the
+        // environment specifies.
         if values["sslmode"] == nil { values["sslmode"] = isLocal && !hosts.isEmpty ? "prefer" : "verify-full" }
         if values["sslmode"] == "verify-full", values["sslrootcert"] == nil,
             let path = Self.certificates.first(where: { unsafe access($0, R_OK) == 0 })
@@ -64,7 +64,7 @@ struct PostgreSQLSettings: Sendable {
             "application_name": "authflow", "gssencmode": "disable",
         ]
         values.merge(defaults) { given, _ in given }
-        // A standby would take no writes.
+        // A standby would accept no writes.
         values["target_session_attrs"] = "read-write"
         values["client_encoding"] = "UTF8"
         self.keywords = values.sorted { $0.key < $1.key }
@@ -81,13 +81,13 @@ struct PostgreSQLSettings: Sendable {
         return isReadable ? received.values : nil
     }
 
-    /// Whether a host is this machine: a socket's folder, or an address that no other machine has.
+    /// Whether a host is this machine: a socket directory, or a loopback address.
     private static func isLocal(_ host: String) -> Bool {
         if host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") { return true }
         return Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host)
     }
 
-    /// What a new connection is told first.
+    /// The statements that initialize a new connection.
     var sessionStatements: String {
         """
         SET search_path = \(Self.quoted(schema)), pg_temp; SET statement_timeout = '2s'; SET lock_timeout = '1s'; \
@@ -96,7 +96,7 @@ struct PostgreSQLSettings: Sendable {
         """
     }
 
-    /// A name as an identifier of SQL.
+    /// A name as a quoted SQL identifier.
     static func quoted(_ name: String) -> String {
         "\"\(name.replacing("\"", with: "\"\""))\""
     }

@@ -1,31 +1,31 @@
 public import AuthFlow
 package import AuthFlowDatabase
 
-/// Keeps credentials in PostgreSQL, for any number of processes and machines.
+/// Stores credentials in PostgreSQL, for any number of processes and machines.
 ///
-/// Every record is a row. A lease is a promise in that row that ends by the database's clock and is renewed while it is held; no
-/// connection and no transaction is held meanwhile. A holder that has lost it, however late it comes, changes nothing.
+/// Every record is a row. A lease is stored in that row, expires by the database's clock, and is renewed while it is held; no
+/// connection and no transaction is held meanwhile. A holder that has lost its lease cannot change the row, however late it writes.
 ///
 /// Create the tables with ``migrate()`` before the first use.
 public struct PostgreSQLTokenStore: Sendable {
     private let settings: PostgreSQLSettings
     private let records: LeasedRecords<PostgreSQLRecords>
 
-    /// The statements alone.
+    /// The operations on the table, without renewals, retries and waits.
     package var table: any RecordTable { records.table }
 
-    /// Creates a store. Nothing is connected before the first use.
+    /// Creates a store. It does not connect before its first use.
     /// - Parameters:
     ///   - url: The database as a URL, such as `postgresql://user@host/database`, or as keywords and values (PostgreSQL's manual,
     ///     section 34.1.1). Over a network, TLS with a verified certificate is used and required.
-    ///   - password: The password; default: the one of the URL, or of the password file.
+    ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables; default: `authflow`.
-    ///   - connections: The most connections, besides one that listens; default: 4.
-    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: one
-    ///     with a duration of less than a third would take over the leases of the others.
-    ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
-    ///   - allowsUnverifiedServer: Whether the URL may ask for TLS without a verified certificate, or for none, over a network. Who can
-    ///     pose as the database then has every session; default: no.
+    ///   - connections: The maximum number of connections, in addition to one that listens; default: 4.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: a
+    ///     process with less than a third of the others' duration would take over their leases.
+    ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
+    ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a network. Anyone who
+    ///     can impersonate the database then gets every session; default: no.
     ///   - host: Time and randomness; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` when libpq is not installed.
     public init(
@@ -50,8 +50,8 @@ public struct PostgreSQLTokenStore: Sendable {
         }
     }
 
-    /// Creates the tables, or changes those of an earlier version. It may run again, and in several processes at once.
-    /// - Returns: The version of the tables before, zero for none, and now.
+    /// Creates the tables, or migrates those of an earlier version. It may run repeatedly, and in several processes concurrently.
+    /// - Returns: The version of the tables before the migration, zero for none, and after it.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     @discardableResult
     public func migrate() async throws -> (before: Int, now: Int) {

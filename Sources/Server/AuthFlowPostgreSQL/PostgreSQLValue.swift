@@ -1,10 +1,10 @@
-/// A parameter of a statement, in PostgreSQL's binary form.
+/// A parameter of a statement, in PostgreSQL's binary format.
 enum PostgreSQLValue: Sendable {
     case bytes([UInt8]?)
     case integer(Int64?)
     case list([[UInt8]])
 
-    /// The bytes to send; nil for null.
+    /// The bytes to send; nil for NULL.
     var bytes: [UInt8]? {
         switch self {
         case .bytes(let bytes): bytes
@@ -21,12 +21,12 @@ enum PostgreSQLValue: Sendable {
         stride(from: number.bitWidth - 8, through: 0, by: -8).map { UInt8(truncatingIfNeeded: number >> $0) }
     }
 
-    /// Reads a `bigint`; nil when it is null.
+    /// Decodes a `bigint`; nil when it is NULL.
     static func integer(_ field: [UInt8]?) -> Int64? {
         guard let field, field.count == 8 else { return nil }
         return field.reduce(0) { $0 << 8 | Int64($1) }
     }
 
-    /// Reads a `boolean`.
+    /// Decodes a `boolean`.
     static func flag(_ field: [UInt8]?) -> Bool { field == [1] }
 }

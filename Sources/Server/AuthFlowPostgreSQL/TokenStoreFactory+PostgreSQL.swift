@@ -1,30 +1,30 @@
 public import AuthFlow
 
 extension TokenStoreFactory {
-    /// `postgresql`: a PostgreSQL database, which any number of processes and machines share.
+    /// `postgresql`: a PostgreSQL database, which any number of processes and machines can share.
     public static var postgreSQL: TokenStoreFactory {
         let url = ConfigurationKey(
             "url",
             required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
-            "The database: postgresql://user@host/database, or keywords and values. With a password in it, it is a secret."
+            "The database: postgresql://user@host/database, or keywords and values. It is a secret if it contains a password."
         )
         let password = ConfigurationKey(
             "password",
             .secret,
-            "The password; default: that of the password file ~/.pgpass."
+            "The password; default: from the password file ~/.pgpass."
         )
         let schema = ConfigurationKey("schema", .text, default: "authflow", "The schema of the tables.")
         let connections = ConfigurationKey(
             "connections",
             .number(1...64),
             default: 4,
-            "The most connections of a process."
+            "The maximum number of connections per process."
         )
         let unverified = ConfigurationKey(
             "allow_unverified_server",
             .flag,
             default: false,
-            "Whether the address may ask for TLS without a verified certificate, or none: anyone who impersonates the database gets every session."
+            "Whether the URL may specify TLS without a verified certificate, or no TLS: anyone who impersonates the database gets every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, schema, connections, unverified]
         return TokenStoreFactory("postgresql", keys: keys) { options, host in
@@ -39,7 +39,7 @@ extension TokenStoreFactory {
         }
     }
 
-    /// An address that stands in the file as it is, where others may read it.
+    /// A plaintext URL from the configuration file, which others may be able to read.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
         let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""

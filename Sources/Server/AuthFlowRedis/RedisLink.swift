@@ -8,7 +8,7 @@ import Darwin
 import Glibc
 #endif
 
-/// A value of Redis' protocol (RESP2).
+/// A value of the Redis protocol (RESP2).
 enum RedisValue: Sendable, Hashable {
     case bytes([UInt8])
     case integer(Int64)
@@ -24,8 +24,8 @@ enum RedisValue: Sendable, Hashable {
 /// A command: its name and its arguments.
 typealias RedisCommand = [[UInt8]]
 
-/// One connection to Redis, on hiredis' buffers, which do not wait.
-@safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as hiredis asks
+/// A connection to Redis, with hiredis' non-blocking buffers.
+@safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as hiredis requires
     private let context: OpaquePointer
     private var isClosed = false
     private(set) var mustWrite = false
@@ -34,7 +34,7 @@ typealias RedisCommand = [[UInt8]]
 
     private static let timeout: Int32 = 5000
 
-    /// Connects, and waits for it.
+    /// Connects, and blocks until the connection is established.
     init(_ settings: RedisSettings) throws(DatabaseFailure) {
         guard authflow_redis_open() else {
             throw DatabaseFailure(
@@ -48,7 +48,7 @@ typealias RedisCommand = [[UInt8]]
             case .port(let host, let port): unsafe authflow_redis_connect(host, Int32(port), Self.timeout)
             }
         guard let context = unsafe context else {
-            throw DatabaseFailure(.unreachable, "There is no memory for a connection to Redis.")
+            throw DatabaseFailure(.unreachable, "Out of memory while connecting to Redis.")
         }
         unsafe self.context = context
         guard unsafe !authflow_redis_has_failed(context), unsafe authflow_redis_set_timeout(context, Self.timeout)
@@ -73,7 +73,7 @@ typealias RedisCommand = [[UInt8]]
         unsafe authflow_redis_close(context)
     }
 
-    /// Sends a command and waits for the reply. For a connection that is not the loop's.
+    /// Sends a command and blocks until the reply. Only for a connection that the loop does not use.
     @discardableResult
     func run(_ command: String...) throws(DatabaseFailure) -> RedisValue {
         try append(command.map { Array($0.utf8) })
@@ -82,7 +82,7 @@ typealias RedisCommand = [[UInt8]]
         return try unsafe value(of: reply)
     }
 
-    /// Makes the connection ready for the loop.
+    /// Makes the connection non-blocking, for the loop.
     func neverWait() { unsafe authflow_redis_never_wait(context) }
 
     func begin(_ request: RedisCommand) throws(DatabaseFailure) {
@@ -119,7 +119,7 @@ typealias RedisCommand = [[UInt8]]
             let result = Result { () throws(DatabaseFailure) in try unsafe value(of: reply) }
             if isRunning {
                 isRunning = false
-                // The connection of a server that has become a replica is of no use.
+                // A connection to a server that has become a replica is useless.
                 if case .failure(let failure) = result, failure.kind != .refused { throw failure }
                 return result
             }
@@ -136,7 +136,7 @@ typealias RedisCommand = [[UInt8]]
         return messages
     }
 
-    /// - Throws: The error that a reply is.
+    /// - Throws: The failure, if the reply is an error.
     private func value(of reply: OpaquePointer) throws(DatabaseFailure) -> RedisValue {
         func bytes() -> [UInt8] {
             var length = 0
@@ -161,7 +161,7 @@ typealias RedisCommand = [[UInt8]]
         let message = "Redis: \(DisplayText.sanitized(text))"
         switch text.prefix(while: { $0 != " " }) {
         case "NOSCRIPT": return DatabaseFailure(.refused, noScript)
-        // The server was made a replica, is starting, or does not reach enough replicas.
+        // The server has become a replica, is starting, or cannot reach enough replicas.
         case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "CLUSTERDOWN", "BUSY", "TRYAGAIN",
             "MISCONF", "OOM":
             return DatabaseFailure(.unknownOutcome, message)
@@ -170,7 +170,7 @@ typealias RedisCommand = [[UInt8]]
         }
     }
 
-    /// The failure of a script that the server does not have.
+    /// The failure of a script that the server has not loaded.
     static let noScript = "NOSCRIPT"
 
     private func lost() -> DatabaseFailure {

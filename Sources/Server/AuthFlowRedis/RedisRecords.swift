@@ -33,7 +33,7 @@ struct RedisRecords: RecordTable {
         self.prefix = settings.prefix
     }
 
-    /// Refuses a server that throws records away when its memory is full. A server that does not tell is taken at its operator's word.
+    /// Rejects a server that evicts records when its memory is full. A server that does not disclose its policy is trusted.
     private static func requireKeeping(_ link: RedisLink) throws(DatabaseFailure) {
         let values: RedisValue
         do throws(DatabaseFailure) {
@@ -45,7 +45,7 @@ struct RedisRecords: RecordTable {
         guard let policy = values.list?.last?.text, policy != "noeviction" else { return }
         throw DatabaseFailure(
             .unusable,
-            "The Redis server removes sessions when its memory is full (maxmemory-policy \(DisplayText.sanitized(policy, limit: 40))). Set it to noeviction."
+            "The Redis server evicts sessions when its memory is full (maxmemory-policy \(DisplayText.sanitized(policy, limit: 40))). Set it to noeviction."
         )
     }
 
@@ -55,7 +55,7 @@ struct RedisRecords: RecordTable {
 
     private static func argument(_ number: some FixedWidthInteger) -> [UInt8] { Array("\(number)".utf8) }
 
-    /// Runs a script, and brings it to a server that does not have it.
+    /// Runs a script, and loads it into a server that does not have it.
     private func run(_ script: RedisScript, on key: [UInt8], _ arguments: [[UInt8]] = []) async throws -> RedisValue {
         let rest = [Array("1".utf8), key] + arguments
         do {
@@ -83,7 +83,7 @@ struct RedisRecords: RecordTable {
     }
 
     private static var unexpected: DatabaseFailure {
-        DatabaseFailure(.refused, "Redis has given a reply that this program does not know.")
+        DatabaseFailure(.refused, "Redis sent an unexpected reply.")
     }
 
     func bytes(under lease: HeldLease) async throws -> [UInt8]? {
@@ -105,7 +105,8 @@ struct RedisRecords: RecordTable {
             arguments.append(attributes.lifetime.map { Self.argument($0.milliseconds) } ?? [])
             arguments.append(attributes.idleTime.map { Self.argument($0.milliseconds) } ?? [])
             arguments.append(Array(attributes.tags.map { RecordMessage.hex($0.bytes) }.joined(separator: " ").utf8))
-            // First, and not in the same step: in a cluster a set is elsewhere. A digest in a set whose record has no such tag is skipped.
+            // Before the write, and not atomically with it: in a cluster, the set may be on another node. Readers skip a digest whose record
+            // does not have the tag.
             for tag in attributes.tags {
                 let life = attributes.lifetime.map { Self.argument($0.milliseconds) } ?? []
                 _ = try await run(.tag, on: tagKey(tag.bytes), [lease.digest, life])
@@ -163,7 +164,7 @@ struct RedisRecords: RecordTable {
         return try await run(.claim, on: key(record.digest), arguments).integer == 1
     }
 
-    /// Redis has no order, so every call looks through all names: it is for work that is done once in a while.
+    /// Redis keys have no order, so every call scans all of them: use it only for infrequent work.
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
         let start = Array("\(prefix):{".utf8)
         var (digests, cursor): (Set<[UInt8]>, [UInt8]) = ([], Array("0".utf8))
@@ -188,6 +189,6 @@ struct RedisRecords: RecordTable {
         return keys
     }
 
-    /// The server removes what has ended by itself.
+    /// The server removes expired records itself.
     func removeEnded() async throws -> Int { 0 }
 }

@@ -1,12 +1,12 @@
 import Crypto
 
-/// A script that the server runs as a whole, while nothing else runs. Records are hashes whose names end with `{digest}`, so that a
-/// cluster keeps everything of a record in one place.
+/// A script that the server runs atomically. Records are hashes whose keys end with `{digest}`, so that a cluster stores all data of
+/// a record in one slot.
 ///
-/// The lease is a field of the hash and no key that expires: it would take the fence with it, and the fence must only grow.
+/// The lease is a field of the hash, not an expiring key: the fence would expire with that key, and the fence must only grow.
 struct RedisScript: Sendable {
     let text: String
-    /// The name of the script at the server (EVALSHA).
+    /// The digest that identifies the script on the server (EVALSHA).
     let digest: String
 
     init(_ text: String) {
@@ -16,7 +16,7 @@ struct RedisScript: Sendable {
         }.joined()
     }
 
-    /// Milliseconds by the server's clock; whether the record has not ended.
+    /// Helpers: the server's time in milliseconds, and whether the record has not expired.
     private static let common = """
         local t = redis.call('TIME')
         local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -94,7 +94,7 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Arguments: fence, owner, whether there are bytes, bytes; with new ends: lifetime, idle time (empty for none), tags.
+    /// Arguments: fence, owner, whether there are bytes, bytes; with new attributes: lifetime, idle timeout (empty for none), tags.
     static let write = RedisScript(
         """
         if not held() then return 0 end
@@ -137,7 +137,7 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Returns what a list shows: name, bytes, time of the last use, tags.
+    /// Returns the fields for a list: name, bytes, time of the last use, tags.
     static let show = RedisScript(
         """
         if not alive() or not field('sealed') then return false end
@@ -145,7 +145,7 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Arguments: channel, message. Returns as ``show``.
+    /// Arguments: channel, message. Returns the same as ``show``.
     static let remove = RedisScript(
         """
         local shown = false
@@ -168,8 +168,8 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Adds a digest to the set of a tag, ordered by the ends of the records, and takes out those that have ended. The set lives as long as
-    /// its longest record. Arguments: digest, milliseconds or empty.
+    /// Adds a digest to the set of a tag, ordered by the expiry of the records, and removes expired digests. The set expires with its
+    /// longest-lived record. Arguments: digest, milliseconds or empty.
     static let tag = RedisScript(
         """
         redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))

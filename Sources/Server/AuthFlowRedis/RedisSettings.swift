@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// How to connect, checked: in plain text on this machine only.
+/// The validated connection settings: by default, plaintext connections are allowed only to this machine.
 struct RedisSettings: Sendable {
     enum Place: Sendable {
         case socket(String)
@@ -11,16 +11,16 @@ struct RedisSettings: Sendable {
     let username: String?
     let password: Secret?
     let database: Int
-    /// What the names of all keys begin with.
+    /// The prefix of all keys.
     let prefix: String
 
     /// - Parameters:
     ///   - url: `redis://user:password@host:port/database`, or `unix:/path/of/the/socket`.
-    ///   - password: The password; default: the one of the URL.
-    ///   - allowsPlainText: Whether another machine's server may be asked without TLS.
+    ///   - password: The password; default: the password in the URL.
+    ///   - allowsPlainText: Whether a server on another machine may be used without TLS.
     init(url: Secret, password: Secret?, prefix: String, allowsPlainText: Bool) throws(AuthError) {
         func refused(_ reason: String) -> AuthError {
-            AuthError(.invalidConfiguration, "The address of the Redis server \(reason).")
+            AuthError(.invalidConfiguration, "The URL of the Redis server \(reason).")
         }
         var text = url.exposed[...]
         let isName = prefix.utf8.allSatisfy {
@@ -34,7 +34,7 @@ struct RedisSettings: Sendable {
         if text.hasPrefix("unix:") {
             text.removeFirst(5)
             if text.hasPrefix("//") { text.removeFirst(2) }
-            guard text.hasPrefix("/") else { throw refused("has no path of a socket") }
+            guard text.hasPrefix("/") else { throw refused("has no socket path") }
             (place, username, database) = (.socket(String(text)), nil, 0)
             self.password = password
             return
@@ -42,24 +42,24 @@ struct RedisSettings: Sendable {
         guard !text.hasPrefix("rediss://") else {
             throw AuthError(
                 .unsupported,
-                "hiredis 0.14, which connects to Redis, has no TLS. Use a local socket, or a TLS tunnel that ends on this machine."
+                "hiredis 0.14, the Redis client library, does not support TLS. Use a local socket, or a local TLS tunnel."
             )
         }
-        guard text.hasPrefix("redis://") else { throw refused("begins with neither redis:// nor unix:") }
+        guard text.hasPrefix("redis://") else { throw refused("starts with neither redis:// nor unix:") }
         text.removeFirst("redis://".count)
         var (username, urlPassword): (String?, Secret?) = (nil, nil)
         if let at = text.lastIndex(of: "@") {
             let parts = text[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             let decoded = parts.map { FormURLEncoding.percentDecoded(String($0)) }
             let known = decoded.compactMap(\.self)
-            guard known.count == decoded.count, let name = known.first else { throw refused("cannot be read") }
+            guard known.count == decoded.count, let name = known.first else { throw refused("is invalid") }
             if !name.isEmpty { username = name }
             if known.count == 2 { urlPassword = Secret(known[1]) }
             text = text[text.index(after: at)...]
         }
         let (address, path) = text.firstIndex(of: "/").map { (text[..<$0], text[$0...].dropFirst()) } ?? (text, "")
         guard path.isEmpty || Int(path).map({ (0...1_000_000).contains($0) }) == true else {
-            throw refused("ends with something that is not the number of a database")
+            throw refused("has an invalid database number")
         }
         let (host, port): (String, Int?)
         if address.hasPrefix("["), let end = address.firstIndex(of: "]") {
@@ -71,10 +71,10 @@ struct RedisSettings: Sendable {
             host = parts.first.map { String($0) } ?? ""
             port = parts.count == 2 ? Int(parts[1]) : 6379
         }
-        guard !host.isEmpty, let port, (1...65535).contains(port) else { throw refused("has no host, or no port") }
+        guard !host.isEmpty, let port, (1...65535).contains(port) else { throw refused("has no valid host or port") }
         guard Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host) || allowsPlainText else {
             throw refused(
-                "is another machine's, and hiredis 0.14 has no TLS: an attacker in between could read the sessions. Use a tunnel with TLS"
+                "names another machine, and hiredis 0.14 does not support TLS: an attacker on the network could read the sessions. Use a TLS tunnel"
             )
         }
         self.place = .port(host: host, port)

@@ -1,30 +1,30 @@
 public import AuthFlow
 package import AuthFlowDatabase
 
-/// Keeps credentials in Redis, for any number of processes and machines.
+/// Stores credentials in Redis, for any number of processes and machines.
 ///
-/// Every record is a hash, and every change one script. A lease is a promise in that hash that ends by the server's clock and is
-/// renewed while it is held. A holder that has lost it, however late it comes, changes nothing.
+/// Every record is a hash, and every change is one script. A lease is stored in that hash, expires by the server's clock, and is
+/// renewed while it is held. A holder that has lost its lease cannot change the record, however late it writes.
 ///
-/// Redis confirms a write before its replicas have it, and before it is on disk: after a failover or a power cut, sessions that were
-/// refreshed in the last second can be lost. Where that is too much, use PostgreSQL.
+/// Redis acknowledges a write before it is replicated, and before it is on disk: after a failover or a power failure, sessions that
+/// were refreshed in the last second can be lost. If that is not acceptable, use PostgreSQL.
 public struct RedisTokenStore: Sendable {
     private let records: LeasedRecords<RedisRecords>
 
-    /// The statements alone.
+    /// The operations on the records, without renewals, retries and waits.
     package var table: any RecordTable { records.table }
 
-    /// Creates a store. Nothing is connected before the first use.
+    /// Creates a store. It does not connect before its first use.
     /// - Parameters:
     ///   - url: `redis://username:password@host:port/database`, or `unix:/path/of/the/socket`.
-    ///   - password: The password; default: the one of the URL.
-    ///   - prefix: What the names of all keys begin with; default: `authflow`.
-    ///   - connections: The most connections, besides one that listens; default: 4.
-    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: one
-    ///     with a duration of less than a third would take over the leases of the others.
-    ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
-    ///   - allowsPlainText: Whether the server may be another machine's, which is then reached without TLS. Who is in between has
-    ///     every session; default: no.
+    ///   - password: The password; default: the password in the URL.
+    ///   - prefix: The prefix of all keys; default: `authflow`.
+    ///   - connections: The maximum number of connections, in addition to one that listens; default: 4.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: a
+    ///     process with less than a third of the others' duration would take over their leases.
+    ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
+    ///   - allowsPlainText: Whether the server may be on another machine, which is then used without TLS. An attacker on the network
+    ///     path gets every session; default: no.
     ///   - host: Time and randomness; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does not have.
     public init(

@@ -1,26 +1,26 @@
 public import AuthFlow
 
 extension TokenStoreFactory {
-    /// `redis`: a Redis server, which any number of processes and machines share.
+    /// `redis`: a Redis server, which any number of processes and machines can share.
     public static var redis: TokenStoreFactory {
         let url = ConfigurationKey(
             "url",
             required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
-            "The server: unix:/path/of/the/socket, or redis://host:port/database. With a password in it, it is a secret."
+            "The server: unix:/path/of/the/socket, or redis://host:port/database. It is a secret if it contains a password."
         )
         let password = ConfigurationKey("password", .secret, "The password; default: none.")
-        let prefix = ConfigurationKey("prefix", .text, default: "authflow", "What the names of all keys begin with.")
+        let prefix = ConfigurationKey("prefix", .text, default: "authflow", "The prefix of all keys.")
         let connections = ConfigurationKey(
             "connections",
             .number(1...64),
             default: 4,
-            "The most connections of a process."
+            "The maximum number of connections per process."
         )
         let plainText = ConfigurationKey(
             "allow_plain_text",
             .flag,
             default: false,
-            "Whether another machine's server may be used without TLS: anyone in between gets every session."
+            "Whether a remote server may be used without TLS: any network attacker then gets every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, prefix, connections, plainText]
         return TokenStoreFactory("redis", keys: keys) { options, host in
@@ -35,7 +35,7 @@ extension TokenStoreFactory {
         }
     }
 
-    /// An address that stands in the file as it is, where others may read it.
+    /// A plaintext URL from the configuration file, which others may be able to read.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         guard !text.contains("@") || text.hasPrefix("unix:") else {
             throw AuthError(

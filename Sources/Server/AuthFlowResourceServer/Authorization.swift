@@ -37,10 +37,10 @@ public struct Authorization: Sendable {
     /// The expiry of the token; nil when the introspection response has none.
     public var expiresAt: Date? { token.end.map(Date.init(timeIntervalSince1970:)) }
 
-    /// `authorization_details` (RFC 9396), as the token has them; nil for none.
+    /// `authorization_details` (RFC 9396), as in the token; nil for none.
     public var authorizationDetails: JSON? { token.claims["authorization_details"] }
 
-    /// Whether the token is bound to a DPoP key, whose proof came with the request.
+    /// Whether the token is bound to a DPoP key; the request then contained a valid proof.
     public var isDPoPBound: Bool { token.binding.key != nil }
 
     /// Whether the token is bound to a certificate, which the client presented.

@@ -8,7 +8,7 @@ extension ResourceServer {
         var members: [String: JSON] = [
             "resource": .string(resource.url),
             "authorization_servers": .array(issuers.map { .string($0.server.issuer) }),
-            // RFC 9700 section 4.3.2: tokens in queries are not accepted, nor those in forms here.
+            // RFC 9700 section 4.3.2: tokens in queries are not accepted; this server does not accept those in forms either.
             "bearer_methods_supported": ["header"],
         ]
         if !rules.supportedScopes.isEmpty {
@@ -22,7 +22,7 @@ extension ResourceServer {
         return .object(members)
     }
 
-    /// Responds to a request for the metadata. Put it before everything that demands a token.
+    /// Responds to a request for the metadata. Put it before everything that requires a token.
     /// - Returns: nil for any other request.
     public func metadataResponse(to request: HTTPRequest) -> TransportResponse? {
         let path = (request.path ?? "/").prefix { $0 != "?" }

@@ -1,11 +1,11 @@
 public import AuthFlowHTTP
 
 extension ResourceServer {
-    /// Checks an access token like that of a request, and reports each check.
+    /// Checks an access token as if it were in a request, and reports each check.
     ///
-    /// A token whose introspection was skipped is not accepted: whether it was revoked is not known.
+    /// A token whose introspection was skipped is not accepted, because it may have been revoked.
     ///
-    /// The token is sent to no one unless `introspects` is set. The issuer's metadata and keys are fetched where they are needed.
+    /// The token is sent to no one unless `introspects` is set. The issuer's metadata and keys are fetched as needed.
     /// - Parameters:
     ///   - token: The token.
     ///   - requirement: The requirement of the route; default: a valid token.

@@ -17,7 +17,7 @@ public import HTTPTypes
 /// let authorization = try await api.authorize(request, requiring: ["orders:read"])
 /// ```
 ///
-/// It answers a request that is not authorized with a ``Rejection``, a complete response. It works with any web framework.
+/// It rejects an unauthorized request with a ``Rejection``, which contains a complete response. It works with any web framework.
 public final class ResourceServer: Sendable {
     /// The identifier of the API (RFC 8707, RFC 9728): its URL, exactly as clients write it.
     public let resource: Endpoint
@@ -38,11 +38,11 @@ public final class ResourceServer: Sendable {
 
     /// Creates a server. It sends no request until the first token arrives.
     /// - Parameters:
-    ///   - resource: The identifier of the API: an `https` URL; `http` on this machine's loopback only.
+    ///   - resource: The identifier of the API: an `https` URL; `http` only on loopback.
     ///   - issuers: The issuers whose tokens are accepted.
     ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
     ///   - host: Time and randomness; default: the system's.
-    ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` makes metrics of them.
+    ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` records them as metrics.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
     ///   duplicates, JWTs are to be introspected without an introspector, or several issuers have one: a token that names no
     ///   issuer must not be sent to the wrong one.
@@ -119,8 +119,8 @@ public final class ResourceServer: Sendable {
         }
     }
 
-    /// Decides whether an authorized request also meets the demands of a further route: a proof is accepted once, so that a request cannot be
-    /// authorized twice.
+    /// Decides whether an authorized request also meets the requirement of a further route: a proof is accepted only once, so a request
+    /// cannot be authorized twice.
     /// - Returns: Whether this API made the authorization. An authorization by another API is not checked.
     /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
@@ -197,7 +197,7 @@ public final class ResourceServer: Sendable {
         steps?.begin(.form)
         try PresentedToken.requireCharacters(of: token)
         steps?.begin(.issuer)
-        // Parsed once: to choose the issuer, and to be verified.
+        // Parsed only once, both to choose the issuer and to be verified.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
             guard issuers.count == 1 || !Self.isJOSE(token) else {
@@ -224,7 +224,7 @@ public final class ResourceServer: Sendable {
         verification.steps = steps
         let verified = try await verification.verify(jws, now: now, leeway: rules.clockLeeway.seconds)
         if let end = verified.end, steps == nil, token.exposed.utf8.count <= Self.maximumCachedSize {
-            // Never beyond its end. The leeway is for tokens that are verified anew.
+            // Never beyond its expiry. The leeway applies only to tokens that are verified again.
             let time = now.timeIntervalSince1970
             let limit = min(time + rules.verificationCacheTime.seconds, end)
             cache.keep(verified, digest, from: max(time, verified.start), until: limit)
@@ -256,7 +256,7 @@ public final class ResourceServer: Sendable {
         return verified
     }
 
-    /// Whether a token begins as a JWT does. One that cannot be read is of an issuer that is not known, and is not shown to another.
+    /// Whether a token begins like a JWT. A JWT that cannot be parsed has an unknown issuer, and must not be sent to another issuer.
     private static func isJOSE(_ token: Secret) -> Bool {
         let first = token.exposed.prefix { $0 != "." }
         return first.utf8.count < token.exposed.utf8.count
@@ -272,7 +272,7 @@ public final class ResourceServer: Sendable {
             let keys = try source.keys()
             if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
-        // It may be of an issuer that encrypts its tokens, and is not shown to another.
+        // It may be from an issuer that encrypts its tokens, and must not be sent to another issuer.
         guard let introspector, issuers.allSatisfy({ $0.decryptionKeys == nil || $0.name == introspector.issuer.name })
         else { throw TokenFailure.invalid("it is encrypted, and none of the configured keys decrypts it") }
         return token
@@ -285,13 +285,13 @@ public final class ResourceServer: Sendable {
         _ steps: TokenReport.Recorder?
     ) async throws -> AccessToken {
         guard let (issuer, client) = introspector else { throw TokenFailure.invalid(reason) }
-        steps?.end(.passed("not named by the token: asked at \(issuer.name)"))
+        steps?.end(.passed("not named by the token: introspection at \(issuer.name)"))
         steps?.begin(.introspection)
         guard steps?.introspects ?? true else { throw TokenReport.IsNotIntrospected() }
         return try await introspected(token, digest, issuer, client, isVerified: false)
     }
 
-    /// - Parameter isVerified: Whether the token is a JWT that says for whom it is, and has passed.
+    /// - Parameter isVerified: Whether the token is a JWT that names its audience and has passed verification.
     private func introspected(
         _ token: Secret,
         _ digest: TokenDigest,

@@ -85,7 +85,7 @@ struct IssuerSettings: Sendable {
 
     /// - Parameters:
     ///   - transport: Sends the requests to the issuer.
-    ///   - certificate: The certificate that the transport shows; nil for none.
+    ///   - certificate: The certificate that the transport presents; nil for none.
     ///   - host: Time and randomness.
     func issuer(
         _ transport: any HTTPTransport,
@@ -98,7 +98,7 @@ struct IssuerSettings: Sendable {
         let tenants = try object[Self.tenants]
         let server = AuthorizationServer(issuer: url, tokenIssuer: tenants, transport: transport, host: host)
         let decryptionKeys = try object[ProfileKeys.decryptionKey].map(DecryptionKeySource.init)
-        // A key file that cannot be used is a fault of the configuration, and said before the first request.
+        // An unusable key file is a configuration error, and is reported before the first request.
         try object.located(ProfileKeys.decryptionKey) { () throws(AuthError) in _ = try decryptionKeys?.keys() }
         let requiresEncryption = try object[Self.requiresEncryption]
         guard !requiresEncryption || decryptionKeys != nil else {

@@ -6,13 +6,13 @@ extension ResourceServer {
     /// Creates an API from the section `resource_server` of a configuration file.
     /// - Parameters:
     ///   - file: The file.
-    ///   - proofs: Remembers the DPoP proofs that were used; default: in the memory of this process. Several machines need a
+    ///   - proofs: The replay cache for DPoP proofs; default: in the memory of this process. Several instances need a
     ///     `SharedReplayCache`.
     ///   - publicURL: The URL of a request as its client saw it; default: the origin of the resource, and the path of the request.
     ///   - transport: Sends the requests to the issuers; default: the one that the file describes.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives each decision. It must not block.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the place of every fault, such as that there is no such section.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, such as a missing section.
     public convenience init(
         configuration file: ConfigurationFile,
         proofs: any ProofReplayCache = MemoryReplayCache(),

@@ -6,12 +6,12 @@ import Darwin
 import Glibc
 #endif
 
-/// The clock of leases, which all processes of a machine share and which cannot be set: the time since the machine was started.
+/// The clock for leases, which all processes on a machine share and which cannot be set: the time since boot.
 package struct LeaseClock: Sendable {
-    /// Milliseconds since the start, those that the machine has slept included.
+    /// Milliseconds since boot, including the time that the machine has slept.
     package let now: @Sendable () -> Int64
 
-    /// Tells this start of the machine from every other one: a lease of an earlier one has ended, as its holder has.
+    /// Identifies this boot: a lease from an earlier boot has expired, because its holder no longer exists.
     package let boot: [UInt8]
 
     package init(boot: [UInt8], now: @escaping @Sendable () -> Int64) {
@@ -19,10 +19,10 @@ package struct LeaseClock: Sendable {
         self.now = now
     }
 
-    /// The machine's.
+    /// The clock of the machine.
     package static let system: LeaseClock = {
         #if canImport(Darwin)
-        // It goes on while the machine sleeps (clock_gettime(3)).
+        // It keeps running while the machine sleeps (clock_gettime(3)).
         let clock = CLOCK_MONOTONIC_RAW
         var time = timeval()
         var size = MemoryLayout<timeval>.size

@@ -3,7 +3,7 @@ import AuthFlowDatabase
 import CSQLite
 import Synchronization
 
-/// A value of a statement.
+/// A parameter or a column value of a statement.
 enum SQLiteValue: Sendable, Hashable {
     case integer(Int64)
     case bytes([UInt8])
@@ -18,19 +18,19 @@ enum SQLiteValue: Sendable, Hashable {
 }
 
 /// An open database file.
-@safe final class SQLiteConnection: @unchecked Sendable {  // the lane's thread alone uses it
-    /// How long a call waits for the write of another process.
+@safe final class SQLiteConnection: @unchecked Sendable {  // only the lane's thread uses it
+    /// The busy timeout, in milliseconds: how long a call waits for another process's write.
     private static let patience: Int32 = 5000
 
-    /// `RETURNING` came with 3.35.
+    /// `RETURNING` was introduced in 3.35.
     private static let oldestVersion: Int32 = 3_035_000
 
     private static let lastNumber = Atomic<UInt64>(0)
 
-    /// Tells it from every other connection of this process, also from one whose place in memory it has taken.
+    /// Distinguishes the connection from every other connection of this process, even from one that had the same memory address.
     let number = lastNumber.add(1, ordering: .relaxed).newValue
 
-    /// Whether it is in a transaction that could not be ended: what is written through it now might never be committed.
+    /// Whether it is in a transaction that could not be rolled back: further writes might never be committed.
     private(set) var isBroken = false
 
     private var lastFence: Int64 = 0
@@ -38,7 +38,7 @@ enum SQLiteValue: Sendable, Hashable {
     private var statements: [String: SQLiteStatement] = [:]
     private var isDurable: Bool?
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     init(path: String) throws(DatabaseFailure) {
         let version = authflow_sqlite_version()
         guard version >= Self.oldestVersion else {
@@ -46,13 +46,13 @@ enum SQLiteValue: Sendable, Hashable {
                 .unusable,
                 version == 0
                     ? "The library SQLite is not installed. Debian has it in the package libsqlite3-0."
-                    : "SQLite 3.35 or newer is needed, and this is version number \(version)."
+                    : "SQLite 3.35 or newer is required; this is version number \(version)."
             )
         }
         var opened: OpaquePointer?
         let result = unsafe authflow_sqlite_open(path, &opened)
         guard let opened = unsafe opened else {
-            throw DatabaseFailure(.unusable, "There is no memory for a connection to SQLite.")
+            throw DatabaseFailure(.unusable, "Out of memory while opening the SQLite database.")
         }
         unsafe self.database = opened
         guard result == AUTHFLOW_SQLITE_OK.rawValue else {
@@ -77,7 +77,7 @@ enum SQLiteValue: Sendable, Hashable {
             guard result == AUTHFLOW_SQLITE_OK.rawValue else { throw failure(result) }
         }
         var rows: [[SQLiteValue]] = []
-        // To its end: what a statement with RETURNING has changed is committed there.
+        // Until it is done: only then are the changes of a statement with RETURNING committed.
         while true {
             let result = statement.step()
             switch UInt32(bitPattern: result) {
@@ -88,11 +88,11 @@ enum SQLiteValue: Sendable, Hashable {
         }
     }
 
-    /// Runs statements that are carried out together or not at all.
+    /// Runs statements in one transaction.
     func transaction<Value>(
         _ body: () throws(DatabaseFailure) -> Value
     ) throws(DatabaseFailure) -> Value {
-        // Not a deferred one: that would fail when another process writes between its first read and its first write.
+        // Not deferred: a deferred transaction fails when another process writes between its first read and its first write.
         try run("BEGIN IMMEDIATE")
         do throws(DatabaseFailure) {
             let value = try body()
@@ -105,15 +105,15 @@ enum SQLiteValue: Sendable, Hashable {
         }
     }
 
-    /// A fence for a record that has none: a time, so that it is later than those of records that were removed, and no other one of this
+    /// A fence for a record that has none: a timestamp, so that it is greater than the fences of removed records, and unique in this
     /// process.
     func nextFence(at microseconds: Int64) -> Int64 {
         lastFence = max(microseconds, lastFence + 1)
         return lastFence
     }
 
-    /// Chooses whether the next writes are on the disk when their statements end, or with the next one that is. A lease need not
-    /// outlive a power failure: its holder does not.
+    /// Chooses whether the following writes are on disk when their statements complete, or only with the next durable write. A lease
+    /// need not survive a power failure, because its holder does not.
     func setDurable(_ isDurable: Bool) throws(DatabaseFailure) {
         guard self.isDurable != isDurable else { return }
         try run("PRAGMA synchronous = \(isDurable ? "FULL" : "NORMAL")")
@@ -136,17 +136,17 @@ enum SQLiteValue: Sendable, Hashable {
         case AUTHFLOW_SQLITE_BUSY.rawValue, AUTHFLOW_SQLITE_LOCKED.rawValue, AUTHFLOW_SQLITE_PROTOCOL.rawValue:
             return DatabaseFailure(
                 .unreachable,
-                "Another process writes to the database, and does not finish: \(reason)."
+                "Another process has locked the database for too long: \(reason)."
             )
-        // Whether a commit is on the disk is not known. It is tried again: every call may be, but those that are not.
+        // It is unknown whether a commit is on disk. The call is retried if that is safe.
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:
             return DatabaseFailure(.unknownOutcome, "The database could not be read or written: \(reason).")
-        // It was rolled back, and is tried again: a full disk may have room a moment later.
+        // It was rolled back, and is retried: a full disk may have space again a moment later.
         case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database is full.")
         case AUTHFLOW_SQLITE_CORRUPT.rawValue, AUTHFLOW_SQLITE_NOT_A_DATABASE.rawValue:
             return DatabaseFailure(
                 .damaged,
-                "The database is damaged: \(reason). Restore a backup, or begin anew with an empty one."
+                "The database is damaged: \(reason). Restore a backup, or start with an empty database."
             )
         case AUTHFLOW_SQLITE_READ_ONLY.rawValue, AUTHFLOW_SQLITE_CANNOT_OPEN.rawValue:
             return DatabaseFailure(.unusable, "The database cannot be used: \(reason).")
@@ -155,7 +155,7 @@ enum SQLiteValue: Sendable, Hashable {
     }
 }
 
-/// A statement that was prepared. It belongs to its connection.
+/// A prepared statement. It belongs to its connection.
 @safe private final class SQLiteStatement {
     private let pointer: OpaquePointer
 
@@ -167,7 +167,7 @@ enum SQLiteValue: Sendable, Hashable {
         switch value {
         case .integer(let number): unsafe authflow_sqlite_bind_integer(pointer, index, number)
         case .null: unsafe authflow_sqlite_bind_null(pointer, index)
-        // An empty array may have no address, which would stand for NULL.
+        // An empty array may have no address, which would mean NULL.
         case .bytes(let bytes): unsafe authflow_sqlite_bind_bytes(pointer, index, bytes + [0], bytes.count)
         }
     }

@@ -8,11 +8,11 @@ import Darwin
 import Glibc
 #endif
 
-/// The file of a database, which its owner alone can read.
+/// A database file that only its owner can read.
 struct SQLiteFile: Sendable {
     let path: String
 
-    /// Opens the database, and creates it where it is missing.
+    /// Opens the database, and creates it if it is missing.
     func open() throws(DatabaseFailure) -> SQLiteConnection {
         do throws(AuthError) {
             try prepare()
@@ -24,7 +24,7 @@ struct SQLiteFile: Sendable {
         return connection
     }
 
-    /// The path without links above the file: SQLite is told to follow none.
+    /// The path with the symbolic links of its directory resolved: SQLite is configured to follow none.
     private var resolvedPath: String {
         let name = path.suffix(from: path.lastIndex(of: "/") ?? path.startIndex)
         guard let resolved = unsafe realpath(directory, nil) else { return path }
@@ -42,7 +42,7 @@ struct SQLiteFile: Sendable {
         let file = PrivateFile(path)
         try PrivateFile.createDirectory(directory)
         if !file.exists {
-            // SQLite would put what is in it into the new database.
+            // SQLite would replay the log into the new database.
             // Another process may have created both in between.
             guard !PrivateFile("\(path)-wal").exists || file.exists else {
                 throw AuthError(
@@ -50,22 +50,22 @@ struct SQLiteFile: Sendable {
                     "\(path) does not exist, but its files \(path)-wal and \(path)-shm do. Restore the database, or remove them."
                 )
             }
-            // SQLite gives the files beside it the mode of this one.
+            // SQLite gives the -wal and -shm files the mode of this one.
             if !file.exists { _ = try file.create(with: []) }
         }
         try file.requirePrivate()
     }
 
-    /// A mark of the file that is at the path; nil when there is none. A file that was put in its place has another one.
+    /// The identity of the file at the path; nil when there is none. A file that replaces it has a different identity.
     var identity: FileIdentity? { PrivateFile(path).identity }
 
-    /// As ``identity``, of the log beside the file.
+    /// Like ``identity``, for the write-ahead log of the file.
     var logIdentity: FileIdentity? { PrivateFile("\(path)-wal").identity }
 
     /// Renames a damaged database and the files that belong to it, so that the next use begins with an empty one.
-    /// - Parameter suffix: The end of the new names.
+    /// - Parameter suffix: The suffix of the new names.
     /// - Returns: The new path of the database.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when it can be read, or cannot be renamed.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the database can be read, or cannot be renamed.
     func setAside(_ suffix: String) throws(AuthError) -> String {
         guard PrivateFile(path).exists else {
             throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.")
@@ -73,7 +73,7 @@ struct SQLiteFile: Sendable {
         guard !isReadable else {
             throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
         }
-        // The log first: a database without its log is only older, and a log beside another database would destroy that.
+        // The log first: a database without its log is only older, but a log next to a different database would corrupt it.
         for end in ["-wal", "-shm", ""] where PrivateFile(path + end).exists {
             guard unsafe rename(path + end, path + suffix + end) == 0 else {
                 throw AuthError(.storageFailed, "\(path + end) could not be renamed (error \(errno)).")
@@ -88,7 +88,7 @@ struct SQLiteFile: Sendable {
             let connection = try open()
             return try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8)
         } catch {
-            // Busy, or of another program: not damaged as far as is known.
+            // Busy, or another program's database: not known to be damaged.
             return error.kind != .damaged
         }
     }

@@ -2,12 +2,12 @@ import AuthFlow
 import AuthFlowDatabase
 import Synchronization
 
-/// Runs calls to a connection one after another, on a thread that lives for as long as there are some: a call may wait for the disk.
+/// Runs calls to a connection serially, on a thread that exists only while there are calls: a call may block on disk I/O.
 final class SQLiteLane: Sendable {
     private struct State {
         var jobs: [@Sendable () -> Void] = []
         var isRunning = false
-        /// The jobs that the thread has taken out and not done.
+        /// The number of jobs that the thread has dequeued but not completed.
         var taken = 0
         var opened: Opened?
     }
@@ -15,7 +15,7 @@ final class SQLiteLane: Sendable {
     private struct Opened {
         let connection: SQLiteConnection
         let file: FileIdentity
-        /// The log beside it, once there is one.
+        /// The write-ahead log, once it exists.
         var log: FileIdentity?
     }
 
@@ -29,10 +29,10 @@ final class SQLiteLane: Sendable {
         if let connection = state.withLock({ $0.opened?.connection }) { DetachedThread.run { _ = connection } }
     }
 
-    /// How many calls are in progress or wait.
+    /// The number of calls in progress or waiting.
     var pending: Int { state.withLock { $0.jobs.count + $0.taken } }
 
-    /// Runs a call. It is made, whatever becomes of the caller.
+    /// Runs a call. It completes even if the caller is cancelled.
     func run<Value: Sendable>(
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
     ) async throws -> Value {
@@ -46,15 +46,15 @@ final class SQLiteLane: Sendable {
             }
             guard !isAdded else { return }
             continuation.resume(
-                throwing: DatabaseFailure(.unreachable, "More than \(Self.mostWaiting) calls wait for the database.")
+                throwing: DatabaseFailure(.unreachable, "Over \(Self.mostWaiting) calls are waiting for the database.")
             )
         }
     }
 
-    /// The most calls that wait until the thread takes them up.
+    /// The maximum number of queued calls.
     private static let mostWaiting = 10_000
 
-    /// - Returns: Whether there was room for it.
+    /// - Returns: Whether the queue had room for the job.
     private func add(_ job: @escaping @Sendable () -> Void) -> Bool {
         let (isAdded, isFirst) = state.withLock { state in
             guard state.jobs.count < Self.mostWaiting else { return (false, false) }
@@ -62,14 +62,14 @@ final class SQLiteLane: Sendable {
             defer { state.isRunning = true }
             return (true, !state.isRunning)
         }
-        // Without another thread the caller's own has to do.
+        // If no thread can be created, the caller's thread runs the jobs.
         if isFirst, !DetachedThread.run({ self.work() }) { work() }
         return isAdded
     }
 
     private func work() {
         while true {
-            // Taken out whole: a job that is done, with what it wrote, stays in no array.
+            // The whole queue is dequeued at once, so that no completed job, with the data it wrote, stays in the queue's storage.
             let jobs = state.withLock { state in
                 defer { state.jobs = [] }
                 state.isRunning = !state.jobs.isEmpty
@@ -84,8 +84,8 @@ final class SQLiteLane: Sendable {
         }
     }
 
-    /// The connection to the file that is at the path now: what is written to one that was removed is in no other process's sight, and
-    /// gone with this one. Called by the thread alone.
+    /// The connection to the file that is currently at the path: data written to a removed file would be invisible to other processes,
+    /// and lost when this one exits. Called only on the lane's thread.
     private func connection() throws(DatabaseFailure) -> SQLiteConnection {
         let (found, log) = (file.identity, file.logIdentity)
         if var opened = state.withLock({ $0.opened }) {
@@ -97,7 +97,7 @@ final class SQLiteLane: Sendable {
                 }
                 return opened.connection
             }
-            // SQLite would put the writes of the old file, which are in its log, into the new one.
+            // SQLite would replay the log of the old file into the new one.
             guard !isReplaced || found == nil || log == nil || log != opened.log else {
                 throw DatabaseFailure(
                     .unusable,
@@ -108,7 +108,7 @@ final class SQLiteLane: Sendable {
         }
         let connection = try file.open()
         guard let before = file.identity, found == nil || before == found else {
-            throw DatabaseFailure(.unreachable, "The file of the database was replaced while it was opened.")
+            throw DatabaseFailure(.unreachable, "The file of the database was replaced while it was being opened.")
         }
         state.withLock { $0.opened = Opened(connection: connection, file: before, log: nil) }
         return connection

@@ -3,7 +3,7 @@ import AuthFlowDatabase
 import AuthFlowEssentials
 import Synchronization
 
-/// The statements. All times are milliseconds: of the machine's clock, and for leases of the one that is not set.
+/// The SQL statements. All times are in milliseconds: of the system clock, and for leases of ``LeaseClock``.
 final class SQLiteRecords: RecordTable {
     private let lane: SQLiteLane
     private let host: HostServices
@@ -31,7 +31,7 @@ final class SQLiteRecords: RecordTable {
         Int64((date.timeIntervalSince1970 * 1000).rounded(.down))
     }
 
-    /// Whether a record has not ended at the first parameter.
+    /// Whether a record has not expired at the time in the first parameter.
     private static let isAlive = "(expires_at IS NULL OR expires_at > ?1) AND (idle_until IS NULL OR idle_until > ?1)"
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
@@ -52,7 +52,7 @@ final class SQLiteRecords: RecordTable {
         let digest = key.digest
         return try await lane.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
-            // Here, and not before: a call may have waited for others. The same owner asks again when an answer was lost, or late: its
+            // Read here, not earlier: the call may have waited for others. The same owner retries when a response was lost or late: its
             // lease stays valid.
             let (now, time) = (now, SQLiteValue.integer(leases.now()))
             let fence = connection.nextFence(at: Int64(host.now().timeIntervalSince1970 * 1_000_000))
@@ -88,7 +88,7 @@ final class SQLiteRecords: RecordTable {
             if let row = taken.first, let fence = row[0].integer.flatMap({ UInt64(exactly: $0) }) {
                 return .taken(fence: fence, isAfterUnfinished: row[1].flag)
             }
-            // The holder tells those who wait.
+            // The holder then notifies waiting processes.
             let busy = try connection.run(
                 "UPDATE records SET is_awaited = 1 WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1",
                 time,
@@ -98,8 +98,8 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// Whether the record has the lease of the second to fourth parameters. A lease that has expired and that no other holder has taken
-    /// since is as good as one that has not.
+    /// Whether the record has the lease in the second to fourth parameters. An expired lease counts as held until another holder
+    /// acquires the lease.
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
     func bytes(under lease: HeldLease) async throws -> [UInt8]? {
@@ -293,7 +293,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// Whether no holder has a lease at the second parameter, in the start of the machine that is the third.
+    /// Whether no lease is held at the time in the second parameter, in the boot identified by the third.
     private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {
@@ -301,7 +301,7 @@ final class SQLiteRecords: RecordTable {
             let now = now
             try connection.setDurable(false)
             try connection.run("DELETE FROM messages WHERE at < ?1 - ?2", now, .integer(Self.retention))
-            // A record without bytes is left by a holder that was killed before it wrote the first ones.
+            // A record without bytes was left behind by a holder that was killed before its first write.
             return try connection.run(
                 """
                 DELETE FROM records WHERE id IN ( \
@@ -319,7 +319,7 @@ final class SQLiteRecords: RecordTable {
 
     // MARK: Messages
 
-    /// Leaves a message for the other processes, and no more than they can be behind.
+    /// Stores a message for the other processes, and removes all but the last 10,000 messages.
     private static func tell(
         _ message: RecordMessage,
         at now: SQLiteValue,
@@ -331,7 +331,7 @@ final class SQLiteRecords: RecordTable {
 
     private func report(_ message: RecordMessage) { onMessage(.message(String(decoding: message.text, as: UTF8.self))) }
 
-    /// How often messages are looked for.
+    /// The polling interval for messages.
     private static var interval: Duration { .milliseconds(100) }
 
     var pushesMessages: Bool { false }
@@ -348,7 +348,7 @@ final class SQLiteRecords: RecordTable {
                     let read = try? await lane.run { connection throws(DatabaseFailure) in
                         try Self.messages(after: position, at: now, connection)
                     }
-                    // Some may have been missed: whatever waits or is remembered is looked at again.
+                    // Some may have been missed: everything that waits or is cached is checked again.
                     if read?.isComplete != true { onMessage(.connected) }
                     for message in read?.messages ?? [] { onMessage(.message(message)) }
                     last = read?.position
@@ -358,17 +358,17 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// How long a message is kept.
+    /// How long a message is stored, in milliseconds.
     private static var retention: Int64 { 60_000 }
 
-    /// - Parameter position: Where the last call has ended; nil to begin now.
-    /// - Returns: The messages since, and where they end; none and a new position when some may have been missed.
+    /// - Parameter position: The position after the last call; nil to start now.
+    /// - Returns: The messages since then, and the new position; no messages and a new position when some may have been missed.
     private static func messages(
         after position: Position?,
         at now: Int64,
         _ connection: SQLiteConnection
     ) throws(DatabaseFailure) -> (messages: [String], position: Position, isComplete: Bool) {
-        // Another number whenever another connection has written: asking for it reads nothing from the disk.
+        // The number changes whenever another connection has written; reading it does not access the disk.
         let version = try connection.run("PRAGMA data_version").first?[0].integer ?? 0
         var next = Position(connection: connection.number, version: version, last: 0, at: now)
         guard let position, position.connection == next.connection, abs(now - position.at) < retention / 2 else {
@@ -385,7 +385,7 @@ final class SQLiteRecords: RecordTable {
         return (rows.compactMap { $0[1].bytes.map { String(decoding: $0, as: UTF8.self) } }, next, true)
     }
 
-    /// How far the messages were read, and when.
+    /// The position up to which messages were read, and the time of reading.
     private struct Position: Sendable {
         var connection: UInt64
         var version: Int64

@@ -1,11 +1,11 @@
 import AuthFlowDatabase
 
-/// The tables, and the steps that lead to them from those of every earlier version.
+/// The tables, and the migrations to them from every earlier version.
 enum SQLiteSchema {
     /// Marks a file as one of AuthFlow's ("AFls"): a configuration may name any file.
     private static let applicationID: Int64 = 0x4146_6C73
 
-    /// The steps, in order. One that was released is never changed.
+    /// The migrations, in order. A released migration is never changed.
     private static let steps = [
         [
             """
@@ -33,32 +33,32 @@ enum SQLiteSchema {
             "CREATE INDEX records_expires_at ON records (expires_at) WHERE expires_at IS NOT NULL",
             "CREATE INDEX records_idle_until ON records (idle_until) WHERE idle_until IS NOT NULL",
             "CREATE INDEX records_empty ON records (id) WHERE sealed IS NULL",
-            // What processes tell each other. A number is used once, so that each of them knows the last one it has read.
+            // The messages between processes. A number is never reused, so that each process can store the last one it has read.
             "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, text BLOB NOT NULL)",
         ]
     ]
 
     private static var version: Int64 { Int64(steps.count) }
 
-    /// The least version of a program that can use the present tables: a step that only adds something leaves it as it is, so that older
-    /// programs go on beside newer ones. It stands above the version, in the same number, which SQLite changes together with the tables.
+    /// The minimum version of a program that can use the current tables: a migration that only adds something leaves it unchanged, so that
+    /// older programs keep working alongside newer ones. `user_version` contains it above the version, and changes in the same transaction.
     private static let needs: Int64 = 1
 
     private static var mark: Int64 { needs << 16 | version }
 
-    /// Prepares a connection, and creates the tables where they are missing. It may run at the same time in several processes.
+    /// Prepares a connection, and creates the tables if they are missing. Several processes may run it concurrently.
     static func prepare(_ connection: SQLiteConnection) throws(DatabaseFailure) {
         try connection.run("PRAGMA cell_size_check = ON")
         // Before anything is changed.
         let found = try version(of: connection)
-        // Readers and a writer do not wait for each other.
+        // Readers and a writer do not block each other.
         guard try connection.run("PRAGMA journal_mode = WAL").first?.first?.bytes == Array("wal".utf8) else {
             throw DatabaseFailure(
                 .unusable,
-                "The file system of the database has no shared memory, which SQLite needs for processes to share a file safely."
+                "The file system of the database does not support shared memory, which SQLite needs to share a file safely."
             )
         }
-        // What is removed is overwritten, and on Apple's systems a write reaches the disk itself.
+        // Removed data is overwritten, and on Apple platforms a synced write reaches the disk itself.
         try connection.run("PRAGMA secure_delete = ON")
         try connection.run("PRAGMA fullfsync = ON")
         guard found < version else { return }
@@ -81,14 +81,14 @@ enum SQLiteSchema {
         let isEmpty = try connection.run("SELECT 1 FROM sqlite_master LIMIT 1").isEmpty
         let isOurs = try number("application_id") == applicationID
         guard isOurs || isEmpty && found == 0 else {
-            throw DatabaseFailure(.unusable, "The file is a database of another program, and is left unchanged.")
+            throw DatabaseFailure(.unusable, "The file is another program's database, and was left unchanged.")
         }
         let made = found & 0xFFFF
         let needed = found > 0xFFFF ? found >> 16 : found
         guard found >= 0, needed <= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables for programs of version \(needed) or newer, and this program knows versions up to \(version). Use a newer one."
+                "The database has tables that need version \(needed), but this program supports versions up to \(version). Use a newer one."
             )
         }
         return made

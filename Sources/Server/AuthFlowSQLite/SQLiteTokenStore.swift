@@ -2,30 +2,30 @@ public import AuthFlow
 package import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// Keeps credentials and sessions in one file, for the processes of one machine: a database of SQLite, which survives a crash at any
+/// Stores credentials and sessions in one file, for the processes on one machine: an SQLite database, which survives a crash at any
 /// moment.
 ///
-/// A lease is a promise in the file that ends by the time since the machine was started, and is renewed while it is held. A holder that has lost it,
-/// however late it comes, changes nothing. The file is created when it is first used, and only its owner can read it. It must not be on
+/// A lease is stored in the file, expires by the time since boot, and is renewed while it is held. A holder that has lost its lease
+/// cannot change the record, however late it writes. The file is created on first use, and only its owner can read it. It must not be on
 /// a network file system (SQLite's documentation, "Write-Ahead Logging").
 ///
-/// To put a backup in its place, stop every process that uses the file, and remove those whose names end with `-wal` and `-shm` too.
+/// To restore a backup, stop every process that uses the file, and also remove the files whose names end with `-wal` and `-shm`.
 ///
-/// The credentials stand in the file as they are, also in the one whose name ends with `-wal`, unless the store is encrypted
+/// The credentials are in plaintext in this file, and in the one whose name ends with `-wal`, unless the store is encrypted
 /// (``/AuthFlow/EncryptedSessionStore``).
 public struct SQLiteTokenStore: Sendable {
     private let records: LeasedRecords<SQLiteRecords>
 
-    /// The statements alone.
+    /// The operations on the table, without renewals, retries and waits.
     package var table: any RecordTable { records.table }
     private let file: SQLiteFile
     private let host: HostServices
 
-    /// Creates a store. Nothing is opened before the first use.
+    /// Creates a store. It does not open the file before its first use.
     /// - Parameters:
     ///   - path: The absolute path of the file. Its directory is created with mode 0700 when it is missing.
-    ///   - lease: How long a lease lasts that its holder does not renew; default: 15 seconds.
-    ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds.
+    ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
     ///   - host: Time and randomness; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute.
     public init(
@@ -37,7 +37,7 @@ public struct SQLiteTokenStore: Sendable {
         try self.init(path: path, lease: lease, patience: patience, host: host, leases: .system)
     }
 
-    /// - Parameter leases: The clock that leases end by.
+    /// - Parameter leases: The clock by which leases expire.
     package init(
         path: String,
         lease: Duration = .seconds(15),
@@ -57,7 +57,7 @@ public struct SQLiteTokenStore: Sendable {
 }
 
 extension SQLiteTokenStore {
-    /// Renames a damaged database, so that the next use begins with an empty one. What was signed in has to sign in again.
+    /// Renames a damaged database, so that the next use begins with an empty one. All users have to sign in again.
     /// - Returns: The new path of the damaged database.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the database is not damaged, or cannot be renamed.
     public func setDamagedDatabaseAside() async throws -> String {

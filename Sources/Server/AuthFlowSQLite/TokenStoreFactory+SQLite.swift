@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension TokenStoreFactory {
-    /// `sqlite`: a file of SQLite, which the processes of one machine share.
+    /// `sqlite`: an SQLite file, which the processes on one machine can share.
     public static var sqlite: TokenStoreFactory {
         let path = ConfigurationKey(
             "path",

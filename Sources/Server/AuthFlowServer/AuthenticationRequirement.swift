@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// A requirement of a page on how, and how recently, its user has authenticated (step-up).
+/// A requirement of a page for how, and how recently, its user has authenticated (step-up).
 public struct AuthenticationRequirement: Sendable, Hashable {
     /// The authentication context classes (`acr`) of which one is required, in order of preference; empty for any.
     public var acrValues: [String]
@@ -16,10 +16,10 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         self.maximumAge = maximumAge
     }
 
-    /// The most that clocks may differ, and the least age that counts as too old, in seconds.
+    /// The allowed clock skew, and the age up to which an authentication is always recent enough, in seconds.
     private static let leeway: TimeInterval = 60
 
-    /// Whether an authentication meets it.
+    /// Whether an authentication meets the requirement.
     func isMet(by authentication: UserAuthentication?, at now: Date) -> Bool {
         if !acrValues.isEmpty {
             // OIDC Core section 2: "The acr value is a case-sensitive string."

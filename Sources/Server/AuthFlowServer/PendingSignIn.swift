@@ -30,7 +30,7 @@ extension PendingSignIn {
         get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
     }
 
-    /// Reads a note.
+    /// Decodes a note.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback`, because an unknown version cannot be checked.
     init(note: String?) throws(AuthError) {
         do {

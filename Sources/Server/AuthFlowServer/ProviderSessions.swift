@@ -10,11 +10,11 @@ final class ProviderSessions: Sendable {
     /// The path of the redirect URI.
     let callbackPath: String
     let backChannelLogoutPath: String
-    /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
+    /// Sign-ins that are being started. Each writes to the store, and may send a request to the provider, before anyone has signed in.
     let signIns = SignInPlaces()
-    /// Front-channel logouts in progress, which no one has signed in for either.
+    /// Front-channel logouts in progress, which are not authenticated either.
     let frontChannelLogouts = SignInPlaces()
-    /// The resource of the grant, if it is for one. It is part of the credentials' keys.
+    /// The resource of the grant, if it is for exactly one. It is part of the credentials' keys.
     private let resource: String?
 
     var name: String { provider.name }
@@ -70,6 +70,6 @@ final class ProviderSessions: Sendable {
     /// The key of a session's record, by its name.
     func recordKey(named name: String) -> RecordKey { credentials.recordKey(named: name, resource: resource) }
 
-    /// Whether the provider's authorization responses are forms that it has the browser post.
+    /// Whether the browser posts the provider's authorization responses as forms (`form_post`).
     var postsResponses: Bool { client.registration.responseMode.delivery == .formPost }
 }

@@ -32,7 +32,7 @@ struct RequestCookies: Sendable {
         return text
     }
 
-    /// The text of a value. Text that is not ASCII can take long to compare; a cookie that has some still makes another one of its name ambiguous.
+    /// The text of a value. Text that is not ASCII can take long to compare; a cookie with such text still makes another of the same name ambiguous.
     private static func text(_ value: Substring.UTF8View) -> String {
         value.allSatisfy { $0 < 0x80 } ? String(Substring(value)) : ""
     }

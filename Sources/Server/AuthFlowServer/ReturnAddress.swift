@@ -21,9 +21,9 @@ struct ReturnAddress: Sendable {
             bytes.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") })
         else { return nil }
         let path = bytes.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
-        // Dot segments would lead out of a prefix, however they are written.
+        // Dot segments would escape a prefix, however they are encoded.
         let decoded = FormURLEncoding.percentDecoded(String(decoding: path, as: UTF8.self)) ?? ".."
-        // By bytes: to Swift's characters a combining mark would hide a slash.
+        // As bytes: in Swift's characters, a combining mark would hide a slash.
         let segments = decoded.utf8.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }
         guard !segments.contains(where: { $0.elementsEqual("..".utf8) || $0.elementsEqual(".".utf8) }) else {
             return nil

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Data that an application keeps in sessions. It is stored and removed with the tokens of the session, encrypted if they are, and moves on to the
+/// Data that an application stores in sessions. It is stored and removed with the tokens of the session, encrypted if they are, and moves on to the
 /// next session of the same user in the same browser, such as after a step-up. Numbers are JSON numbers: store `Decimal` as text.
 ///
 /// ```swift
@@ -13,7 +13,7 @@ public protocol SessionData: Codable, Sendable {
     /// The current version; default: 1. Increment it when earlier versions of the program cannot read the new values.
     static var version: Int { get }
 
-    /// Reads a value that an earlier version has written; default: it is not readable.
+    /// Decodes a value that an earlier version has written; default: throws an error.
     /// - Parameters:
     ///   - version: The version.
     ///   - json: The value as JSON.

@@ -3,9 +3,9 @@ import AuthFlowEssentials
 
 /// The application's hooks for the lifecycle of a session. Each function is awaited.
 public struct SessionHooks: Sendable {
-    /// Accepts or rejects a sign-in before a session is created: create the user here, look up roles, or refuse.
+    /// Accepts or rejects a sign-in before a session is created: create the user here, look up roles, or reject the user.
     ///
-    /// If it throws or refuses, there is no session, and a session that the browser had before continues. The tokens are revoked, unless the
+    /// If it throws or rejects, there is no session, and a session that the browser had before continues. The tokens are revoked, unless the
     /// continuing session is the same user's: its tokens may belong to the same grant. Default: every user is accepted.
     public var onSignIn: @Sendable (NewSignIn) async throws -> SignInDecision = { _ in .accept }
 
@@ -93,7 +93,7 @@ public struct SignInDecision: Sendable {
 
 /// The end of a session.
 public struct SessionEnd: Sendable {
-    /// Why a session has ended, as an open set.
+    /// The reason for the end of a session, as an open set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

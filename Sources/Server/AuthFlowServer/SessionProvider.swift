@@ -3,13 +3,13 @@ import AuthFlowEssentials
 
 /// A provider where the users of an application sign in.
 public struct SessionProvider: Sendable {
-    /// Its name in sessions and in the parameter `provider` of the sign-in route: 1 to 32 of `a` to `z`, `0` to `9` and `-`.
+    /// Its name in sessions and in the parameter `provider` of the sign-in route: 1 to 32 characters from `a` to `z`, `0` to `9` and `-`.
     public let name: String
 
     /// The name that users see when they choose; default: the host of the issuer.
     public let displayName: String
 
-    /// The application's client at the provider. Its first redirect URI is a path of the application that no other provider has
+    /// The application's client at the provider. Its first redirect URI is a path of the application that no other provider uses
     /// (RFC 9700 section 4.4.2.2: "a distinct redirect URI for each issuer").
     public let client: OAuthClient
 

@@ -6,7 +6,7 @@ import HTTPTypes
 
 extension SessionServer {
     /// The callback: exchanges the code, creates a session with a new identifier, and continues to the requested page.
-    /// - Parameter parameters: Those of the authorization response, encoded.
+    /// - Parameter parameters: The parameters of the authorization response, encoded.
     func finishSignIn(
         _ parameters: String,
         at provider: ProviderSessions,
@@ -40,7 +40,7 @@ extension SessionServer {
         }
     }
 
-    /// Leads the browser on after a silent sign-in that would have needed a page.
+    /// Sends the browser back after a silent sign-in that would have required user interaction.
     func silentFailure(_ path: String, _ request: HTTPRequest) -> TransportResponse {
         let fragment = path.firstIndex(of: "#") ?? path.endIndex
         let page = path[..<fragment]
@@ -48,7 +48,7 @@ extension SessionServer {
         return leading(to: marked, .continuing, request)
     }
 
-    /// Begins the session of a user who has signed in, if the application accepts that.
+    /// Starts the session of a user who has signed in, if the application accepts the sign-in.
     private func begin(
         _ pending: PendingSignIn,
         _ credential: Credential,
@@ -61,7 +61,7 @@ extension SessionServer {
         // Two unknown users cannot be distinguished.
         let same = known.first { $0.credential.identity != nil && $0.credential.account == credential.account }
         func refuse() {
-            // The grant may be that of the session that goes on.
+            // The continuing session may use the same grant.
             if same == nil { revoke([credential], at: provider) }
         }
         if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: host.now()) {
@@ -72,7 +72,7 @@ extension SessionServer {
             provider: provider.name,
             credential: credential,
             returnPath: pending.returnPath,
-            // Not another that the browser has by now: its user has not asked.
+            // Not a session that the browser has started since: its user has not requested it.
             previous: pending.linksAccounts ? known.first { $0.key.name == pending.previous?.name }?.session : nil
         )
         let decision: SignInDecision
@@ -97,7 +97,7 @@ extension SessionServer {
             return ServerResponse.redirect(to: url)
         case .accepted(let data, let path):
             var credential = credential
-            // What the session of a user has stays; the data of one user is not for another.
+            // The data of the same user's session is carried over; the data of one user is never passed to another.
             let carried = data == nil ? same?.credential.applicationData : nil
             credential.applicationData = data ?? carried
             guard credential.hasStorableSize else {
@@ -120,10 +120,10 @@ extension SessionServer {
         [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
-    /// An error of the application's hook: it is the application's to log, and nothing of it is shown.
+    /// An error of the application's hook: the application has to log it, and no part of it is shown.
     private struct HookFailure: Error {}
 
-    /// Leads the browser on to a page of the application.
+    /// Sends the browser to a page of the application.
     ///
     /// A redirect does not work after a sign-in with a `Strict` cookie: RFC 6265bis omits it from each request of a chain that began at
     /// another site, so the next page would not see the session.
@@ -146,7 +146,7 @@ extension SessionServer {
         return [remembered, present]
     }
 
-    /// Those of the sessions that have not ended.
+    /// Filters out the sessions that have ended.
     private func known(
         _ old: [(provider: ProviderSessions, key: RecordKey)]
     ) async throws -> [(session: KnownSession, credential: Credential, key: RecordKey)] {
@@ -159,14 +159,14 @@ extension SessionServer {
     }
 
     /// Removes and returns the request that a response belongs to, with the name of its cookie.
-    /// - Parameter parameters: Those of the response, encoded.
+    /// - Parameter parameters: The parameters of the response, encoded.
     private func takeRequest(
         for parameters: String,
         at provider: ProviderSessions,
         _ request: HTTPRequest
     ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, cookie: String) {
-        // A browser without a sign-in costs neither a private-key operation, for an encrypted response, nor an access to the store; nor do
-        // cookies that another site of the domain has set.
+        // A browser without a sign-in in progress causes neither a private-key operation, for an encrypted response, nor an access to the
+        // store; nor do cookies that another site of the domain has set.
         let cookies = signInCookies(provider)
         let found = cookies.all(in: RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
         guard !found.isEmpty,
@@ -194,11 +194,11 @@ extension SessionServer {
         )
     }
 
-    /// Keeps a credential under a new identifier. What the browser had before ends: an identifier that was known before a sign-in must
-    /// not have the session after it.
+    /// Stores a credential under a new identifier, and ends the browser's previous sessions: an identifier that was known before a
+    /// sign-in must not identify the session after it (session fixation).
     /// - Parameters:
     ///   - old: The sessions that the browser had.
-    ///   - carried: That of the same user, and the application's data that was carried over from it.
+    ///   - carried: The session of the same user, and the application's data that was carried over from it.
     private func beginSession(
         _ credential: Credential,
         at provider: ProviderSessions,
@@ -214,7 +214,7 @@ extension SessionServer {
                 idleTime: options.idleTime,
                 tags: tags(of: credential, at: provider)
             )
-            // In a task of its own: this one may be cancelled, and a session that is written afterwards would not be removed.
+            // In a separate task: this one may be cancelled, and a session that is written afterwards would not be removed.
             try await Task {
                 try await provider.credentials.save(credential, for: key, attributes: attributes)
             }.value
@@ -235,11 +235,11 @@ extension SessionServer {
                     last.applicationData != carried.data,
                     credential.applicationData == carried.data
                 {
-                    // The sign-in is good although this change of the data cannot be kept.
+                    // The sign-in is valid even if this change of the data cannot be stored.
                     _ = try? await provider.credentials.changeApplicationData(of: key) { _ in last.applicationData }
                 }
             }
-            // The sign-in is good although the others cannot be found now.
+            // The sign-in is valid even if the user's other sessions cannot be found now.
             try? await endOldestSessions(of: credential, at: provider, own)
         } catch {
             await discard(own, at: provider)
@@ -248,11 +248,11 @@ extension SessionServer {
         return identifier
     }
 
-    /// Removes the session of a sign-in that was refused: no browser is told its identifier. While the store cannot be reached, it is tried
-    /// again: the tokens would stay there for hours. Nothing is revoked: other sessions of the user may have tokens of the same grant.
+    /// Removes the session of a rejected sign-in, whose identifier no browser receives. While the store is unreachable, the removal is
+    /// retried: the tokens would stay there for hours. Nothing is revoked: other sessions of the user may have tokens of the same grant.
     private func discard(_ record: RecordKey, at provider: ProviderSessions) async {
         let credentials = provider.credentials
-        // In a task of its own: this one may be cancelled.
+        // In a separate task: this one may be cancelled.
         let isRemoved = await Task { (try? await credentials.remove([record])) != nil }.value
         guard !isRemoved else { return }
         credentials.beginCleanup { [clock = host.clock] in
@@ -265,7 +265,7 @@ extension SessionServer {
         }
     }
 
-    /// Ends the oldest sessions of a user who has more than the limit: each costs memory whenever all of them are looked for. Their tokens
+    /// Ends the oldest sessions of a user who has more than the limit: each costs memory whenever the user's sessions are looked up. Their tokens
     /// may belong to the same grant, so they are not revoked.
     private func endOldestSessions(of credential: Credential, at provider: ProviderSessions, _ own: RecordKey)
         async throws
@@ -273,7 +273,7 @@ extension SessionServer {
         guard let identity = credential.identity else { return }
         let found = try await sessions(ofUser: identity.subject, identity.issuer, at: provider)
         guard found.count > options.sessionsPerUser, let new = found.first(where: { $0.key == own }) else { return }
-        // Of two sign-ins at the same moment, one ends the other, and not each the other.
+        // Of two simultaneous sign-ins, only one ends the other.
         let oldest = found.filter { ($0.lastUse, $0.key.name) < (new.lastUse, own.name) }
             .sorted { $0.lastUse < $1.lastUse }
             .prefix(found.count - options.sessionsPerUser)

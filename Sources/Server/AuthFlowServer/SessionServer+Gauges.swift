@@ -13,8 +13,8 @@ extension SessionServer {
     /// | `authflow_keys_age_seconds` | since the provider's keys were fetched; absent before that. They are used for a day at most |
     /// | `authflow_is_draining` | 1 when the process is shutting down |
     ///
-    /// So have those of each provider's transport (`authflow_requests_in_progress`, `authflow_requests_waiting`); the transports of a process
-    /// mostly share their connections, and then have the same figures. The store adds its own (`authflow_leases_held`,
+    /// The metrics of each provider's transport (`authflow_requests_in_progress`, `authflow_requests_waiting`) have that label, too; the
+    /// transports of a process usually share their connections, and then have the same values. The store adds its own (`authflow_leases_held`,
     /// `authflow_lease_waiters`, `authflow_writes_unfinished`, `authflow_store_statements`).
     ///
     /// Do not expose a route with them to clients.
@@ -31,7 +31,7 @@ extension SessionServer {
         }
         let ofStore = (store as? any GaugeSource)?.gauges ?? []
         let own = [FlowGauge("authflow_is_draining", isDraining.load(ordering: .relaxed) ? 1 : 0)]
-        // Prometheus' text format has the lines of one name together.
+        // Prometheus' text format requires the lines of one name to be adjacent.
         return (ofProviders + ofStore + own).sorted { $0.name < $1.name }
     }
 }

@@ -16,7 +16,7 @@ extension SessionServer {
         )
     }
 
-    /// GET /login: sends the browser to the provider. The parameter `return_to` names the page to come back to, `provider` the provider.
+    /// GET /login: sends the browser to the provider. The parameter `return_to` names the page to return to, `provider` the provider.
     func beginSignIn(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
         guard isNavigation(request) else { return ServerResponse.plain(.forbidden) }
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
@@ -51,11 +51,11 @@ extension SessionServer {
         return await self.signIn(request, signIn)
     }
 
-    /// The parameter that says that the browser was here a moment ago, without its cookie.
+    /// The parameter that marks the second request of a browser that has just been here without its cookie.
     private static let resumption = "resume"
 
-    /// The page for a visit by a link of another site, which comes without a Strict cookie. The next request, of this site, has it. Nil for any
-    /// other request.
+    /// The page for a visit through a link on another site, which does not send a Strict cookie. The next request, from this site, sends
+    /// it. Nil for any other request.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
         guard options.sameSite == .strict, request.method == .get, isVisitFromOtherSite(request),
             sessionIdentifier(of: request) == nil, let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path
@@ -74,7 +74,7 @@ extension SessionServer {
 
     /// Returns the response that sends a browser to the provider. When the user comes back, a new session replaces the one that the browser had.
     ///
-    /// Call it for pages of your own; ``SessionServerOptions/loginPath`` does the same without code.
+    /// Call it from custom pages; ``SessionServerOptions/loginPath`` does the same without code.
     /// - Parameters:
     ///   - request: The request of the browser, a navigation.
     ///   - signIn: The options.
@@ -105,7 +105,7 @@ extension SessionServer {
             var pendingRequest = try await reporter.step(.authorizationRequest) { [authorization] in
                 try await provider.client.authorizationRequest(authorization)
             }
-            // The cookie of the session does not come with the provider's redirect: what will have ended then is remembered now.
+            // The provider's redirect does not send the session cookie, so the session to be ended then is recorded now.
             pendingRequest.note = try PendingSignIn(
                 previous: known.map {
                     .init(provider: $0.provider.name, name: $0.provider.recordKey($0.identifier).name)

@@ -34,7 +34,7 @@ public final class SessionServer: Sendable {
     /// - Parameters:
     ///   - client: The client. It authenticates (RFC 10017 section 6.1.3.1: "the BFF acts as a confidential client"), and its first
     ///     redirect URI is a path of the application.
-    ///   - store: Keeps the sessions, for every process that serves the application.
+    ///   - store: Stores the sessions, for every process that serves the application.
     ///   - options: The options.
     ///   - observer: Receives every event of every flow. It must not block.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
@@ -54,7 +54,7 @@ public final class SessionServer: Sendable {
 
     /// Creates the sessions of an application whose users choose between several providers.
     /// - Parameters:
-    ///   - providers: The providers, in the order of the page where users choose. Each has a name and a redirect URI of its own.
+    ///   - providers: The providers, in the order of the page where users choose. Each has its own name and redirect URI.
     ///   - store: As for one provider.
     ///   - options: As for one provider.
     ///   - observer: As for one provider.
@@ -106,7 +106,7 @@ public final class SessionServer: Sendable {
                 "Each route, and each provider's redirect URI, must have a unique path that starts with a slash."
             )
         }
-        // A session of one would be that of the other.
+        // Otherwise, a session of one would also be a session of the other.
         let clients = sessions.map { [$0.client.server.issuer, $0.client.registration.clientID] }
         guard Set(clients).count == clients.count else {
             throw AuthError(.invalidConfiguration, "Two providers have the same issuer and client ID.")
@@ -137,16 +137,16 @@ public final class SessionServer: Sendable {
         let isSecure = origin.scheme == "https"
         guard isSecure || options.allowsPlainHTTPOnLoopback else {
             throw refused(
-                "The application \(options.origin) is served without TLS, and cookies would not be safe. For trials on this machine, set allowsPlainHTTPOnLoopback."
+                "The application \(options.origin) is served without TLS, so cookies would not be secure. For testing on loopback, set allowsPlainHTTPOnLoopback."
             )
         }
         guard origin.origin == options.origin else {
-            throw refused("The origin of the application has no path, and no slash at its end: \(origin.origin).")
+            throw refused("The application's origin must have no path or trailing slash: \(origin.origin).")
         }
         guard let headerName = HTTPField.Name(options.headerName) else {
-            throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is no name of a header field.")
+            throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is not a header field name.")
         }
-        // Fetch section 2.2.2: these, pages of other sites can send, or browsers send them by themselves.
+        // Fetch section 2.2.2: pages of other sites can send these, or browsers send them automatically.
         let unsafeNames = [
             "accept", "accept-language", "content-language", "content-type", "range", "user-agent", "origin", "referer",
             "cookie",
@@ -154,11 +154,11 @@ public final class SessionServer: Sendable {
         ]
         guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
             throw refused(
-                "Every page can send the header field \(headerName.rawName): name one of the application's own, such as X-AuthFlow."
+                "Any page can send the header field \(headerName.rawName): choose a custom field, such as X-AuthFlow."
             )
         }
         var options = options
-        // Browsers refuse these names without TLS.
+        // Browsers reject these names without TLS.
         if !isSecure, options.cookieName.hasPrefix("__Host-Http-") {
             options.cookieName = String(options.cookieName.dropFirst("__Host-Http-".count))
         }
@@ -166,16 +166,16 @@ public final class SessionServer: Sendable {
             (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
         }
         guard !options.cookieName.isEmpty, isName else {
-            throw refused("The name of the cookie has characters that no cookie may have.")
+            throw refused("The name of the cookie has characters that are not allowed in cookie names.")
         }
         // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie of another name.
         guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
-            throw refused("The name of the cookie begins with __Host-, so that no other host can set it.")
+            throw refused("The name of the cookie must begin with __Host-, so that no other host can set it.")
         }
         return (options, headerName, isSecure)
     }
 
-    /// Whether a request is for one of the routes here. Its body has to be read then; every other body is the application's.
+    /// Whether a request is for one of the routes here. If so, read its body; every other body is for the application.
     public func handles(_ request: HTTPRequest) -> Bool {
         Self.path(of: request).flatMap(route) != nil
     }
@@ -188,7 +188,7 @@ public final class SessionServer: Sendable {
 
     /// Returns the response to a request for one of the routes here; nil for the application's own.
     /// - Parameters:
-    ///   - request: The request. Its path is taken as it is: a proxy in front must not have changed it.
+    ///   - request: The request. Its path is used as is: a proxy in front must not rewrite it.
     ///   - body: The body, bounded by the caller: nothing here needs more than 64 KiB.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
         guard let path = Self.path(of: request), let route = route(path) else { return nil }
@@ -240,7 +240,7 @@ public final class SessionServer: Sendable {
         try await session(of: request, isUse: true)
     }
 
-    /// - Parameter isUse: Whether it extends the idle timeout.
+    /// - Parameter isUse: Whether the call extends the idle timeout.
     func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
         guard let (identifier, provider) = sessionIdentifier(of: request) else { return nil }
         let key = provider.key(identifier)
@@ -260,7 +260,7 @@ public final class SessionServer: Sendable {
         return session
     }
 
-    /// The identifier in the cookie, when it can be one of ours, and the provider of its session.
+    /// The identifier in the cookie, if it is well-formed, and the provider of its session.
     func sessionIdentifier(of request: HTTPRequest) -> (identifier: Secret, provider: ProviderSessions)? {
         guard let value = RequestCookies(request)[options.cookieName] else { return nil }
         // An identifier of 43 characters, and the provider's name after a full stop.
@@ -306,7 +306,7 @@ public final class SessionServer: Sendable {
         return try await provider.credentials.freshTokens(of: key, for: resource)
     }
 
-    /// Whether a request comes from a page of the application, and so may change something or be told something: pages of other sites
+    /// Whether a request comes from a page of the application, and so may change state or read data: pages of other sites
     /// can make a browser send requests with its cookies (RFC 10017 section 6.1.3.3).
     ///
     /// It has the header field of ``SessionServerOptions/headerName``, and no `Origin` or `Sec-Fetch-Site` of another site.
@@ -314,26 +314,26 @@ public final class SessionServer: Sendable {
         request.headerFields[headerName] != nil && !isFromOtherSite(request)
     }
 
-    /// Whether a request comes from a form of a page of the application, which has no header field of its own: the browser says so
-    /// (`Origin`), as browsers do with every POST.
+    /// Whether a request comes from a form of a page of the application, which cannot set a header field: the browser indicates it
+    /// (`Origin`), as it does with every POST.
     public func isFromOwnForm(_ request: HTTPRequest) -> Bool {
         let origin = field(.origin, of: request)
         let isOwn = origin == options.origin || origin == "null" && site(of: request) == "same-origin"
         return isOwn && !isFromOtherSite(request)
     }
 
-    /// Whether the browser says that another site has made it send the request.
+    /// Whether the browser indicates that another site has made it send the request.
     func isFromOtherSite(_ request: HTTPRequest) -> Bool {
         let site = site(of: request)
-        // A page whose referrer policy is no-referrer has an origin that is not told.
+        // The browser sends the origin "null" for a page whose referrer policy is no-referrer.
         if let origin = field(.origin, of: request), origin != options.origin {
             guard origin == "null", site == "same-origin" else { return true }
         }
         return site != nil && site != "same-origin" && site != "none"
     }
 
-    /// Whether a browser asks for a page, and not for an image, a frame or a script's data (Fetch Metadata section 2.1): a page of another
-    /// site can make it ask for those as often as it likes. Browsers that do not say are let through.
+    /// Whether a browser requests a page, and not an image, a frame or a script's data (Fetch Metadata section 2.1): a page of another
+    /// site can trigger such requests at will. Requests without the field are allowed.
     func isNavigation(_ request: HTTPRequest) -> Bool {
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         return destination.map { $0 == "document" } ?? true
@@ -380,7 +380,7 @@ public final class SessionServer: Sendable {
     }
 }
 
-/// The times of the last touch of sessions.
+/// The time at which each session was last touched.
 private struct TouchTimes {
     private static let limit = 20_000
     private let elapsed: @Sendable () -> Duration

@@ -67,13 +67,13 @@ public struct SessionServerOptions: Sendable {
     public var sameSite = SameSite.strict
 
     /// The header field that scripts of the page send with every request (RFC 10017 section 6.1.3.3), with any value; default: `X-AuthFlow`.
-    /// Pages of other sites cannot, without this one's permission.
+    /// Pages of other sites cannot send it without this one's permission (CORS).
     public var headerName = "X-AuthFlow"
 
-    /// The keys for the hashes of users and provider sessions by which the store finds sessions: new sessions get the hash by the first, and
-    /// all are looked for. Default, none: a reader of the store can find out whether a user they know has a session.
+    /// The keys for the hashes of users and provider sessions by which the store finds sessions: new sessions are hashed with the first key,
+    /// and lookups use all keys. Default, none: a reader of the store can find out whether a user they know has a session.
     ///
-    /// Sessions that began without a key are not found with a key. To rotate a key, add the new key as the last in every process, then make it
+    /// Sessions that were created without a key are not found with a key. To rotate a key, add the new key as the last in every process, then make it
     /// the first in every process, and remove the old key after ``lifetime``.
     public var tagKeys: [Secret] = []
 
@@ -87,7 +87,7 @@ public struct SessionServerOptions: Sendable {
     public var pages = SessionPages()
 
     /// Whether plain HTTP on loopback is allowed, for development: the cookies are then neither `Secure` nor protected
-    /// from other programs of this machine; default: no.
+    /// from other programs on this machine; default: no.
     public var allowsPlainHTTPOnLoopback = false
 
     /// Creates options.

@@ -4,7 +4,7 @@ import AuthFlowEssentials
 /// The options of one sign-in that the application starts.
 public struct SessionSignInOptions: Sendable {
     /// The name of the provider; default, nil: that of the browser's session, or the only one. Otherwise the user chooses, and of these options
-    /// only the page to return to is kept.
+    /// only the page to return to is used.
     public var provider: String?
 
     /// Path and query of the page to return to; default: ``SessionServerOptions/startPath``.
@@ -22,8 +22,8 @@ public struct SessionSignInOptions: Sendable {
 
     /// Whether ``SessionHooks/onSignIn`` is told which session the browser had, to link the accounts of two providers; default: no.
     ///
-    /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) by which a user asks for that. Otherwise a page of
-    /// another site could link an account of its own to the user's.
+    /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) with which a user requests that.
+    /// Otherwise a page of another site could link an account of its own to the user's.
     public var linksAccounts = false
 
     /// Creates options.
@@ -50,7 +50,7 @@ public enum SignInParameter: String, Sendable, CaseIterable {
     /// The maximum length of a value, in bytes.
     private static let maximumSize = 256
 
-    /// Sets the parameter in the options of a sign-in, if the value can be one.
+    /// Sets the parameter in the options of a sign-in, if the value is valid.
     func set(_ text: String, in options: inout SessionSignInOptions) {
         let isText = text.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x7F }
         guard !text.isEmpty, text.utf8.count <= Self.maximumSize, isText else { return }

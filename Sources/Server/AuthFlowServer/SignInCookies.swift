@@ -4,7 +4,7 @@ import Crypto
 
 /// The cookies of the sign-ins that a browser has in progress at a provider: one for each, because a user has several tabs.
 ///
-/// The name follows from the state, so that a response names the one that it belongs to. The value begins with the time, so that the oldest of
+/// The name is derived from the state, so that a response identifies its cookie. The value begins with the time, so that the oldest of
 /// too many can be identified.
 struct SignInCookies: Sendable {
     let prefix: String
@@ -22,8 +22,8 @@ struct SignInCookies: Sendable {
         cookie(name(for: state), "\(Int(now.timeIntervalSince1970)).\(Base64URL.encode(random))")
     }
 
-    /// It comes with the provider's redirect, which begins at another site: a `Strict` cookie would not, and a form that another site posts
-    /// needs `None`.
+    /// The browser sends it with the provider's redirect, which another site initiates: it would not send a `Strict` cookie, and a form
+    /// posted from another site needs `None`.
     private func cookie(_ name: String, _ value: String) -> ResponseCookie {
         ResponseCookie(
             name: name,

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// The sign-ins that a process begins at the same time at one provider: at most 32 from all clients together, so that they leave the database
-/// and the provider to the users who are signed in.
+/// The sign-ins that a process starts concurrently at one provider: at most 32 from all clients together, so that the database and the
+/// provider retain capacity for the users who are signed in.
 final class SignInPlaces: Sendable {
     static let limit = 32
 
     private let taken = Atomic(0)
 
-    /// Takes a slot.
-    /// - Returns: Whether there was one.
+    /// Acquires a slot.
+    /// - Returns: Whether a slot was free.
     func enter() -> Bool {
         guard taken.add(1, ordering: .relaxed).newValue > Self.limit else { return true }
         leave()

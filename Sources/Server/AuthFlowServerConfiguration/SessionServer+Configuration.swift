@@ -12,16 +12,16 @@ extension SessionServer {
     /// }
     /// ```
     /// - Parameters:
-    ///   - file: The file. Without the section, the defaults of all its keys.
+    ///   - file: The file. Without the section, the defaults of all its keys apply.
     ///   - providers: The provider adapters to choose from.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
-    ///   - store: Keeps the sessions; default: the store of the first provider's profile.
+    ///   - store: Stores the sessions; default: the store of the first provider's profile.
     ///   - transport: The transport of all clients; default: the one that each profile describes.
     ///   - host: Time, randomness and environment.
-    ///   - change: Changes the options: the hooks and the pages, which no file can hold.
+    ///   - change: Changes the options, such as the hooks and the pages, which a file cannot contain.
     ///   - observer: Receives every event of every flow. It must not block.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the place of what is wrong, and what making the store throws.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and the errors of creating the store.
     public convenience init(
         configuration file: ConfigurationFile,
         providers: [ProviderFactory],

@@ -18,8 +18,8 @@ extension ConfigurationFile {
     /// ```
     ///
     /// `profiles.staff.client_id` is `AUTH_PROFILES_STAFF_CLIENT_ID` in the environment. A secret is the value itself (`client_secret`), read as
-    /// a secret, or a reference as in a file (`client_secret.file`). Values with names of your choice cannot be looked up: extra parameters of
-    /// requests, objects in a list. A key that is misspelt is missing.
+    /// a secret, or a reference as in a file (`client_secret.file`). Values with arbitrary names cannot be looked up: extra parameters of
+    /// requests, objects in a list. A misspelled key is treated as missing.
     /// - Parameters:
     ///   - reader: The reader.
     ///   - profiles: The names of the profiles.
@@ -28,8 +28,8 @@ extension ConfigurationFile {
     ///   - assertions: The sources of assertions.
     ///   - resourceServer: The keys of `resource_server`, `ResourceServer.configurationKeys`; default: none are looked up.
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
-    ///   - directory: The folder that relative paths start from; default: the working directory.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the key of what is wrong; the reader's error when a value has another type.
+    ///   - directory: The base directory of relative paths; default: the working directory.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the key of every invalid value; the reader's error when a value has another type.
     public init(
         reader: ConfigReader,
         profiles: [String],
@@ -53,7 +53,7 @@ extension ConfigurationFile {
     }
 }
 
-/// The values of a reader. Fetching them fails where a value has another type, which reading them would take for a missing one.
+/// The values of a reader. Fetching fails if a value has another type; reading would treat it as missing.
 private struct ReaderValues: ConfigurationValues {
     let reader: ConfigReader
 

@@ -2,11 +2,11 @@ import AuthFlow
 import AuthFlowEssentials
 
 extension FlowTrace {
-    /// How many parameters of a message are shown.
+    /// The maximum number of displayed parameters of a message.
     private static let maximumParameters = 12
 
     /// The trace as one self-contained page: a sequence diagram for a screen, a phone or paper.
-    /// - Parameter title: What was traced.
+    /// - Parameter title: The title of the page.
     public func html(title: String = "A login") -> String {
         let records = records
         let start = records.first?.time ?? Date(timeIntervalSince1970: 0)

@@ -30,7 +30,7 @@ public final class FlowTrace: Sendable {
     enum Entry: Sendable {
         /// A message.
         case message(from: Party, to: Party, RedactedMessage)
-        /// A description of something between two parties.
+        /// A description of an interaction between two parties.
         case words(from: Party, to: Party, String)
         /// A step of the app that has ended.
         case step(String, isGood: Bool)
@@ -48,7 +48,7 @@ public final class FlowTrace: Sendable {
     private let visit = Mutex<RedactedMessage?>(nil)
 
     /// Creates an empty trace.
-    /// - Parameter host: Gives the time.
+    /// - Parameter host: Provides the time.
     public init(host: HostServices = .system) {
         self.now = host.now
     }
@@ -63,7 +63,7 @@ public final class FlowTrace: Sendable {
     /// The observer to give to the client, or to call from its observer.
     public var observer: @Sendable (FlowEvent) -> Void { { [self] in observe($0) } }
 
-    /// A transport that records what goes through another.
+    /// A transport that records the messages of another transport.
     public func transport(_ base: any HTTPTransport) -> any HTTPTransport {
         TracingTransport(base: base, trace: self)
     }
@@ -105,7 +105,7 @@ public final class FlowTrace: Sendable {
         }
     }
 
-    /// The visit itself cannot be seen from here. It happens after the browser was opened and before the redirect.
+    /// The visit itself cannot be observed from here. It happens after the browser was opened and before the redirect.
     private func writeVisit() {
         guard let message = visit.withLock({ $0.take() }) else { return }
         write(.message(from: .browser, to: .provider, message))
@@ -113,7 +113,7 @@ public final class FlowTrace: Sendable {
     }
 }
 
-/// Records what goes through another transport.
+/// Records the messages of another transport.
 private struct TracingTransport: HTTPTransport {
     let base: any HTTPTransport
     let trace: FlowTrace

@@ -1,4 +1,4 @@
-// The types of these modules stand in the signatures of one another, so importing AuthFlow is enough to use them.
+// These modules use one another's types in their public APIs, so they are re-exported: importing AuthFlow is enough.
 
 @_exported public import AuthFlowConfiguration
 @_exported public import AuthFlowCredentials

@@ -2,24 +2,24 @@ public import AuthFlowHTTP
 public import AuthFlowOAuth
 import AuthFlowSignIn
 
-/// Makes a source of assertions from its options. Programs list the factories of the sources that they support.
+/// Creates an assertion source from its options. A program lists the factories of the sources that it supports.
 public struct AssertionSourceFactory: Sendable {
-    /// What a source may be made of.
+    /// The values that a source can be created from.
     public struct Context: Sendable {
-        /// The environment.
+        /// The clock, the randomness and the environment variables.
         public let host: HostServices
         /// The client's own key, with the algorithm that it is registered for; nil when the profile has none.
         let clientKey: ClientKey?
-        /// Makes the client of another profile of the same file.
+        /// Creates the client of another profile in the same file.
         let client: @Sendable (_ profile: String) throws -> AuthClient
         /// The names of the other profiles.
         let profileNames: [String]
     }
 
-    /// The name that a profile chooses it by.
+    /// The name that selects it in a profile.
     public let name: String
 
-    /// The options it takes.
+    /// The keys of its options.
     let keys: [ConfigurationKeyDeclaration]
 
     let make: @Sendable (_ options: ConfigurationObject, _ context: Context) throws -> AssertionSource
@@ -37,7 +37,7 @@ public struct AssertionSourceFactory: Sendable {
 }
 
 extension AssertionSourceFactory {
-    /// The audience of the assertions, a key of several sources.
+    /// The required audience of the assertions: a key that several sources share.
     public static let audience = ConfigurationKey(
         "audience",
         .text,
@@ -75,7 +75,7 @@ extension AssertionSourceFactory {
         let audience = ConfigurationKey("audience", .text, "aud. Default: the issuer of the provider.")
         return AssertionSourceFactory("key", keys: [subject, issuer, audience]) { options, context in
             guard let key = context.clientKey else {
-                throw options.error("assertions that the client signs need a \"client_key\"")
+                throw options.error("an assertion that the client signs needs a \"client_key\"")
             }
             return .signed(
                 by: key.source,
@@ -87,7 +87,7 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// `profile`: the sign-in of another profile, whose provider gives an assertion for this one.
+    /// `profile`: the sign-in of another profile, whose provider issues an assertion for this one.
     public static var profile: AssertionSourceFactory {
         let profile = ConfigurationKey("profile", required: .text, "The profile of the user's identity provider.")
         return AssertionSourceFactory("profile", keys: [profile]) { options, context in

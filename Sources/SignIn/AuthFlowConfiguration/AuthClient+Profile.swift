@@ -4,15 +4,15 @@ public import AuthFlowSignIn
 import AuthFlowStorage
 
 extension AuthClient {
-    /// What a program's user chooses in place of a profile's settings.
+    /// The choices of the user, which override the settings of a profile.
     public struct Overrides: Sendable {
         /// The flows to sign in with; default: those of the profile.
         public var flows: [SignInFlow]?
-        /// The name of the user agent, which gets the profile's options for it, if there are any; default: the profile's choice.
+        /// The name of the user agent, which uses the profile's options for that agent, if any; default: the profile's choice.
         public var userAgent: String?
         /// The subject of the account to use; default: that of the profile.
         public var account: String?
-        /// Where the program runs; default: detected.
+        /// The environment that the program runs in; default: detected.
         public var launchEnvironment: LaunchEnvironment?
 
         /// Creates overrides.
@@ -23,22 +23,22 @@ extension AuthClient {
         }
     }
 
-    /// Creates a client from a profile of a configuration file and the lists of what the profile may choose from.
+    /// Creates a client from a profile of a configuration file, and the lists of components that the profile can select.
     ///
-    /// There is no global registry: what a program lists is what its configuration can name.
+    /// There is no global registry: a configuration can name only the components that the program lists.
     /// - Parameters:
     ///   - profile: The profile.
     ///   - providers: The provider adapters to choose from.
-    ///   - userAgents: The user agents to choose from. Without `user_agent`, or with `auto`, the first that can work here is
-    ///     used.
-    ///   - devicePresenter: Shows the user the code for signing in on another screen; nil for no device grant.
+    ///   - userAgents: The user agents to choose from. Without `user_agent`, or with `auto`, the first that works in this
+    ///     environment is used.
+    ///   - devicePresenter: Shows the user code of the device flow (RFC 8628); nil to disable that flow.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
-    ///   - overrides: The choices of the program's user in place of the profile's; default: none.
-    ///   - transport: The client's transport; default: the one that the profile describes. User agents always use that.
+    ///   - overrides: The choices of the user, which override the settings of the profile; default: none.
+    ///   - transport: The client's transport; default: the transport that the profile describes. User agents always use the latter.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, immediately and in order. It must not block.
-    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when an override cannot be used.
+    /// - Throws: ``ConfigurationError`` with the location of every issue; ``AuthError`` when an override cannot be used.
     public convenience init(
         profile: Profile,
         providers: [ProviderFactory],
@@ -87,20 +87,20 @@ extension AuthClient {
         let flows = try overrides.flows ?? configuration[ProfileKeys.flow]
         if flows == [.device], devicePresenter == nil {
             throw configuration.error(
-                "this program cannot show a code for signing in on another screen",
+                "this program cannot show a code for the device flow (RFC 8628)",
                 at: ProfileKeys.flow
             )
         }
         if let flow = flows.first(where: { !$0.hasUser }) {
             guard flows.count == 1 else {
                 throw configuration.error(
-                    "\"\(flow.rawValue)\" has no user, so it does not stand in for a flow that has one",
+                    "\"\(flow.rawValue)\" has no user, so it cannot be combined with other flows",
                     at: ProfileKeys.flow
                 )
             }
             guard try configuration[ProfileKeys.account] == nil, overrides.account == nil else {
                 throw configuration.error(
-                    "\"\(flow.rawValue)\" has no user, so no account can be chosen",
+                    "\"\(flow.rawValue)\" has no user, so \"account\" cannot be set",
                     at: ProfileKeys.account
                 )
             }

@@ -50,7 +50,7 @@ extension ClientRegistration {
         }
         values.signedIntrospection = try configuration[keys.signedIntrospection]
         let key = try configuration[keys.clientKey]
-        // A key file that cannot be used is a fault of the configuration, and said before the first request.
+        // An unusable key file is a configuration error, and is reported before the first request.
         if let key, !key.source.isInToken {
             try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key.source.key() }
         }
@@ -71,7 +71,7 @@ extension ClientRegistration {
         values.requestObjectEncryption = try configuration[keys.requestEncryption]
         guard values.requestObjectEncryption == nil || values.requestObjectKey != nil else {
             throw configuration.error(
-                "encrypted requests have to be signed: set \"signed_requests\"",
+                "encrypted requests must be signed: set \"signed_requests\"",
                 at: keys.requestEncryption
             )
         }
@@ -88,8 +88,8 @@ extension ClientRegistration {
 }
 
 extension ClientRegistration.Values {
-    /// Applies what a profile switches off: `"dpop": false` with a certificate binds tokens to that, and what the security profile demands
-    /// cannot be switched off.
+    /// Applies the features that a profile turns off: `"dpop": false` with a client certificate binds tokens to the certificate, and features
+    /// that the security profile requires cannot be turned off.
     fileprivate mutating func apply(switchesOf configuration: ConfigurationObject) throws(ConfigurationError) {
         let keys = ProfileKeys.self
         func isOff(_ key: any AnyConfigurationKey) -> Bool {
@@ -99,7 +99,7 @@ extension ClientRegistration.Values {
             bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP
         }
         if isOff(keys.usesDPoP), dpopKey != nil {
-            throw configuration.error("\"dpop_key\" is a key for DPoP", at: keys.usesDPoP)
+            throw configuration.error("\"dpop\" cannot be false when a \"dpop_key\" is set", at: keys.usesDPoP)
         }
         guard let securityProfile else { return }
         if isOff(keys.usesDPoP), !usesCertificate {
@@ -113,7 +113,7 @@ extension ClientRegistration.Values {
             (keys.signedIntrospection as any AnyConfigurationKey, "5.5.2"), (keys.signsRequests, "5.3.2"),
         ] where isOff(key) {
             throw configuration.error(
-                "fapi2-message-signing demands it (FAPI 2.0 Message Signing section \(clause))",
+                "fapi2-message-signing requires it (FAPI 2.0 Message Signing section \(clause))",
                 at: key
             )
         }
@@ -126,7 +126,7 @@ extension ClientAuthentication {
     ///   - configuration: An object with the keys of ``ProfileKeys`` for it.
     ///   - secretMethod: The usual method of a client with a secret.
     ///   - assertion: The source of the client's assertions; nil for none.
-    ///   - certificate: The certificate that the transport shows; nil for none.
+    ///   - certificate: The client certificate that the transport presents; nil for none.
     package init(
         configuration: ConfigurationObject,
         secretMethod: Method,
@@ -147,7 +147,7 @@ extension ClientAuthentication {
         if let issuer = try configuration[ProfileKeys.clientSecretIssuer] {
             guard method == .clientSecretPost, secret == nil, assertion == nil else {
                 throw configuration.error(
-                    "a secret that client_key signs needs \"client_authentication\": \"client_secret_post\", and no other secret",
+                    "a client secret that client_key signs needs \"client_authentication\": \"client_secret_post\", and no other client secret",
                     at: ProfileKeys.clientSecretIssuer
                 )
             }

@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// Compares a configuration with the shapes it should have, and collects what differs.
+/// Validates a configuration against the expected shapes, and collects the issues.
 struct ConfigurationChecker {
     private let source: ConfigurationSource
     private(set) var issues: [ConfigurationIssue] = []
@@ -15,10 +15,10 @@ struct ConfigurationChecker {
         case .any:
             break
         case .text, .path:
-            if json.string?.isEmpty != false { expected("a string that is not empty", json, at: path) }
+            if json.string?.isEmpty != false { expected("a non-empty string", json, at: path) }
         case .formatted(let format, let problem):
             guard let text = json.string, !text.isEmpty else {
-                return expected(format == "uri" ? "a URL" : "a string that is not empty", json, at: path)
+                return expected(format == "uri" ? "a URL" : "a non-empty string", json, at: path)
             }
             if let problem = problem(text) { report(problem, at: path) }
         case .number(let range):
@@ -70,7 +70,7 @@ struct ConfigurationChecker {
             if let member = members[key.name] {
                 check(member, key.shape, at: path.member(key.name))
             } else if key.isRequired, !meant.contains(key.name) {
-                // A misspelt one is reported once.
+                // A misspelled key is reported only once, as an unknown key.
                 report(key.missing, at: path)
             }
         }
@@ -107,14 +107,14 @@ struct ConfigurationChecker {
             return report("a secret is never written into the file: give \(forms)", at: path)
         }
         guard members.count == 1, let (kind, value) = members.first else {
-            return report("a secret is given as one of \(forms)", at: path)
+            return report("a secret must be written as one of \(forms)", at: path)
         }
         if kind == "value", let name = value.string, source.secrets[name] != nil { return }
         let kinds = ["env", "file", "command"]
         guard kinds.contains(kind) else { return unknown("key", kind, among: kinds, at: path.member(kind)) }
         let isValid =
             kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
-        if !isValid { report("a secret is given as one of \(forms)", at: path) }
+        if !isValid { report("a secret must be written as one of \(forms)", at: path) }
     }
 
     // MARK: Wording
@@ -130,7 +130,7 @@ struct ConfigurationChecker {
 
     private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
         let shown = DisplayText.sanitized(name, limit: 60)
-        report("the \(what) \"\(shown)\" is not known. \(NearestName.advice(name, among: names))", at: path)
+        report("unknown \(what) \"\(shown)\". \(NearestName.advice(name, among: names))", at: path)
     }
 
     private static func list(_ names: [String]) -> String {

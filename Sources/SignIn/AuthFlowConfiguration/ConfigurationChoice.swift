@@ -3,7 +3,7 @@ import AuthFlowJSON
 import AuthFlowOAuth
 public import AuthFlowStorage
 
-/// A thing that a configuration chose by its name, with the options for it.
+/// A component that a configuration selects by its name, with its options.
 public struct ConfigurationChoice<Thing: Sendable>: Sendable {
     let name: String
     let thing: Thing
@@ -11,7 +11,7 @@ public struct ConfigurationChoice<Thing: Sendable>: Sendable {
 }
 
 extension ConfigurationValue {
-    /// One of several named things: its name, or an object with `name` and the options of that thing.
+    /// One of several named components: its name, or an object with `name` and the options of the component.
     static func named<Thing>(
         _ things: [(thing: Thing, name: String, keys: [ConfigurationKeyDeclaration])]
     ) -> Self where Value == ConfigurationChoice<Thing> {
@@ -33,13 +33,13 @@ extension ConfigurationValue<ConfigurationChoice<TokenStoreFactory>> {
 }
 
 extension ConfigurationChoice<TokenStoreFactory> {
-    /// Makes the token store.
-    /// - Throws: ``ConfigurationError``, or what making the store throws.
+    /// Creates the token store.
+    /// - Throws: ``ConfigurationError``, or any error from creating the store.
     public func make(host: HostServices) throws -> any TokenStore { try thing.make(options, host) }
 }
 
 extension ConfigurationChoice<AssertionSourceFactory> {
-    /// Makes the source.
-    /// - Throws: ``ConfigurationError``, or what making it throws.
+    /// Creates the source.
+    /// - Throws: ``ConfigurationError``, or any error from creating the source.
     func make(in context: AssertionSourceFactory.Context) throws -> AssertionSource { try thing.make(options, context) }
 }

@@ -2,9 +2,10 @@ import AuthFlowHTTP
 import AuthFlowJSON
 
 extension ConfigurationFile {
-    /// Reads the keys of a configuration file from values that are looked up, each secret by its own key instead of a reference.
+    /// Reads a configuration from values that are looked up by key. A secret has its own key instead of a reference.
     ///
-    /// Values with names of your choice cannot be looked up: extra parameters of requests, objects in a list. A key that is misspelt is missing.
+    /// Values whose names are user-defined (extra request parameters) and objects in a list cannot be looked up. A misspelled key counts as
+    /// missing.
     /// - Parameters:
     ///   - values: The values.
     ///   - profiles: The names of the profiles.
@@ -13,8 +14,8 @@ extension ConfigurationFile {
     ///   - assertions: The sources of assertions.
     ///   - resourceServer: The keys of `resource_server`, `ResourceServer.configurationKeys`; default: none are looked up.
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
-    ///   - name: The name of the values in messages.
-    ///   - directory: The folder that relative paths start from; default: the working directory.
+    ///   - name: The name of the values, for messages.
+    ///   - directory: The base directory for relative paths; default: the working directory.
     /// - Throws: ``ConfigurationError`` with the key of what is wrong; ``AuthError`` with `invalid_configuration` for names of profiles that
     ///   differ only in case and punctuation; what looking a value up throws.
     public init(
@@ -59,10 +60,10 @@ private struct ConfigurationLookup {
     let values: any ConfigurationValues
     /// The name of the values in messages.
     let name: String
-    /// The secrets that were found, by what stands for each in the JSON.
+    /// The secrets that were found, by the placeholder for each in the JSON.
     private(set) var secrets: [String: Secret] = [:]
 
-    /// - Returns: nil when none of the values is there.
+    /// - Returns: nil when none of the values exists.
     mutating func json(_ shape: ConfigurationShape, at key: [String]) async throws -> JSON? {
         switch shape {
         case .any, .map: return nil
@@ -95,7 +96,7 @@ private struct ConfigurationLookup {
             do {
                 first = try await json(plain, at: key)
             } catch {
-                // It has the other form, or neither.
+                // The value has the other form, or neither form.
                 guard let json = try? await json(structured, at: key) else { throw error }
                 return json
             }
@@ -147,7 +148,7 @@ extension ConfigurationShape {
         switch self {
         case .text, .formatted, .path, .choice: true
         case .either(let plain, _): plain.isText
-        // An object with a name can be given as the name alone.
+        // A named component can be given by its name alone instead of an object.
         case .named: true
         default: false
         }

@@ -2,10 +2,10 @@ import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowJSON
 
-/// A configuration file: named profiles, each saying which provider, which client, which user agent and which store.
+/// A configuration file: named profiles, each with a provider, a client, a user agent and a store.
 ///
-/// `docs/configuration.md` describes every key. Reading checks the outline; a profile's own keys are checked when a
-/// client is made from it, because they depend on the providers and user agents that the program lists.
+/// `docs/configuration.md` describes every key. Reading a file validates its overall structure; a profile's own keys are
+/// validated when a client is created from it, because they depend on the providers and user agents that the program lists.
 public struct ConfigurationFile: Sendable {
     /// The names of the profiles, sorted.
     public let profileNames: [String]
@@ -14,16 +14,16 @@ public struct ConfigurationFile: Sendable {
     private let source: ConfigurationSource
     private let defaultProfile: String?
 
-    /// The largest file that is read, in bytes.
+    /// The maximum size of a file, in bytes.
     private static let maximumSize = 1024 * 1024
 
-    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and no other user may be able
-    /// to write to it or to its folder.
+    /// Reads a file. The file decides where secrets are sent, so it must be owned by this user or root, and no other user may have
+    /// write access to it or to its directory.
     /// - Parameters:
     ///   - path: The file.
     ///   - presets: The presets that a profile can name; default: none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or other users can write to it;
-    ///   ``ConfigurationError`` when its text is not acceptable.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the file does not exist, or other users can write to it;
+    ///   ``ConfigurationError`` when its text is invalid.
     public init(path: String, presets: [ProviderPreset] = []) throws {
         try self.init(
             text: try Self.contents(ofFile: path),
@@ -39,18 +39,18 @@ public struct ConfigurationFile: Sendable {
         try TrustedFile(path).contents(maximumSize: maximumSize)
     }
 
-    /// The folder that relative paths in a configuration file start from.
+    /// The base directory for relative paths in a configuration file.
     package static func directory(of path: String) -> String {
         let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
         let directory = absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex)
         return directory.isEmpty ? "/" : String(directory)
     }
 
-    /// Reads a text.
+    /// Parses the text of a configuration file.
     /// - Parameters:
     ///   - text: The JSON text.
     ///   - name: The file's name, for messages.
-    ///   - directory: The folder that relative paths start from.
+    ///   - directory: The base directory for relative paths.
     ///   - presets: The presets that a profile can name; default: none.
     /// - Throws: ``ConfigurationError``.
     public init(
@@ -69,7 +69,7 @@ public struct ConfigurationFile: Sendable {
                     line: error.line ?? 1,
                     column: error.column ?? 1,
                     keyPath: "",
-                    problem: "this is not JSON that can be accepted: \(error.code.rawValue)\(Self.hint(text, error))"
+                    problem: "this is not valid JSON: \(error.code.rawValue)\(Self.hint(text, error))"
                 )
             ])
         }
@@ -81,7 +81,7 @@ public struct ConfigurationFile: Sendable {
         self.json = json
         self.source = source
         var checker = ConfigurationChecker(source: source)
-        // A profile depends on the program's lists, and is checked later, with them.
+        // A profile is validated later, because its keys depend on the components that the program lists.
         checker.check(
             json,
             .object(Self.keys(profile: .any, resourceClient: .any, resourceServer: .any, server: .any)),
@@ -91,14 +91,14 @@ public struct ConfigurationFile: Sendable {
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
         self.defaultProfile = json["default_profile"]?.string
         guard !profileNames.isEmpty || json["resource_client"] != nil || json["resource_server"] != nil else {
-            throw source.error("it contains no profile", at: JSONPath().member("profiles"))
+            throw source.error("the file contains no profile", at: JSONPath().member("profiles"))
         }
         if let defaultProfile, !profileNames.contains(defaultProfile) {
             throw unknownProfile(defaultProfile, at: JSONPath().member("default_profile"))
         }
     }
 
-    /// What is often the reason.
+    /// A hint at a frequent cause.
     private static func hint(_ text: [UInt8], _ error: JSONError) -> String {
         let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         guard let line = error.line, lines.indices.contains(line - 1) else { return "" }
@@ -107,14 +107,14 @@ public struct ConfigurationFile: Sendable {
             ? ". JSON has no comments" : ""
     }
 
-    /// A profile by its name; without one, `default_profile`, or the only one there is.
-    /// - Throws: ``ConfigurationError`` when there is no such profile, or no name and several to choose from.
+    /// Returns a profile by its name; without a name, the `default_profile`, or the only profile of the file.
+    /// - Throws: ``ConfigurationError`` when the profile does not exist, or when no name is given and there are several profiles.
     public func profile(_ name: String? = nil) throws -> Profile {
         let only = profileNames.count == 1 ? profileNames.first : nil
-        guard !profileNames.isEmpty else { throw source.error("it contains no profile", at: JSONPath()) }
+        guard !profileNames.isEmpty else { throw source.error("the file contains no profile", at: JSONPath()) }
         guard let name = name ?? defaultProfile ?? only else {
             throw source.error(
-                "there are several profiles (\(profileNames.joined(separator: ", "))) and no \"default_profile\": name one of them, or set it",
+                "there are several profiles (\(profileNames.joined(separator: ", "))) and no \"default_profile\": select a profile, or set \"default_profile\"",
                 at: JSONPath().member("profiles")
             )
         }
@@ -132,30 +132,30 @@ public struct ConfigurationFile: Sendable {
         )
     }
 
-    /// The profiles that are for a protected resource: those that name it among their `resources`.
+    /// The names of the profiles for a protected resource: the profiles that list it in `resources`.
     public func profileNames(for resource: String) -> [String] {
         profileNames.filter { name in
             json["profiles"]?[name]?["resources"]?.strings?.contains { $0.isIdentical(to: resource) } == true
         }
     }
 
-    /// Whether the file has settings for protected resources of which only the address is known.
+    /// Whether the file has settings for protected resources that are known only by their URL.
     package var hasResourceClient: Bool { json["resource_client"] != nil }
 
-    /// The settings for protected resources of which only the address is known; default: none.
+    /// The settings for protected resources that are known only by their URL; the defaults when the file has none.
     public var resourceClient: ResourceClientSettings {
         section("resource_client").map(ResourceClientSettings.init) ?? ResourceClientSettings()
     }
 
-    /// The settings of an API that receives access tokens; nil: the file has none. `AuthFlowResourceServerConfiguration` reads them.
+    /// The settings of an API that receives access tokens; nil when the file has none. `AuthFlowResourceServerConfiguration` reads them.
     public var resourceServer: ConfigurationSection? { section("resource_server") }
 
-    /// The settings of a web application whose users sign in; empty when the file has none. `AuthFlowServerConfiguration` reads them.
+    /// The settings of a web application that signs users in; empty when the file has none. `AuthFlowServerConfiguration` reads them.
     public var server: ConfigurationSection {
         section("server") ?? ConfigurationSection(json: [:], path: JSONPath().member("server"), source: source)
     }
 
-    /// Whether the file has settings of a web application.
+    /// Whether the file has settings for a web application.
     package var hasServer: Bool { json["server"] != nil }
 
     /// An error about the file as a whole.

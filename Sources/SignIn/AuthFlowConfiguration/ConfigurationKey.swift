@@ -2,7 +2,7 @@ import AuthFlowJSON
 
 /// One key of an object in a configuration file.
 ///
-/// A key is declared once. From the declaration come the check of a file, the reading of the value, the JSON Schema and the
+/// A key is declared once. The declaration drives the validation of a file, the decoding of the value, the JSON Schema and the
 /// tables of `docs/configuration.md`.
 ///
 /// ```swift
@@ -15,17 +15,17 @@ import AuthFlowJSON
 /// try profile[audience]   // String?
 /// ```
 public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
-    /// What is declared of the key.
+    /// The declaration of the key.
     public let declaration: ConfigurationKeyDeclaration
 
     /// Reads the value at the key of an object.
     let read: @Sendable (ConfigurationObject) throws(ConfigurationError) -> Value
 
-    /// Creates a key that must be present.
+    /// Creates a required key.
     /// - Parameters:
     ///   - name: The key.
     ///   - value: The kind of its value.
-    ///   - summary: Its purpose, in a sentence or two that an editor and the manual show.
+    ///   - summary: Its purpose, in one or two sentences for editors and the manual.
     public init(_ name: String, required value: ConfigurationValue<Value>, _ summary: String) {
         let declaration = ConfigurationKeyDeclaration(name, value.shape, isRequired: true, summary)
         self.declaration = declaration
@@ -35,7 +35,7 @@ public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
         }
     }
 
-    /// Creates a key that may be absent, with the value that it then has.
+    /// Creates an optional key with a default.
     public init(_ name: String, _ value: ConfigurationValue<Value>, default fallback: Value, _ summary: String) {
         self.declaration = ConfigurationKeyDeclaration(name, value.shape, fallback: value.write(fallback), summary)
         self.read = { object throws(ConfigurationError) in
@@ -44,7 +44,7 @@ public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
         }
     }
 
-    /// Creates a key that may be absent, and is then nil.
+    /// Creates an optional key without a default: its value is nil when it is absent.
     public init<Present>(_ name: String, _ value: ConfigurationValue<Present>, _ summary: String)
     where Value == Present? {
         self.declaration = ConfigurationKeyDeclaration(name, value.shape, summary)
@@ -55,21 +55,21 @@ public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
     }
 }
 
-/// A key of any type, so that keys of several types fit into one list. ``ConfigurationKey`` is the only one.
+/// A key of any type, so that keys of several types fit into one array. Only ``ConfigurationKey`` conforms to it.
 public protocol AnyConfigurationKey: Sendable {
-    /// What is declared of the key.
+    /// The declaration of the key.
     var declaration: ConfigurationKeyDeclaration { get }
 }
 
-/// What is declared of a key, besides the Swift type of its value.
+/// The declaration of a key, without the Swift type of its value.
 public struct ConfigurationKeyDeclaration: Sendable {
     /// The key.
     let name: String
     /// Its purpose.
     let summary: String
-    /// Whether it must be present.
+    /// Whether it is required.
     let isRequired: Bool
-    /// The value that stands for its absence, if there is one.
+    /// The default value of an optional key, if any.
     let defaultValue: JSON?
 
     let shape: ConfigurationShape
@@ -88,6 +88,6 @@ public struct ConfigurationKeyDeclaration: Sendable {
         self.summary = summary
     }
 
-    /// What is wrong with an object that needs the key and does not have it.
+    /// The issue with an object that lacks this required key.
     var missing: String { "the key \"\(name)\" is missing. \(summary)" }
 }

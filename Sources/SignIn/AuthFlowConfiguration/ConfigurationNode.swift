@@ -1,12 +1,12 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// A value of a configuration file with its place, and what reading it may need.
+/// A value of a configuration file with its location, and the context for reading it.
 struct ConfigurationNode: Sendable {
     let json: JSON
     let path: JSONPath
     let source: ConfigurationSource
-    /// The variables that secrets are read from.
+    /// The environment variables that secrets are read from.
     let environment: [String: String]
 
     func member(_ name: String) -> ConfigurationNode? { json[name].map { with($0, at: path.member(name)) } }
@@ -23,20 +23,20 @@ struct ConfigurationNode: Sendable {
         ConfigurationNode(json: json, path: path, source: source, environment: environment)
     }
 
-    /// A value that must be there, because the file has been checked against the shape that says so.
+    /// A value that must exist, because the file was validated against a shape that requires it.
     func required<Value>(_ value: Value?) throws(ConfigurationError) -> Value {
-        guard let value else { throw error("this is not what its key is declared to be") }
+        guard let value else { throw error("this value does not match the declaration of its key") }
         return value
     }
 
     func error(_ problem: String) -> ConfigurationError { source.error(problem, at: path) }
 
-    /// Runs `body`, which may refuse the value, and adds the place to its error.
+    /// Runs `body`, which may reject the value, and adds the location to its error.
     func located<Return>(_ body: () throws(AuthError) -> Return) throws(ConfigurationError) -> Return {
         do throws(AuthError) { return try body() } catch { throw self.error(error.message) }
     }
 
-    /// A path, made absolute: relative to the folder of the configuration file, `~/` to the home directory.
+    /// Resolves a path to an absolute path: relative to the directory of the configuration file, `~/` to the home directory.
     func absolute(_ path: String) -> String {
         if path.hasPrefix("~/") { return HomeDirectory.path(environment: environment) + path.dropFirst() }
         return path.hasPrefix("/") ? path : "\(source.directory)/\(path)"

@@ -2,20 +2,20 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowTransport
 
-/// A part of a configuration file with keys of its own, not yet read: a profile, or the settings of one purpose.
+/// A section of a configuration file that is not validated yet: a profile, or the settings for one purpose.
 public struct ConfigurationSection: Sendable {
     let json: JSON
     let path: JSONPath
     let source: ConfigurationSource
 
-    /// An error about the section as a whole, with its place.
+    /// An error about the section as a whole, with its location.
     public func error(_ problem: String) -> ConfigurationError { source.error(problem, at: path) }
 
-    /// The section, checked against its keys.
+    /// The section, validated against its keys.
     /// - Parameters:
     ///   - keys: All keys that it may have.
-    ///   - environment: The variables that secrets are read from.
-    /// - Throws: ``ConfigurationError`` with every fault.
+    ///   - environment: The environment variables that secrets are read from.
+    /// - Throws: ``ConfigurationError`` with every issue.
     public func checked(
         _ keys: [any AnyConfigurationKey],
         environment: [String: String]
@@ -42,10 +42,10 @@ public struct ConfigurationSection: Sendable {
     }
 
     /// The transport that the section's network settings describe, with its proxy and its certificates.
-    /// - Parameter environment: The variables that name a proxy and hold its password.
-    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    /// - Parameter environment: The environment variables that name a proxy and contain its password.
+    /// - Throws: ``ConfigurationError`` with the location of the issue.
     public func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
-        // Only these keys: the others may belong to providers that are not known here.
+        // Only these keys: the others may belong to providers that the program does not list.
         let keys = NetworkSettings.Keys.declarations
         let members = (json.object ?? [:]).filter { member in keys.contains { $0.name == member.key } }
         try check(.object(members), keys)
@@ -55,7 +55,7 @@ public struct ConfigurationSection: Sendable {
         #else
         for name in members.keys {
             throw source.error(
-                "on this system the network is configured for the whole system, not for each client",
+                "on this system the network is configured system-wide, not for each client",
                 at: path.member(name)
             )
         }
@@ -65,6 +65,6 @@ public struct ConfigurationSection: Sendable {
 }
 
 extension ConfigurationSection: CustomStringConvertible, WithoutReflection {
-    /// The section's place: its file and path.
+    /// The section's location: its file and path.
     public var description: String { "\(source.file): \(path)" }
 }

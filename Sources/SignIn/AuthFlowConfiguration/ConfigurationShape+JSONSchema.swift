@@ -1,10 +1,10 @@
 public import AuthFlowJSON
 
 extension ConfigurationFile {
-    /// The JSON Schema (draft 2020-12) of the files that a program with these lists accepts, for editors.
+    /// The JSON Schema (draft 2020-12), for editors, of the files that a program with these components accepts.
     /// - Parameters:
-    ///   - resourceServer: The keys of `resource_server`; default: the program reads none.
-    ///   - server: The keys of `server`; default: the program reads none.
+    ///   - resourceServer: The keys of `resource_server`; default: none.
+    ///   - server: The keys of `server`; default: none.
     public static func jsonSchema(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
@@ -15,7 +15,7 @@ extension ConfigurationFile {
         server: [any AnyConfigurationKey] = []
     ) -> JSON {
         var profiles = providers.map { provider in
-            // Each provider's profiles have its own keys: the name of the provider tells which.
+            // The keys of a profile depend on its provider, which is identified by its name.
             let choices = ProfileChoices(
                 providers: [provider],
                 userAgents: userAgents,
@@ -118,14 +118,14 @@ extension ConfigurationShape {
 }
 
 extension ProviderPreset {
-    /// The schema of a profile that names one of these presets: what a preset says need not be said again.
+    /// The schema of a profile that names one of these presets: keys that the preset sets are not required.
     /// - Parameter profile: The schema of a profile of their provider.
     /// - Returns: nil without presets.
     fileprivate static func jsonSchema(_ presets: [ProviderPreset], profile: JSON) -> JSON? {
         guard !presets.isEmpty, var schema = profile.object, var properties = schema["properties"]?.object else {
             return nil
         }
-        // What each of them says.
+        // The keys that every preset sets.
         let said =
             presets.map { Set(($0.members.object ?? [:]).keys) }
             .reduce(nil as Set<String>?) { $0?.intersection($1) ?? $1 } ?? []
@@ -146,7 +146,7 @@ extension ProviderPreset {
             ]
         }
         properties["preset"] = [
-            "description": "The provider, by what is known of it.",
+            "description": "The preset for the provider: its name, or an object with its name and parameters.",
             "anyOf": .array((names.isEmpty ? [] : [["enum": .array(names.map(JSON.string))]]) + objects),
         ]
         schema["properties"] = .object(properties)

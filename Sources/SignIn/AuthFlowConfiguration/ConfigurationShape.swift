@@ -1,15 +1,15 @@
 import AuthFlowJSON
 
-/// The shape that a value in a configuration file must have, without its Swift type: what a file is checked against, and
-/// what the JSON Schema says.
+/// The shape that a value in a configuration file must have, independent of its Swift type: the basis of validation and of
+/// the JSON Schema.
 indirect enum ConfigurationShape: Sendable {
-    /// Any value: it is checked elsewhere.
+    /// Any value: it is validated elsewhere.
     case any
     /// A string with at least one character.
     case text
-    /// A string in a format of JSON Schema, which `problem` finds no fault with.
+    /// A string, optionally in a format of JSON Schema, for which `problem` returns nil.
     case formatted(String?, problem: @Sendable (String) -> String?)
-    /// A path of a file or folder.
+    /// The path of a file or directory.
     case path
     /// A whole number within bounds.
     case number(ClosedRange<Int>)
@@ -21,24 +21,24 @@ indirect enum ConfigurationShape: Sendable {
     case secret
     /// An array, each element of this shape.
     case list(ConfigurationShape, canBeEmpty: Bool)
-    /// An object with any names that `problem` finds no fault with, each value of this shape.
+    /// An object with any names for which `problem` returns nil, and values of this shape.
     case map(ConfigurationShape, problem: @Sendable (String) -> String?)
     /// An object with these keys and no others.
     case object([ConfigurationKeyDeclaration])
-    /// One of several named things: its name, or an object with `name` and the options of that thing.
+    /// One of several named components: its name, or an object with `name` and the options of the component.
     case named([ConfigurationVariant])
     /// Either of two shapes, of which only the second is an array or an object.
     case either(ConfigurationShape, ConfigurationShape)
 }
 
-/// One of several named things that a configuration may choose, with its options.
+/// One of several named components that a configuration can select, with its options.
 struct ConfigurationVariant: Sendable {
     /// The name that selects it.
     let name: String
-    /// The options it takes.
+    /// The keys of its options.
     let keys: [ConfigurationKeyDeclaration]
 
-    /// The key that chooses it, and its options.
+    /// The key that selects it, and the keys of its options.
     var allKeys: [ConfigurationKeyDeclaration] {
         [ConfigurationKey("name", required: .choice([name]), "Chooses \(name).").declaration] + keys
     }

@@ -1,13 +1,13 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The source of a configuration: its name for messages, the folder its paths are relative to, and its text.
+/// The source of a configuration: its name for messages, the base directory for its relative paths, and its text.
 struct ConfigurationSource: Sendable {
     let file: String
     let directory: String
-    /// The text in which the place of a fault is looked up when there is one, which is rare.
+    /// The text, for looking up the position of an issue; it is parsed again only then.
     let text: [UInt8]
-    /// Secrets that were looked up and are in no file, by what stands for each: `{"value": "0"}`.
+    /// Secrets that were looked up by key instead of read from a file, by the placeholder for each: `{"value": "0"}`.
     var secrets: [String: Secret] = [:]
 
     func issue(_ problem: String, at path: JSONPath) -> ConfigurationIssue {

@@ -3,11 +3,11 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowSignIn
 
-/// A kind of value in a configuration file: the shape that it has there, and the Swift value that it is read as.
+/// A kind of value in a configuration file: its shape in the file, and its conversion to a Swift value.
 public struct ConfigurationValue<Value: Sendable>: Sendable {
     let shape: ConfigurationShape
     let read: @Sendable (ConfigurationNode) throws(ConfigurationError) -> Value
-    /// A value as the file has it, for the JSON Schema; nil where that has no form.
+    /// Encodes a value as in the file, for the JSON Schema; nil when the value has no such form.
     let write: @Sendable (Value) -> JSON?
 
     init(
@@ -20,7 +20,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
         self.read = read
     }
 
-    /// The value made into another when it is read. An error of `transform` is reported with the place of the value.
+    /// Transforms the value when it is read. An error of `transform` is reported with the location of the value.
     public func map<New>(
         _ transform: @escaping @Sendable (Value) throws(AuthError) -> New
     ) -> ConfigurationValue<New> {
@@ -38,11 +38,11 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
         }
     }
 
-    /// A string with at least one character that `parse` accepts. It runs when the file is checked, so that the errors of
-    /// all values are reported at once.
+    /// A string with at least one character that `parse` accepts. `parse` runs when the file is validated, so that the errors
+    /// of all values are reported at once.
     /// - Parameters:
     ///   - format: A format of JSON Schema, such as `uri`; default: none.
-    ///   - parse: Makes the value from the string.
+    ///   - parse: Creates the value from the string.
     public static func parsed(
         _ format: String? = nil,
         _ parse: @escaping @Sendable (String) throws(AuthError) -> Value
@@ -71,12 +71,12 @@ extension ConfigurationValue<String> {
         }
     }
 
-    /// An issuer: a URL that is kept character by character, as issuers are compared (RFC 9207 section 2.4).
+    /// An issuer: a URL that is stored exactly as written, because issuers are compared as strings (RFC 9207 section 2.4).
     public static var issuer: Self {
         .parsed("uri") { text throws(AuthError) in try Endpoint(text).url }
     }
 
-    /// The path of a file or folder, read as an absolute one: in the file it may be relative to the folder of the
+    /// The path of a file or directory, converted to an absolute path: in the file it may be relative to the directory of the
     /// configuration file, or begin with `~/`.
     public static var path: Self {
         Self(.path) { node throws(ConfigurationError) in node.absolute(try node.required(node.json.string)) }
@@ -84,7 +84,7 @@ extension ConfigurationValue<String> {
 }
 
 extension ConfigurationValue<JSON> {
-    /// An array of any JSON that `check` accepts, when it is read.
+    /// An array of any JSON values; `check` validates it when it is read.
     static func array(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
         Self(.list(.any, canBeEmpty: false)) { node throws(ConfigurationError) in
             try node.located { () throws(AuthError) in try check(node.json) }
@@ -94,7 +94,7 @@ extension ConfigurationValue<JSON> {
 }
 
 extension ConfigurationValue<Endpoint> {
-    /// An absolute URL: `https`, or `http` on this machine.
+    /// An absolute URL: `https`, or `http` for loopback.
     public static var url: Self { .parsed("uri") { text throws(AuthError) in try Endpoint(text) } }
 }
 
@@ -154,7 +154,7 @@ extension ConfigurationValue {
     /// An array with elements of one kind.
     /// - Parameters:
     ///   - element: The kind of its elements.
-    ///   - canBeEmpty: Whether it may have no element; default: no.
+    ///   - canBeEmpty: Whether it may be empty; default: no.
     public static func list<Element>(_ element: ConfigurationValue<Element>, canBeEmpty: Bool = false) -> Self
     where Value == [Element] {
         Self(
@@ -168,7 +168,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// One value, or an array of them with at least one.
+    /// A single value, or an array of at least one value.
     public static func oneOrMore<Element>(_ element: ConfigurationValue<Element>) -> Self where Value == [Element] {
         let one = ConfigurationValue<[Element]>(element.shape, write: { $0.count == 1 ? element.write($0[0]) : nil }) {
             node throws(ConfigurationError) in [try element.read(node)]
@@ -180,10 +180,10 @@ extension ConfigurationValue {
         }
     }
 
-    /// An object with names of the user's choice, and values of one kind.
+    /// An object with user-defined names, and values of one kind.
     /// - Parameters:
     ///   - element: The kind of its values.
-    ///   - name: Refuses a name by throwing; default: every name is accepted.
+    ///   - name: Rejects a name by throwing; default: every name is accepted.
     public static func map<Element>(
         _ element: ConfigurationValue<Element>,
         name: @escaping @Sendable (String) throws(AuthError) -> Void = { _ throws(AuthError) in }
@@ -199,7 +199,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// An object with these keys and no others, made into a value when it is read.
+    /// An object with these keys and no others, converted to a value when it is read.
     public static func object(
         _ keys: [any AnyConfigurationKey],
         _ make: @escaping @Sendable (ConfigurationObject) throws(ConfigurationError) -> Value
@@ -242,17 +242,17 @@ extension ConfigurationValue<Secret> {
         }
     }
 
-    /// Editors and `echo` end a text with a line break that is not part of the secret.
+    /// Removes the newline that editors and `echo` append, which is not part of the secret.
     private static func secret(in bytes: [UInt8]) -> Secret? {
         let text = String(decoding: bytes, as: UTF8.self)
         let value = text.hasSuffix("\r\n") || text.hasSuffix("\n") ? String(text.dropLast()) : text
         return value.isEmpty ? nil : Secret(value)
     }
 
-    /// How long a program may take that prints a secret.
+    /// The timeout for a program that prints a secret.
     private static var limit: Duration { .seconds(30) }
 
-    /// What a program prints. No shell is involved, it has no terminal, and what it writes to its standard error is discarded.
+    /// Reads a secret from a program's standard output. No shell is involved, the program has no terminal, and its standard error is discarded.
     private static func printed(by command: [String], _ node: ConfigurationNode) throws(ConfigurationError) -> Secret {
         let name = DisplayText.sanitized(command.first ?? "", limit: 200)
         guard let program = command.first, let path = LaunchEnvironment.find(program, node.environment) else {

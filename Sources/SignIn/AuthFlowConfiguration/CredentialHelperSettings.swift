@@ -2,35 +2,35 @@ import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowPKCS11
 
-/// Which other programs may have a profile's tokens, and for which addresses: what a credential helper hands out.
+/// The other programs that may receive a profile's tokens from a credential helper, and the hosts that they may receive them for.
 package struct CredentialHelperSettings: Sendable {
-    /// A token that services take.
+    /// A token that a service accepts.
     package enum Token: String, Sendable, CaseIterable {
         case accessToken = "access_token"
         case idToken = "id_token"
     }
 
-    /// For Git: hosts that take the access token as a password.
+    /// For Git: hosts that accept the access token as a password.
     package struct Git: Sendable {
         package let hosts: [String]
         package let username: String
     }
 
-    /// For Docker and its kin: registries that take the access token as a password.
+    /// For Docker and compatible tools: registries that accept the access token as a password.
     package struct Docker: Sendable {
         package let registries: [String]
         package let username: String
     }
 
-    /// For kubectl and other programs of Kubernetes.
+    /// For kubectl and other Kubernetes clients.
     package struct Kubernetes: Sendable {
         package let servers: [Endpoint]
-        /// A file with the certificate authorities that a kubeconfig file may name; nil for none but the system's.
+        /// A CA file that a kubeconfig file may name; nil to allow only the system's CA certificates.
         package let certificateAuthorities: String?
         package let token: Token
     }
 
-    /// For the programs of AWS: a role that the token is exchanged for.
+    /// For AWS tools: the role whose temporary credentials the token is exchanged for.
     package struct AWS: Sendable {
         package let role: String
         package let session: String
@@ -44,7 +44,7 @@ package struct CredentialHelperSettings: Sendable {
     package let kubernetes: Kubernetes?
     package let aws: AWS?
 
-    /// Settings by which nothing is handed out.
+    /// Settings that return no token to any program.
     init() { (git, docker, kubernetes, aws) = (nil, nil, nil, nil) }
 
     private init(_ object: ConfigurationObject) throws(ConfigurationError) {
@@ -62,7 +62,7 @@ extension CredentialHelperSettings {
             object throws(ConfigurationError) in try CredentialHelperSettings(object)
         },
         default: CredentialHelperSettings(),
-        "The other programs that may receive the tokens, and for which hosts. Default: none."
+        "The other programs that may receive the tokens, and the hosts that they may receive them for. Default: none."
     )
 
     private static let username = ConfigurationKey(
@@ -93,7 +93,7 @@ extension CredentialHelperSettings {
         ConfigurationValue<Docker>.object([registries, username]) { object throws(ConfigurationError) in
             let names = try object[registries].map { $0.lowercased() }
             guard !names.contains(where: { $0.contains("://") && !$0.hasPrefix("https://") }) else {
-                throw object.error("a registry is named without a scheme, or with https://", at: registries)
+                throw object.error("a registry must have no scheme, or https://", at: registries)
             }
             return Docker(registries: names, username: try object[username])
         },
@@ -114,7 +114,7 @@ extension CredentialHelperSettings {
         "token",
         ConfigurationValue<Token>.choice,
         default: .idToken,
-        "The token that API servers accept: id_token, as with their OpenID Connect, or access_token, as with webhooks."
+        "The token that API servers accept: id_token for OpenID Connect authentication, or access_token for webhook authentication."
     )
     private static let kubernetesKey = ConfigurationKey(
         "kubernetes",
@@ -133,7 +133,7 @@ extension CredentialHelperSettings {
         "session_name",
         .text,
         default: "authflow",
-        "The name of the session, which AWS writes into its logs."
+        "The name of the role session, which appears in AWS logs."
     )
     private static let awsToken = ConfigurationKey(
         "token",
@@ -144,7 +144,7 @@ extension CredentialHelperSettings {
     private static let lifetime = ConfigurationKey(
         "duration",
         .seconds(900...43_200),
-        "The lifetime of the temporary keys, in seconds. Default: that of AWS, an hour."
+        "The lifetime of the temporary credentials, in seconds. Default: one hour, the default of AWS."
     )
     private static let endpoint = ConfigurationKey(
         "endpoint",
@@ -163,6 +163,6 @@ extension CredentialHelperSettings {
                 endpoint: try object[endpoint] ?? "https://sts.amazonaws.com/"
             )
         },
-        "AWS: the role whose temporary keys the token is exchanged for (AssumeRoleWithWebIdentity)."
+        "AWS: the role whose temporary credentials the token is exchanged for (AssumeRoleWithWebIdentity)."
     )
 }

@@ -3,7 +3,7 @@ public import AuthFlowOAuth
 public import AuthFlowStorage
 import AuthFlowStores
 
-/// Makes a provider adapter from a profile. Programs list the factories of the adapters that they support.
+/// Creates a provider adapter from a profile. A program lists the factories of the adapters that it supports.
 ///
 /// ```swift
 /// extension ProviderFactory {
@@ -16,32 +16,32 @@ import AuthFlowStores
 /// }
 /// ```
 public struct ProviderFactory: Sendable {
-    /// The name that `provider` chooses it by.
+    /// The value of `provider` that selects it.
     public let name: String
 
     /// The keys it adds to a profile.
     let keys: [ConfigurationKeyDeclaration]
 
-    /// How a client with a secret authenticates by default.
+    /// The default authentication method of a client with a secret.
     public let secretMethod: ClientAuthentication.Method
 
     /// The scopes that are requested by default.
     public let defaultScopes: [String]
 
-    /// Checks what this provider requires of a profile's settings.
+    /// Checks this provider's requirements for the settings of a profile.
     let check: @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void
 
     let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
 
     /// Creates a factory.
     /// - Parameters:
-    ///   - name: The name to choose it by.
+    ///   - name: The name that selects it.
     ///   - keys: The keys it adds to a profile.
-    ///   - secretMethod: How a client with a secret authenticates; default: `client_secret_basic`.
+    ///   - secretMethod: The authentication method of a client with a secret; default: `client_secret_basic`.
     ///   - defaultScopes: The scopes that are requested when the profile names none; default: `openid`.
-    ///   - check: Checks what this provider requires of a profile's settings. It throws
-    ///     ``ConfigurationObject/error(_:at:)`` of the profile that it is given.
-    ///   - make: Makes the adapter.
+    ///   - check: Checks this provider's requirements for the settings of a profile. To reject the profile, it throws the
+    ///     profile's ``ConfigurationObject/error(_:at:)``.
+    ///   - make: Creates the adapter.
     public init(
         _ name: String,
         keys: [any AnyConfigurationKey],
@@ -63,12 +63,12 @@ public struct ProviderFactory: Sendable {
     }
 }
 
-/// Makes a token store from its options. Programs list the factories of the stores that they support.
+/// Creates a token store from its options. A program lists the factories of the stores that it supports.
 public struct TokenStoreFactory: Sendable {
-    /// The name that `store` chooses it by.
+    /// The value of `store` that selects it.
     public let name: String
 
-    /// The options it takes.
+    /// The keys of its options.
     let keys: [ConfigurationKeyDeclaration]
 
     let make: @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
@@ -98,11 +98,11 @@ extension TokenStoreFactory {
     private static let keyInToken = ConfigurationKey(
         "pkcs11",
         .text,
-        "Instead of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), which derives it from the id, such as pkcs11:token=Server;object=sessions."
+        "Instead of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), from which the encryption key is derived with the id, such as pkcs11:token=Server;object=sessions."
     )
     private static let keyPIN = ConfigurationKey("pin", .secret, "The PIN of the PKCS #11 token, by reference.")
 
-    /// Every store takes them.
+    /// A key of every store's options.
     static let encryptionKeys = ConfigurationKey(
         "encryption_keys",
         ConfigurationValue<[NamedKey]>.list(
@@ -130,13 +130,13 @@ extension TokenStoreFactory {
             }
             return NamedKey(id: made.id, key: made.key)
             #else
-            throw object.error("this system has no PKCS #11 tokens", at: keyInToken)
+            throw object.error("PKCS #11 tokens are not supported on this system", at: keyInToken)
             #endif
         default: throw object.error("an encryption key needs either \"key\" or \"pkcs11\"")
         }
     }
 
-    /// `memory`: forgotten when the process ends.
+    /// `memory`: lost when the process exits.
     public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }
 
     /// `file`: a file that only its owner can read.
@@ -146,12 +146,12 @@ extension TokenStoreFactory {
         }
     }
 
-    /// `encrypted-file`: files that are useless without a key, which `key_file`, `passphrase` or `key_store` says.
+    /// `encrypted-file`: files encrypted with a key from `key_file`, `passphrase` or `key_store`.
     public static var encryptedFile: TokenStoreFactory {
         let keyFile = ConfigurationKey(
             "key_file",
             .path,
-            "A file with the key; created when it is missing. Keep it on another disk, or it protects nothing."
+            "A file with the key; created when it is missing. Store it on another disk, otherwise the encryption protects nothing."
         )
         let passphrase = ConfigurationKey(
             "passphrase",

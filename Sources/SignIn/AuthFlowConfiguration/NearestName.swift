@@ -1,13 +1,13 @@
 /// Finds the name that the user probably meant.
 package enum NearestName {
-    /// The nearest of `names` by edits (insert, delete, replace, swap neighbours), when it is near enough to be a typo.
+    /// The nearest of `names` by edit distance (insertion, deletion, substitution, transposition), if it is near enough to be a typo.
     package static func of(_ name: String, among names: [String]) -> String? {
         let limit = max(1, name.count / 3)
         let ranked = names.map { (name: $0, distance: distance(Array(name.lowercased()), Array($0.lowercased()))) }
         return ranked.filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name
     }
 
-    /// What a message says about a name that is not known: the one that was probably meant, and the others where they are few.
+    /// The hint for an unknown name: the name that was probably meant, and all known names if they are few.
     package static func advice(_ name: String, among names: [String]) -> String {
         let near = of(name, among: names).map { "Did you mean \"\($0)\"?" }
         let known = near == nil || names.count <= 12 ? "Known: \(names.joined(separator: ", "))" : nil

@@ -26,17 +26,17 @@ extension NetworkSettings {
             required: .text,
             "The URL of the proxy: http://proxy.example.com:3128."
         )
-        private static let proxyUsername = ConfigurationKey("username", .text, "The user name at the proxy.")
+        private static let proxyUsername = ConfigurationKey("username", .text, "The user name for the proxy.")
         private static let proxyPassword = ConfigurationKey(
             "password",
             .secret,
-            "The password at the proxy, by reference."
+            "The password for the proxy, by reference."
         )
 
         static let certificateAuthorities = ConfigurationKey(
             "ca_file",
             ConfigurationValue<String>.certificateFile,
-            "A PEM file of CA certificates that are trusted in addition to the system's, where those are in a directory, as on Debian."
+            "A PEM file of CA certificates to trust in addition to the system's, if the system stores those in a directory, as Debian does."
         )
 
         package static let clientCertificate = ConfigurationKey(
@@ -80,7 +80,7 @@ extension NetworkSettings {
             "connections_per_host",
             .number(1...10_000),
             default: 64,
-            "The maximum number of requests in progress at one host; further requests wait. Token requests and API calls are counted separately. Default: 64."
+            "The maximum number of concurrent requests to one host; further requests wait. Token requests and API calls are counted separately. Default: 64."
         )
 
         package static let all: [any AnyConfigurationKey] = [
@@ -90,7 +90,7 @@ extension NetworkSettings {
         static let declarations = all.map(\.declaration)
     }
 
-    /// What a profile says about a proxy.
+    /// The proxy setting of a profile.
     enum ProxyChoice: Sendable {
         case none
         case environment
@@ -106,7 +106,7 @@ extension NetworkSettings {
     }
 
     /// Reads the settings of a profile.
-    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    /// - Throws: ``ConfigurationError`` with the location of the issue.
     init(configuration: ConfigurationObject, environment: [String: String]) throws(ConfigurationError) {
         self.init()
         switch try configuration[Keys.proxy] {
@@ -152,15 +152,15 @@ extension ConfigurationValue<String> {
     }
 }
 
-/// A file of certificates or keys in PEM (RFC 7468).
+/// A PEM file with certificates or keys (RFC 7468).
 private struct PEMFile {
     private static let maximumSize = 4 * 1024 * 1024
 
     private let path: String
     private let text: String
 
-    /// Reads a file that only this user or root could have written: it decides which servers are trusted, or how this
-    /// client identifies itself.
+    /// Reads a file that only this user or root could have written: the file decides which servers are trusted, or how this
+    /// client authenticates.
     init(_ path: String) throws(AuthError) {
         self.path = path
         self.text = String(
@@ -175,9 +175,9 @@ private struct PEMFile {
 
     func requireUsableKey() throws(AuthError) {
         guard text.contains("PRIVATE KEY-----") else { throw refusal("it contains no private key") }
-        // PKCS #8 has a label for keys with a passphrase, older files a line beneath theirs (RFC 1421).
+        // PKCS #8 has a separate label for encrypted keys; older formats have a header line below the label (RFC 1421).
         guard !text.contains("BEGIN ENCRYPTED PRIVATE KEY-----"), !text.contains("Proc-Type: 4,ENCRYPTED") else {
-            throw refusal("its private key has a passphrase, which cannot be asked for at every request")
+            throw refusal("its private key has a passphrase, and prompting for it at every request is not possible")
         }
     }
 

@@ -2,9 +2,9 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 public import AuthFlowStorage
 
-/// One profile of a configuration file, not yet made into a client.
+/// A profile of a configuration file, from which a client can be created.
 public struct Profile: Sendable {
-    /// Its name in the file.
+    /// The profile's name in the file.
     public let name: String
 
     private let section: ConfigurationSection
@@ -18,7 +18,7 @@ public struct Profile: Sendable {
         self.others = others
     }
 
-    /// Another profile of the same file, which refers to no third: none waits for itself.
+    /// Another profile of the same file. It cannot refer to a third profile, so that no profile waits for itself.
     func other(_ name: String) -> Profile? {
         others[name].map { json in
             let path = JSONPath().member("profiles").member(name)
@@ -30,8 +30,8 @@ public struct Profile: Sendable {
         }
     }
 
-    /// Checks the profile against what a program lists, and makes it readable.
-    /// - Throws: ``ConfigurationError`` with every fault.
+    /// Validates the profile against the components that a program lists, and makes it readable.
+    /// - Throws: ``ConfigurationError`` with every issue.
     func checked(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
@@ -51,8 +51,8 @@ public struct Profile: Sendable {
         checker.check(json, .object(Self.declarations(choices, provider: provider)), at: path)
         var issues = checker.issues
         if provider == nil {
-            // Without the provider its own keys cannot be told from misspelt ones: only
-            // faults that are certain are reported.
+            // Without the provider, its keys cannot be distinguished from misspelled keys: only issues that are independent of
+            // the provider are reported.
             let own = Set(providers.flatMap(\.keys).map(\.name))
             issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }
         }
@@ -60,14 +60,14 @@ public struct Profile: Sendable {
         return (choices, section.object(json, environment))
     }
 
-    /// The store that the profile names; default: the first of the list.
+    /// Creates the store that the profile selects; default: the first store of the list.
     /// - Parameters:
     ///   - providers: The provider adapters to choose from.
     ///   - userAgents: The user agents to choose from.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
     ///   - host: Time, randomness and environment.
-    /// - Throws: ``ConfigurationError``, or what making the store throws.
+    /// - Throws: ``ConfigurationError``, or any error from creating the store.
     public func makeStore(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
@@ -85,8 +85,8 @@ public struct Profile: Sendable {
         return try choices.makeStore(configuration, stores, host)
     }
 
-    /// As ``makeStore(providers:userAgents:stores:assertions:host:)``, for the sessions of a web application.
-    /// - Throws: ``ConfigurationError`` when the store keeps no sessions, too.
+    /// Like ``makeStore(providers:userAgents:stores:assertions:host:)``, for the sessions of a web application.
+    /// - Throws: The same errors, and ``ConfigurationError`` when the store cannot store sessions.
     public func makeSessionStore(
         providers: [ProviderFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
@@ -109,16 +109,16 @@ public struct Profile: Sendable {
     }
 
     /// The transport that the profile describes, with its proxy and its certificates.
-    /// - Parameter environment: The variables that name a proxy and hold its password.
-    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    /// - Parameter environment: The environment variables that name a proxy and contain its password.
+    /// - Throws: ``ConfigurationError`` with the location of the issue.
     public func transport(
         environment: [String: String] = HostServices.system.environment
     ) throws -> any HTTPTransport {
         try section.transport(environment: environment)
     }
 
-    /// Which other programs may have the tokens.
-    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    /// The other programs that may receive the tokens.
+    /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func helpers() throws(ConfigurationError) -> CredentialHelperSettings {
         let key = CredentialHelperSettings.key
         let members = JSON.object((section.json.object ?? [:]).filter { $0.key == key.declaration.name })
@@ -126,7 +126,7 @@ public struct Profile: Sendable {
         return try section.object(members, [:])[key]
     }
 
-    /// The keys of a profile: those that every provider has, and those of one.
+    /// The keys of a profile: the keys for all providers, and the keys of this provider.
     static func declarations(
         _ choices: ProfileChoices,
         provider: ProviderFactory?

@@ -6,7 +6,7 @@ import AuthFlowPKCS11
 public import AuthFlowSignIn
 import AuthFlowStorage
 
-/// The keys of a profile that do not depend on what the program lists. Adapters read those that are public.
+/// The keys of a profile that do not depend on the components that a program lists. Adapters read the keys that are declared `public`.
 public enum ProfileKeys {
     package static let clientID = ConfigurationKey(
         "client_id",
@@ -55,7 +55,7 @@ public enum ProfileKeys {
                 }
             )
         ),
-        "The private key that the provider encrypts tokens to: a PEM, JWK or JWK set file that others cannot read; during rotation, the old key too."
+        "The private key that decrypts tokens from the provider: a PEM, JWK or JWK set file that other users cannot read; during rotation, the file must contain the old key too."
     )
     private static let decryptionFile = ConfigurationKey("file", required: .path, "The file.")
     private static let decryptionAlgorithm = ConfigurationKey(
@@ -147,7 +147,7 @@ public enum ProfileKeys {
         "authorization_details_exact",
         .flag,
         default: false,
-        "Whether tokens are rejected whose authorization details differ from the requested ones."
+        "Whether to reject tokens whose authorization details differ from the requested details."
     )
     static let securityProfile = ConfigurationKey(
         "security_profile",
@@ -172,12 +172,12 @@ public enum ProfileKeys {
         default: false,
         "Whether the provider must announce PKCE with S256 in its metadata; if false, only a provider that announces other methods is rejected."
     )
-    /// The sign-in flows, best first.
+    /// The sign-in flows, in order of preference.
     public static let flow = ConfigurationKey(
         "flow",
         .oneOrMore(ConfigurationValue<SignInFlow>.choice),
         default: [.authorizationCode],
-        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first that can start here and that the provider supports is used; once the user has been shown something, no other is tried."
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first flow that can start in this environment and that the provider supports is used; once a page or a code has been shown, no other flow is tried."
     )
     /// The scopes that are requested; nil for those of the provider's adapter.
     public static let scopes = ConfigurationKey(
@@ -221,7 +221,7 @@ public enum ProfileKeys {
     static let postLogoutRedirectURI = ConfigurationKey(
         "post_logout_redirect_uri",
         .parsed("uri") { text throws(AuthError) in try RedirectURI(text) },
-        "The registered post-logout redirect URI; without it the session at the provider cannot be ended. The redirect is awaited for 30 seconds at most."
+        "The registered post-logout redirect URI; without it, the session at the provider cannot be ended. The timeout for the redirect is 30 seconds."
     )
     static let sendsClientIDAtSignOut = ConfigurationKey(
         "client_id_at_sign_out",
@@ -265,14 +265,14 @@ public enum ProfileKeys {
     private static let parametersOfPurposes = ProviderRequest.Purpose.configurable.map { purpose in
         let values = ConfigurationValue<[String: String]>.map(.text) { name throws(AuthError) in
             guard !ProviderRequest.reservedNames.contains(name) else {
-                throw AuthError(.invalidConfiguration, "this parameter is set by AuthFlow and cannot be given")
+                throw AuthError(.invalidConfiguration, "this parameter is set by AuthFlow and cannot be configured")
             }
         }
         let summary = "Additional parameters of \(purpose) requests."
         return (purpose, key: ConfigurationKey(purpose.rawValue, values, default: [:], summary))
     }
 
-    /// Their declarations, in the order of the manual.
+    /// The declarations of these keys, in the order of the manual.
     static let declarations: [ConfigurationKeyDeclaration] =
         ([
             clientID, clientSecret, clientAuthentication, clientSecretIssuer, clientKey, decryptionKey,
@@ -289,7 +289,7 @@ public enum ProfileKeys {
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }
 
-/// The keys of a profile that depend on what the program lists.
+/// The keys of a profile that depend on the components that a program lists.
 struct ProfileChoices: Sendable {
     let provider: ConfigurationKey<ProviderFactory>
     let userAgents: ConfigurationKey<[ConfigurationChoice<UserAgentFactory?>]>
@@ -298,7 +298,7 @@ struct ProfileChoices: Sendable {
     let assertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
     let clientAssertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
 
-    /// What several apps of one vendor share.
+    /// The credentials that several apps of one vendor share.
     struct Shared: Sendable {
         let group: String
         let store: ConfigurationChoice<TokenStoreFactory>
@@ -328,7 +328,7 @@ struct ProfileChoices: Sendable {
             "user_agent",
             .oneOrMore(.named([(nil, UserAgentChoice.auto, automatic)] + agents)),
             default: [],
-            "The user agent for the provider's page; of a list, the first that can work where the program runs. Default: auto."
+            "The user agent for the provider's page; of a list, the first that works in this environment. Default: auto."
         )
         self.store = ConfigurationKey(
             "store",
@@ -341,7 +341,7 @@ struct ProfileChoices: Sendable {
             .named(sources),
             "The source of the assertion that the flow jwt_bearer exchanges for an access token. It is queried for every use."
         )
-        // Another sign-in gives an assertion for one server, and not for the client itself.
+        // Another sign-in provides an assertion for one server, but none that authenticates the client itself.
         self.clientAssertion = ConfigurationKey(
             "client_assertion",
             .named(sources.filter { $0.1 != "key" && $0.1 != "profile" }),
@@ -358,11 +358,11 @@ struct ProfileChoices: Sendable {
             .object([group, sharedStore]) { object throws(ConfigurationError) in
                 Shared(group: try object[group], store: try object[sharedStore])
             },
-            "The sign-in that a vendor's apps share, for providers that can sign in to one app with another's tokens."
+            "The sign-in that a vendor's apps share, for providers that can sign in to one app with another app's tokens."
         )
     }
 
-    /// The store that a configuration names; default: the first of the list.
+    /// Creates the store that a configuration selects; default: the first store of the list.
     func makeStore(
         _ configuration: ConfigurationObject,
         _ stores: [TokenStoreFactory],
@@ -372,7 +372,7 @@ struct ProfileChoices: Sendable {
             ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore()
     }
 
-    /// Their declarations.
+    /// The declarations of these keys.
     var declarations: [ConfigurationKeyDeclaration] {
         [
             provider.declaration, userAgents.declaration, store.declaration, shared.declaration, assertion.declaration,
@@ -381,9 +381,9 @@ struct ProfileChoices: Sendable {
     }
 }
 
-/// The place of a client's key.
+/// The location of a client's key.
 package struct ClientKey: Sendable {
-    /// A key as a profile has it: the path of its file, or an object.
+    /// A key in a profile: the path of its file, or an object.
     static let value = ConfigurationValue<ClientKey>.either(
         ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
         .object([file, keyID, algorithm, token, pin]) { object throws(ConfigurationError) in try ClientKey(object) }
@@ -426,9 +426,9 @@ package struct ClientKey: Sendable {
                 try .pkcs11(uri, pin: pin, keyID: keyID)
             }
             #else
-            throw object.error("this system has no PKCS #11 tokens", at: Self.token)
+            throw object.error("PKCS #11 tokens are not supported on this system", at: Self.token)
             #endif
-        default: throw object.error("a key is in a \"file\" or, by \"pkcs11\", in a token")
+        default: throw object.error("a key needs either \"file\" or \"pkcs11\"")
         }
     }
 }

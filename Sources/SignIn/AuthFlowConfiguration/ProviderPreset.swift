@@ -2,22 +2,22 @@ public import AuthFlowHTTP
 public import AuthFlowJSON
 import AuthFlowStorage
 
-/// What a profile for a provider says that is the same for everyone: the issuer, usual scopes, and what the provider does in its own way.
+/// The settings that all profiles for a provider have in common: the issuer, the usual scopes, and provider-specific settings.
 ///
-/// A profile names it (`"preset": "example"`, or an object with its parameters), and adds the client. It is data: whatever it says, a
-/// profile could say itself, and a member of the profile takes the place of the preset's.
+/// A profile names the preset (`"preset": "example"`, or an object with its parameters), and adds the client. A preset is only data: a
+/// profile could contain all of its members, and a member of the profile overrides the same member of the preset.
 public struct ProviderPreset: Sendable {
-    /// A part that differs: a tenant, a host.
+    /// A variable value, such as a tenant or a host.
     public struct Parameter: Sendable {
         /// The type of a value.
         public enum Kind: Sendable {
             /// A name: letters, digits, hyphens, underscores and dots.
             case name
-            /// A host, with its port where it is not the usual one.
+            /// A host, with its port unless that is the default port.
             case host
-            /// The address of a server, without a slash at its end.
+            /// The URL of a server, without a trailing slash.
             case url
-            /// One of these.
+            /// One of these values.
             case choice([String])
         }
 
@@ -25,9 +25,9 @@ public struct ProviderPreset: Sendable {
         public let name: String
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let kind: Kind
-        /// What it is, as a sentence.
+        /// Its description, as a sentence.
         public let summary: String
-        /// The value when none is given; nil when one has to be.
+        /// The default value; nil when the parameter is required.
         public let defaultValue: String?
 
         /// Creates a parameter.
@@ -55,7 +55,7 @@ public struct ProviderPreset: Sendable {
                     switch kind {
                     case .name: "name"
                     case .host: "host"
-                    case .url: "address without a slash at its end"
+                    case .url: "URL without a trailing slash"
                     case .choice(let values): "value: \(values.joined(separator: " or "))"
                     }
                 throw AuthError(
@@ -66,36 +66,36 @@ public struct ProviderPreset: Sendable {
         }
     }
 
-    /// The name that a profile chooses it by.
+    /// The name that selects it in a profile.
     public let name: String
 
     /// The provider's name, as users know it.
     public let title: String
 
-    /// The parts that differ.
+    /// The variable values.
     public let parameters: [Parameter]
 
-    /// The members of a profile. A parameter in braces stands for its value.
+    /// The members of a profile. A parameter in braces is replaced by its value.
     public let members: JSON
 
-    /// What to do at the provider before the first sign-in, one sentence each.
+    /// The steps at the provider before the first sign-in, one sentence each.
     public let registration: [String]
 
-    /// Where clients are registered; nil where that differs.
+    /// The URL of the console where clients are registered; nil when the URL differs.
     public let console: String?
 
-    /// The provider's page that this is from.
+    /// The URL of the provider's page that the preset is based on.
     public let source: String
 
     /// Creates a preset.
     /// - Parameters:
-    ///   - name: The name that a profile chooses it by.
+    ///   - name: The name that selects it in a profile.
     ///   - title: The provider's name, as users know it.
-    ///   - parameters: The parts that differ; default: none.
-    ///   - members: The members of a profile: `provider` among them. A parameter in braces stands for its value.
-    ///   - registration: What to do at the provider before the first sign-in, one sentence each.
-    ///   - console: Where clients are registered; default: that differs.
-    ///   - source: The provider's page that this is from.
+    ///   - parameters: The variable values; default: none.
+    ///   - members: The members of a profile, including `provider`. A parameter in braces is replaced by its value.
+    ///   - registration: The steps at the provider before the first sign-in, one sentence each.
+    ///   - console: The URL of the console where clients are registered; default, nil: the URL differs.
+    ///   - source: The URL of the provider's page that the preset is based on.
     public init(
         _ name: String,
         title: String,
@@ -115,7 +115,7 @@ public struct ProviderPreset: Sendable {
     }
 
     /// The members of a profile, with the values of the parameters.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a value is missing, unknown or not acceptable.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value is missing, unknown or invalid.
     public func members(_ values: [String: String]) throws(AuthError) -> JSON {
         for name in values.keys.sorted() where !parameters.contains(where: { $0.name == name }) {
             throw AuthError(
@@ -148,7 +148,7 @@ public struct ProviderPreset: Sendable {
 }
 
 extension ProviderPreset {
-    /// Puts the members of the presets that profiles name into these profiles.
+    /// Merges the members of presets into the profiles that name them.
     static func expand(_ json: JSON, _ presets: [ProviderPreset], _ source: ConfigurationSource) throws -> JSON {
         guard var file = json.object, let profiles = file["profiles"]?.object else { return json }
         file["profiles"] = .object(
@@ -176,7 +176,7 @@ extension ProviderPreset {
         }
         guard let preset = presets.first(where: { $0.name == name }) else {
             let names = presets.map(\.name)
-            let hint = names.isEmpty ? "This program has none" : NearestName.advice(name, among: names)
+            let hint = names.isEmpty ? "This program has no presets" : NearestName.advice(name, among: names)
             throw source.error(
                 "there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)",
                 at: path

@@ -6,11 +6,11 @@ public import AuthFlowResourceClient
 public import AuthFlowSignIn
 public import AuthFlowStorage
 
-/// The settings of a configuration file for protected resources of which only the address is known, not yet made into a client.
+/// The settings of a configuration file for protected resources that are known only by their URL.
 public struct ResourceClientSettings: Sendable {
     private let section: ConfigurationSection
 
-    /// The settings without a file: the defaults.
+    /// Creates the default settings, without a file.
     public init() {
         let source = ConfigurationSource(file: "settings", directory: ".", text: [])
         self.init(ConfigurationSection(json: [:], path: JSONPath(), source: source))
@@ -53,20 +53,20 @@ public struct ResourceClientSettings: Sendable {
         return own.map(\.declaration) + NetworkSettings.Keys.declarations
     }
 
-    /// The settings, checked.
-    /// - Throws: ``ConfigurationError`` with every fault.
+    /// The settings, validated.
+    /// - Throws: ``ConfigurationError`` with every issue.
     fileprivate func checked(_ choices: ProfileChoices, _ host: HostServices) throws -> ConfigurationObject {
         try section.checked(Self.declarations(choices), environment: host.environment)
     }
 
     /// The transport that the settings describe, with its proxy and its certificates.
-    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    /// - Throws: ``ConfigurationError`` with the location of the issue.
     public func transport(environment: [String: String] = HostServices.system.environment) throws -> any HTTPTransport {
         try section.transport(environment: environment)
     }
 
-    /// The store that the settings name; default: the first of the list.
-    /// - Throws: ``ConfigurationError``, or what making the store throws.
+    /// Creates the store that the settings select; default: the first store of the list.
+    /// - Throws: ``ConfigurationError``, or any error from creating the store.
     public func store(
         of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         userAgents: [UserAgentFactory],
@@ -77,7 +77,7 @@ public struct ResourceClientSettings: Sendable {
         return try choices.makeStore(configuration, stores, host)
     }
 
-    /// The redirect URI that registrations are kept by.
+    /// The redirect URI that registrations are stored under.
     /// - Throws: ``ConfigurationError``.
     public func redirectURI(
         of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
@@ -102,17 +102,17 @@ public struct ResourceClientSettings: Sendable {
 extension ResourceClient {
     /// Creates a client from the settings of a configuration file, or from the defaults.
     /// - Parameters:
-    ///   - address: The address of the resource.
+    ///   - address: The URL of the resource.
     ///   - settings: The settings; default: the defaults.
     ///   - userAgents: The user agents to choose from.
     ///   - stores: The token stores to choose from.
-    ///   - launchEnvironment: Where the program runs; default: detected.
-    ///   - userAgent: The name of the user agent in place of the settings' choice; default: theirs.
-    ///   - options: What the settings do not say.
-    ///   - transport: The client's transport; default: the one that the settings describe. User agents always use that.
+    ///   - launchEnvironment: The environment that the program runs in; default: detected.
+    ///   - userAgent: The name of the user agent, which overrides the choice in the settings; default: the settings' choice.
+    ///   - options: The options that the settings do not contain.
+    ///   - transport: The client's transport; default: the transport that the settings describe. User agents always use the latter.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` with `invalid_configuration`.
+    /// - Throws: ``ConfigurationError`` with the location of every issue; ``AuthError`` with `invalid_configuration`.
     public convenience init(
         _ address: String,
         settings: ResourceClientSettings = ResourceClientSettings(),
@@ -153,12 +153,12 @@ extension ResourceClient {
         )
     }
 
-    /// Creates a client whose registration, sign-in methods and store are those of another: for a resource whose authorization server
-    /// is configured in a profile.
+    /// Creates a client with the registration, the sign-in methods and the store of another client: for a resource whose authorization
+    /// server is configured in a profile.
     /// - Parameters:
-    ///   - address: The address of the resource. It has to trust the client's authorization server.
+    ///   - address: The URL of the resource, which must trust the client's authorization server.
     ///   - client: The client.
-    ///   - options: What the client does not say. Name, timeout and freshness margin are the client's.
+    ///   - options: The remaining options. The name, the timeout and the freshness margin are those of the client.
     ///   - transport: Sends the requests to the resource.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     /// - Throws: ``AuthError`` with `invalid_configuration`.

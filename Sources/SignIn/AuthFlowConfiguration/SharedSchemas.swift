@@ -14,7 +14,7 @@ package struct SharedSchemas {
 
     /// - Parameters:
     ///   - schema: A schema without references.
-    ///   - names: The names of definitions. Any other is named after a member that has it.
+    ///   - names: The names of definitions. Any other definition is named after a member that uses it.
     package init(of schema: [String: JSON], names: [JSON: String]) {
         self.names = names
         count(in: .object(schema))
@@ -23,7 +23,7 @@ package struct SharedSchemas {
         self.schema = .object(shared)
     }
 
-    /// Counts each member's schema once for every place where it will be written.
+    /// Counts the occurrences of each member's schema.
     private mutating func count(in schema: JSON) {
         for (key, value) in schema.object ?? [:] {
             switch key {
@@ -32,7 +32,7 @@ package struct SharedSchemas {
                     let shape = Self.shape(of: member)
                     let isFirst = occurrences[shape] == nil
                     occurrences[shape, default: 0] += 1
-                    // A definition's parts are written with it, once.
+                    // The parts of a definition are written once, with the definition.
                     if isFirst { count(in: shape) }
                 }
             case "anyOf": for choice in value.array ?? [] { count(in: choice) }
@@ -42,10 +42,10 @@ package struct SharedSchemas {
         }
     }
 
-    /// The same schema, with references to what occurs more than once.
+    /// The same schema, with references to the parts that occur more than once.
     private mutating func referring(_ schema: JSON) -> JSON {
         guard var keys = schema.object else { return schema }
-        // In an order that is always the same, for the names.
+        // In a deterministic order, for stable names.
         for (key, value) in keys.sorted(by: { $0.key < $1.key }) {
             switch key {
             case "properties":
@@ -70,7 +70,7 @@ package struct SharedSchemas {
         let definition = names[shape] ?? unusedName(for: name)
         if definitions[definition] == nil {
             names[shape] = definition
-            // Reserves the name while its parts take theirs.
+            // Reserves the name before its parts are named.
             definitions[definition] = [:]
             definitions[definition] = referring(shape)
         }
@@ -87,7 +87,7 @@ package struct SharedSchemas {
         return "\(name)_\(number)"
     }
 
-    /// What a member says of itself, beside what it may be.
+    /// The annotations of a member, which do not affect validation.
     private static let annotations = ["description", "default"]
 
     private static func shape(of member: JSON) -> JSON {

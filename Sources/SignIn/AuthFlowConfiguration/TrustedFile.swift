@@ -11,7 +11,7 @@ import Glibc
 struct TrustedFile {
     let path: String
 
-    /// What it is, for messages.
+    /// The kind of file, for messages.
     private let kind: String
 
     init(_ path: String, kind: String = "configuration file") {
@@ -20,9 +20,9 @@ struct TrustedFile {
     }
 
     /// Reads the file.
-    /// - Throws: ``AuthError`` with `invalid_configuration` and the command that fixes what is wrong.
+    /// - Throws: ``AuthError`` with `invalid_configuration`, and a command that fixes the problem.
     func contents(maximumSize: Int) throws(AuthError) -> [UInt8] {
-        // Non-blocking: opening a pipe of that name would wait.
+        // Non-blocking: opening a FIFO at this path would block.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             throw refusal("There is no \(kind) at \(path), or it cannot be read.")
@@ -33,8 +33,8 @@ struct TrustedFile {
             throw refusal("\(path) is not a plain file.")
         }
         try requireOwn(status, path)
-        // A link can be replaced by users who can write to its folder, and its target by users who can write to the
-        // folder of the target.
+        // A symbolic link can be replaced by users with write access to its directory, and its target by users with write
+        // access to the target's directory.
         var link = stat()
         if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
             guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
@@ -42,7 +42,7 @@ struct TrustedFile {
         for folder in [folder(of: path), folder(of: resolved)] {
             var status = stat()
             guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
-            // In a folder like /tmp only its owner can replace a file.
+            // In a directory with the sticky bit, such as /tmp, only the owner of a file can replace it.
             if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
         }
         try requireClosedAncestors()
@@ -52,7 +52,7 @@ struct TrustedFile {
         return bytes
     }
 
-    /// Requires that no other user can replace this tree by writing to a folder further up.
+    /// Requires that no other user can replace this directory tree through write access to an ancestor directory.
     private func requireClosedAncestors() throws(AuthError) {
         var folder = folder(of: resolved)
         while folder != "/", folder != "." {
@@ -73,13 +73,13 @@ struct TrustedFile {
 
     private func writable(_ path: String) -> AuthError {
         refusal(
-            "Others can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
+            "Other users can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Check its contents, then run: chmod go-w '\(DisplayText.sanitized(path))'"
         )
     }
 
     private func foreign(_ path: String) -> AuthError {
         refusal(
-            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Look at it, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
+            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Check its contents, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
         )
     }
 

@@ -2,17 +2,17 @@ import AuthFlowHTTP
 import AuthFlowOAuth
 import AuthFlowSignIn
 
-/// The choice among user agents: by a profile, by the user, or by `auto`, which takes what works here.
+/// The choice of a user agent: by a profile, by the user, or by `auto`, which selects an agent that works in this environment.
 ///
-/// The first agent in the list that certainly can work is taken; when there is none, the first that may.
+/// The first agent in the list that certainly works is used; if there is none, the first agent that may work.
 struct UserAgentChoice: Sendable {
     /// The name that stands for all agents that need no options, in the order in which the program lists them.
     static let auto = "auto"
 
-    /// What a profile says: one agent with its options, or nil for all that need none.
+    /// The choice in a profile: one agent with its options, or nil for all agents that need no options.
     typealias Choice = ConfigurationChoice<UserAgentFactory?>
 
-    /// An agent whose availability is known.
+    /// An agent with its availability.
     struct Candidate: Sendable {
         let factory: UserAgentFactory
         let options: ConfigurationObject
@@ -27,7 +27,7 @@ struct UserAgentChoice: Sendable {
     ///   - configuration: The profile.
     ///   - key: Its key for user agents.
     ///   - factories: The agents that the program lists.
-    ///   - context: Where the program runs.
+    ///   - context: The environment that the program runs in.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be used.
     init(
         of override: String?,
@@ -62,20 +62,20 @@ struct UserAgentChoice: Sendable {
             let hint = NearestName.advice(name, among: names)
             throw AuthError(
                 .invalidConfiguration,
-                "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known. \(hint)"
+                "Unknown user agent \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)"
             )
         }
         let factory = factories.first { $0.name == name }
         guard factory?.isAutomatic != false else {
             throw AuthError(
                 .invalidConfiguration,
-                "The user agent \"\(name)\" needs options. Write them into the profile, under \"user_agent\"."
+                "The user agent \"\(name)\" needs options. Set them in the profile, under \"user_agent\"."
             )
         }
         return Choice(name: name, thing: factory, options: ConfigurationObject(empty: configuration))
     }
 
-    /// The agent to use: the first that certainly can work, otherwise the first that may.
+    /// The agent to use: the first that certainly works, otherwise the first that may work.
     var best: Candidate? {
         candidates.first { if case .available = $0.availability { true } else { false } } ?? lastResort
     }
@@ -91,13 +91,13 @@ struct UserAgentChoice: Sendable {
         }
     }
 
-    /// Each agent and why it can or cannot work here, in order.
+    /// Each agent and the reason why it works here or not, in order.
     var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
 
-    /// The methods for these flows, best first. An agent of the last resort comes after the other flows.
-    /// - Parameter devicePresenter: Shows a code for signing in on another screen; nil when the program cannot.
-    /// - Throws: What making the agent throws. That none can work here is said when a user has to sign in, and not before:
-    ///   most of what a client does needs none.
+    /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.
+    /// - Parameter devicePresenter: Shows the user code of the device flow; nil when the program does not support that flow.
+    /// - Throws: Any error from creating the agent. A missing agent is not reported before a user must sign in, because most
+    ///   operations of a client need no agent.
     func methods(
         _ flows: [SignInFlow],
         devicePresenter: (any DevicePresenter)?,
@@ -109,7 +109,7 @@ struct UserAgentChoice: Sendable {
             switch flow {
             case .device:
                 guard let devicePresenter else {
-                    let reason = "This program cannot show a code for signing in on another screen."
+                    let reason = "This program cannot show a code for the device flow (RFC 8628)."
                     result.passedOver.append((flow, AuthError(.unsupported, reason)))
                     continue
                 }
@@ -143,7 +143,7 @@ struct UserAgentChoice: Sendable {
     private var noUserAgent: AuthError {
         AuthError(
             .noUserAgent,
-            "You have to sign in, and no user agent can work here. \(reasons.joined(separator: "; ")). Sign in where there is a browser or a terminal."
+            "You must sign in, but no user agent works here. \(reasons.joined(separator: "; ")). Sign in on a machine with a browser or a terminal."
         )
     }
 
@@ -158,15 +158,15 @@ struct UserAgentChoice: Sendable {
 }
 
 extension Profile {
-    /// The user agent of a profile that would be chosen, and why.
+    /// The user agent that would be chosen for a profile, and the reasons.
     package struct UserAgentExplanation: Sendable {
-        /// Its name; nil when none can work here.
+        /// Its name; nil when no agent works here.
         package let chosen: String?
         /// A line for each agent, including the chosen one: its name, a colon, and the reason.
         package let reasons: [String]
     }
 
-    /// Explains which user agent a client of this profile would use, without making one.
+    /// Explains which user agent a client of this profile would use, without creating the agent.
     /// - Throws: ``ConfigurationError``.
     package func userAgentExplanation(
         providers: [ProviderFactory],
@@ -193,7 +193,7 @@ extension Profile {
     }
 }
 
-/// A user agent that was chosen by configuration, and reports so when it is used.
+/// A user agent that was chosen by configuration, and that reports the choice when it is used.
 private struct ChosenUserAgent: UserAgent {
     let name: String
     let because: String

@@ -1,11 +1,11 @@
 import AuthFlowSignIn
 
 extension UserAgentFactory {
-    /// `paste`: shows the address, and takes the one that the user's browser ends at from the terminal.
+    /// `paste`: shows the authorization URL, and reads from the terminal the redirect URL that the user copies from the browser.
     public static var paste: UserAgentFactory {
         UserAgentFactory("paste") { _, context in
             context.launchEnvironment.hasTerminal
-                ? .lastResort(reason: "the address has to be carried to a browser and back")
+                ? .lastResort(reason: "the URL has to be carried to a browser and back")
                 : .unavailable(reason: "there is no terminal to paste at")
         } make: { _, _ in
             PasteUserAgent()

@@ -3,7 +3,7 @@ import AuthFlowOAuth
 public import AuthFlowSignIn
 public import AuthFlowTransport
 
-/// Makes a user agent from its options. Programs list the factories of the user agents that they support.
+/// Creates a user agent from its options. A program lists the factories of the user agents that it supports.
 ///
 /// ```swift
 /// extension UserAgentFactory {
@@ -16,14 +16,14 @@ public import AuthFlowTransport
 /// }
 /// ```
 public struct UserAgentFactory: Sendable {
-    /// Whether an agent can work where the process runs. Each reason is in words for the user, in lower case and
+    /// The availability of an agent in the environment of this process. Each reason is shown to the user, in lower case and
     /// without a full stop.
     public enum Availability: Sendable, Hashable {
-        /// It can.
+        /// The agent works.
         case available(because: String = "")
-        /// It may, but one that certainly can is better.
+        /// The agent may work, but an agent that certainly works is preferred.
         case lastResort(reason: String)
-        /// It cannot.
+        /// The agent does not work.
         case unavailable(reason: String)
 
         var reason: String {
@@ -33,10 +33,10 @@ public struct UserAgentFactory: Sendable {
         }
     }
 
-    /// The name that `user_agent` chooses it by.
+    /// The value of `user_agent` that selects it.
     public let name: String
 
-    /// The options it takes.
+    /// The keys of its options.
     let keys: [ConfigurationKeyDeclaration]
 
     /// Whether it needs no options, so that `auto` may choose it.
@@ -47,10 +47,10 @@ public struct UserAgentFactory: Sendable {
 
     /// Creates a factory.
     /// - Parameters:
-    ///   - name: The name to choose it by.
-    ///   - keys: The options it takes.
-    ///   - availability: Whether it can work with these options, here.
-    ///   - make: Makes the agent.
+    ///   - name: The name that selects it.
+    ///   - keys: The keys of its options.
+    ///   - availability: Returns whether the agent works with these options in this environment.
+    ///   - make: Creates the agent.
     public init(
         _ name: String,
         keys: [any AnyConfigurationKey] = [],
@@ -66,12 +66,12 @@ public struct UserAgentFactory: Sendable {
     }
 }
 
-/// What a user agent may need to know besides its options.
+/// The context of a user agent, in addition to its options.
 public struct UserAgentContext: Sendable {
-    /// Where the program runs.
+    /// The environment that the program runs in.
     public let launchEnvironment: LaunchEnvironment
 
-    /// The client's registered redirect URIs, best first.
+    /// The client's registered redirect URIs, in order of preference.
     public let redirectURIs: [RedirectURI]
 
     /// The transport, for agents that need no browser.

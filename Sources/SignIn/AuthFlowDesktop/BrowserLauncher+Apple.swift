@@ -6,7 +6,7 @@ import AuthFlow
 import UIKit
 
 extension BrowserLauncher {
-    /// The user's browser, opened by an app. The redirect arrives by `AuthClient.resume(with:)`.
+    /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
     public static var application: BrowserLauncher {
         BrowserLauncher { url in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }
@@ -21,7 +21,7 @@ extension BrowserLauncher {
 import AppKit
 
 extension BrowserLauncher {
-    /// The user's browser, opened by an app. The redirect arrives by `AuthClient.resume(with:)`.
+    /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
     public static var workspace: BrowserLauncher {
         BrowserLauncher { url in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }

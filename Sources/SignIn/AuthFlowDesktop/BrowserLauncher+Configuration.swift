@@ -23,7 +23,7 @@ extension BrowserLauncher {
     /// The options of a user agent that opens a browser.
     public static let keys: [any AnyConfigurationKey] = [command, opensBrowser, isPrivate]
 
-    /// The launcher that these options ask for; nil to leave it to the user.
+    /// The launcher that these options configure; nil when the user opens the URL.
     public static func configured(
         by options: ConfigurationObject,
         in launchEnvironment: LaunchEnvironment
@@ -37,7 +37,7 @@ extension BrowserLauncher {
             }
             guard let command = PrivateWindow.command(command) else {
                 throw options.error(
-                    "it is not known how this browser opens a private window: add its own option, and leave out \"private\"",
+                    "the private-window option of this browser is unknown: add the option to \"browser\", and remove \"private\"",
                     at: Self.command
                 )
             }
@@ -47,12 +47,12 @@ extension BrowserLauncher {
         return .system(launchEnvironment)
     }
 
-    /// Whether a user agent that opens a browser, or else shows the address, can work.
+    /// The availability of a user agent that opens a browser, or else shows the URL.
     public static func availability(
         _ options: ConfigurationObject,
         _ launchEnvironment: LaunchEnvironment
     ) throws(ConfigurationError) -> UserAgentFactory.Availability {
-        guard try options[opensBrowser] else { return .available(because: "another program opens the address") }
+        guard try options[opensBrowser] else { return .available(because: "another program opens the URL") }
         if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
             return .available(because: "the profile names the browser \(command)")
         }
@@ -65,7 +65,7 @@ extension BrowserLauncher {
                 launchEnvironment.isRemoteShell
                 ? ", and this is a remote shell" : launchEnvironment.isContainer ? ", and this is a container" : ""
             return .lastResort(reason: reason + place)
-        // A user who asks for no browser opens the address elsewhere, for which no terminal is needed.
+        // A user who disables the browser opens the URL elsewhere, which needs no terminal.
         case .none(let reason) where !launchEnvironment.mayOpenBrowser: return .lastResort(reason: reason)
         case .none(let reason):
             return .unavailable(reason: "\(reason), and there is no terminal to show the address at")
@@ -74,6 +74,6 @@ extension BrowserLauncher {
 }
 
 extension RedirectURI {
-    /// Whether it is an address of this machine.
+    /// Whether it is a loopback redirect URI.
     public var isLoopback: Bool { if case .loopback = kind { true } else { false } }
 }

@@ -1,14 +1,14 @@
 public import AuthFlow
 public import AuthFlowEssentials
 
-/// Opens an address in the user's browser, as a detached process: this never waits for it and discards its output.
+/// Opens a URL in the user's browser, as a detached process: the launcher never waits for the process, and discards its output.
 public struct BrowserLauncher: Sendable {
-    /// Receives the reason when a program that was started turns out to have opened nothing.
+    /// Receives the reason when a program was started but turns out to have failed to open the URL.
     public typealias FailureHandler = @Sendable (_ reason: String) -> Void
 
     private let opener: @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String
 
-    /// Creates a launcher from a function that opens an address and returns the name of what it started.
+    /// Creates a launcher from a function that opens a URL and returns the name of the program that it started.
     public init(_ opener: @escaping @Sendable (_ url: String) throws -> String) {
         self.opener = { url, _ in try opener(url) }
     }
@@ -17,22 +17,22 @@ public struct BrowserLauncher: Sendable {
         self.opener = opener
     }
 
-    /// Opens an address.
+    /// Opens a URL.
     /// - Parameters:
-    ///   - url: The address.
-    ///   - onFailure: Called when the program that was started turns out to have failed, if that can be known.
+    ///   - url: The URL.
+    ///   - onFailure: Called when the started program turns out to have failed, if the failure can be detected.
     /// - Returns: The name of the program that was started.
-    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the address is not a web address, or no browser can be started.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the URL is not an http or https URL, or no browser can be started.
     public func open(_ url: String, onFailure: @escaping FailureHandler = { _ in }) throws -> String {
-        // A launcher hands other schemes to whatever program claims them.
+        // A launcher passes URLs with other schemes to any program that claims them.
         guard url.hasPrefix("https://") || url.hasPrefix("http://") else {
-            throw AuthError(.userAgentFailed, "Only web addresses are opened in a browser.")
+            throw AuthError(.userAgentFailed, "Only http and https URLs are opened in a browser.")
         }
         return try opener(url, onFailure)
     }
 
-    /// Opens an address for a user agent, and reports the outcome: a browser that does not open is no reason to stop,
-    /// because the user has been shown the address.
+    /// Opens a URL for a user agent, and reports the outcome. A browser that does not open is not an error, because the URL is
+    /// also shown to the user.
     public func open(_ url: String, reporter: FlowReporter) {
         func report(_ outcome: String) { reporter.report(.userAgentVisit, details: ["browser": outcome]) }
         do {
@@ -56,9 +56,9 @@ public struct BrowserLauncher: Sendable {
 
     /// A launcher for a browser with a given command line.
     /// - Parameters:
-    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the address; without it the
-    ///     address is added as the last argument. No shell is involved.
-    ///   - environment: The variables to find the program with; it is given those that a browser needs.
+    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the URL; without it, the URL is
+    ///     appended as the last argument. No shell is involved.
+    ///   - environment: The environment variables for finding the program, which receives only those that a browser needs.
     public static func command(
         _ command: [String],
         environment: [String: String] = ProcessInfo.processInfo.environment
@@ -72,7 +72,7 @@ public struct BrowserLauncher: Sendable {
         _ environment: [String: String],
         _ onFailure: @escaping FailureHandler
     ) throws -> String {
-        // The path as given, with links not followed: what a program does may depend on its name.
+        // The path as given, with symbolic links not resolved: the behaviour of a program may depend on its name.
         guard let name = command.first, let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
@@ -80,14 +80,14 @@ public struct BrowserLauncher: Sendable {
         let arguments = given.contains("%s") ? given.map { $0 == "%s" ? url : $0 } : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
-            // A browser that was closed an hour later has not failed to open.
+            // A browser that is closed an hour later did open the URL.
             guard status != 0, start.duration(to: .now) < .seconds(60) else { return }
             onFailure("\(name) ended with status \(status)")
         }
         return path
     }
 
-    /// Whether a browser needs a variable to find the display and the user's settings. It inherits no others: the
+    /// Whether a browser needs a variable to find the display and the user's settings. No others are inherited: the
     /// environment of a command-line tool may hold secrets.
     private static func isNeeded(_ name: String) -> Bool {
         let names: Set<String> = [

@@ -1,14 +1,14 @@
 public import AuthFlow
 
 extension AssertionSource {
-    /// The most that a program may print, in bytes.
+    /// The maximum size of a program's output, in bytes.
     private static let maximumSize = 64 * 1024
 
-    /// A program that prints a JWT. No shell is involved; what it writes to its standard error is discarded. On Linux only.
+    /// A program that prints a JWT. No shell is involved; the program's standard error is discarded. Linux only.
     /// - Parameters:
-    ///   - command: The program, by its path or a name that is looked for in `PATH`, and its arguments.
-    ///   - timeout: How long it may run; default: 30 seconds.
-    ///   - audience: The audience that the JWT must have; default: any.
+    ///   - command: The program, by its path or a name that is looked up in `PATH`, and its arguments.
+    ///   - timeout: The timeout of the program; default: 30 seconds.
+    ///   - audience: The required audience of the JWT; default: any.
     public static func command(
         _ command: [String],
         timeout: Duration = .seconds(30),
@@ -30,7 +30,7 @@ extension AssertionSource {
                 )
             }
             guard let bytes else {
-                throw AuthError(.assertionUnusable, "\(name) has printed more than \(maximumSize) bytes.")
+                throw AuthError(.assertionUnusable, "\(name) printed more than \(maximumSize) bytes.")
             }
             guard status == 0 else {
                 throw AuthError(.assertionUnusable, "There is no assertion: \(name) ended with status \(status).")

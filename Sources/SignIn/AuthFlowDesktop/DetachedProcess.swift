@@ -9,8 +9,8 @@ package enum DetachedProcess {
     /// Starts a program.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
-    ///   - environment: The whole environment of the program.
-    ///   - ended: Called with its exit status when it has ended, if this process still runs.
+    ///   - environment: The complete environment of the program.
+    ///   - ended: Called with the program's exit status when it exits, if this process is still running.
     package static func start(
         _ command: [String],
         environment: [String: String],

@@ -12,11 +12,11 @@ package enum LocalSocket {
     package static func listen(at path: String) throws(AuthError) -> Int32 {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { throw failure() }
-        // It gets its final name once it listens: another command removes a name at which no process listens. The name
-        // before that tells which process creates it.
+        // The socket gets its final name once it listens, because other commands remove sockets on which no process listens.
+        // Its temporary name contains the ID of the process that creates it.
         let unfinished =
             "\(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
-        // On Linux the mode of a socket's name is that of its descriptor; no other user can enter the folder meanwhile.
+        // On Linux, the mode of a socket file is that of its descriptor; no other user can access the directory in the meantime.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
             unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
             unsafe chmod(unfinished, 0o600) == 0, SystemCall.listen(descriptor, 4) == 0,
@@ -31,13 +31,13 @@ package enum LocalSocket {
         return descriptor
     }
 
-    /// A connection; nil when there is none, and then `errno` says why: `EAGAIN` when a process listens but accepts no
-    /// more, such as one that was stopped.
+    /// A connection; nil on failure, with the reason in `errno`: `EAGAIN` when a process listens but its backlog is full, for
+    /// example because the process was stopped.
     package static func connect(to path: String) -> Int32? {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { return nil }
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-        // Otherwise this would wait for as long as that process is stopped. Reading waits by `poll`.
+        // Otherwise this would block for as long as that process is stopped. Reading waits with `poll`.
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         guard unsafe with(path, { unsafe SystemCall.connect(descriptor, $0, $1) }) == 0 else {
             let number = errno
@@ -57,13 +57,13 @@ package enum LocalSocket {
         _ = unsafe bytes.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, flags) }
     }
 
-    /// Reads up to a line break; nil when none comes in time or within bounds.
+    /// Reads up to a newline; nil when none arrives before the timeout or within the maximum size.
     static func readLine(from descriptor: Int32, maximumSize: Int, patience: Int32) -> String? {
         let start = ContinuousClock.now
         var line: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while line.count <= maximumSize {
-            // A machine that slept for weeks has no time left, and not more than fits.
+            // After weeks of system sleep, no time remains; the elapsed time is clamped, because it might not fit into an `Int32`.
             let left = patience - Int32(min(start.duration(to: .now) / .milliseconds(1), Double(patience)))
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             guard left > 0, unsafe poll(&ready, 1, left) > 0 else { return nil }

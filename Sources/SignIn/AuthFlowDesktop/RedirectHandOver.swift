@@ -9,26 +9,26 @@ import Darwin
 import Glibc
 #endif
 
-/// Hands a redirect from the process that the system opens it with to the process that waits for it, on the same machine.
+/// Passes a redirect from the process that the system opens it with to the process that waits for it, on the same machine.
 ///
-/// The process that waits listens on a socket that only its user can reach, in a folder that only its user can enter.
-/// The socket's name is a hash of the sign-in's state, so that the other process finds it by the redirect alone, and
-/// the redirect names no path.
+/// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
+/// can access. The socket's name is a hash of the sign-in's state, so that the other process finds it from the redirect alone,
+/// and the redirect contains no path.
 public struct RedirectHandOver: Sendable {
-    /// The most that is read from a connection, in bytes, and how long that may take, in milliseconds.
+    /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
     private static let maximumSize = 64 * 1024
     private static let patience: Int32 = 2000
 
     private let directory: String
 
-    /// Creates a hand-over through a folder, which is created when it is needed.
-    /// - Parameter directory: Its path; short, because the path of a socket may have about a hundred characters.
+    /// Creates a handoff through a directory, which is created when needed.
+    /// - Parameter directory: Its path, which must be short: the path of a Unix domain socket is limited to about a hundred characters.
     public init(directory: String) {
         self.directory = directory
     }
 
-    /// Creates a hand-over in the user's runtime folder: `$XDG_RUNTIME_DIR/authflow`.
-    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is none.
+    /// Creates a handoff in the user's runtime directory: `$XDG_RUNTIME_DIR/authflow`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no such directory.
     public init(environment: [String: String] = ProcessInfo.processInfo.environment) throws(AuthError) {
         let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         let usual = "/run/user/\(geteuid())"
@@ -41,18 +41,18 @@ public struct RedirectHandOver: Sendable {
         self.init(directory: "\(folder)/authflow")
     }
 
-    /// The outcome of handing over a redirect.
+    /// The outcome of a handoff.
     public enum Outcome: String, Sendable {
-        /// A process waits for this redirect and took it.
+        /// A process is waiting for this redirect, and accepted it.
         case taken
-        /// A process waits, but not for this redirect.
+        /// A process is waiting, but not for this redirect.
         case refused
-        /// No process waits.
+        /// No process is waiting.
         case nobody
     }
 
-    /// Hands a redirect to the process that waits for it.
-    /// - Throws: ``/AuthFlow/AuthError`` when the folder cannot be trusted.
+    /// Passes a redirect to the process that waits for it.
+    /// - Throws: ``/AuthFlow/AuthError`` when the directory cannot be trusted.
     public func deliver(_ url: String) throws(AuthError) -> Outcome {
         guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
         try PrivateFile.createDirectory(directory)
@@ -69,9 +69,9 @@ public struct RedirectHandOver: Sendable {
     /// Waits for a redirect while `body` runs.
     /// - Parameters:
     ///   - state: The state of the visit.
-    ///   - isAnswer: Whether a redirect is the expected one.
+    ///   - isAnswer: Returns whether a redirect is the expected redirect.
     ///   - body: Receives the expected redirects, at most one.
-    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when no redirect could be handed over; what `body` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when redirects cannot be received; any error that `body` throws.
     func listen<Return: Sendable>(
         for state: Secret,
         isAnswer: @escaping @Sendable (_ url: String) -> Bool,
@@ -94,7 +94,7 @@ public struct RedirectHandOver: Sendable {
             }
             LocalSocket.write(Array("\(Outcome.taken.rawValue)\n".utf8), to: peer)
         }
-        // The source owns the descriptor until its cancel handler runs; the name is removed when this returns.
+        // The source owns the descriptor until its cancel handler runs; the socket file is removed when this function returns.
         source.setCancelHandler { close(descriptor) }
         source.resume()
         defer {
@@ -109,7 +109,7 @@ public struct RedirectHandOver: Sendable {
         return "\(directory)/\(hash.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()).sock"
     }
 
-    /// Removes the sockets of processes that were killed: none listens there any more.
+    /// Removes the sockets of killed processes, on which no process listens any more.
     private func removeLeftovers() {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         where name.hasSuffix(".new") {

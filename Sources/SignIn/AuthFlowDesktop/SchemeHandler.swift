@@ -8,7 +8,7 @@ import Darwin
 import Glibc
 #endif
 
-/// A private-use scheme that the desktop opens with a program (RFC 8252 section 7.1), by a desktop entry of the user
+/// A private-use URI scheme (RFC 8252 section 7.1) that the desktop opens with a program, through a desktop entry of the user
 /// (freedesktop.org's Desktop Entry and MIME Applications specifications).
 ///
 /// Only for Linux and similar systems: on Apple's systems an app declares its schemes in its bundle.
@@ -21,7 +21,7 @@ public struct SchemeHandler: Sendable {
     /// Creates a handler for a scheme.
     /// - Parameters:
     ///   - scheme: The scheme, in lower case.
-    ///   - environment: The variables that name the user's folders.
+    ///   - environment: The environment variables that name the user's directories.
     public init(scheme: String, environment: [String: String] = ProcessInfo.processInfo.environment) {
         self.scheme = scheme
         self.environment = environment
@@ -39,7 +39,7 @@ public struct SchemeHandler: Sendable {
     /// Whether the entry exists and the desktop opens the scheme with it.
     public var isInstalled: Bool { hasEntry && handler == entryName }
 
-    /// The name of the entry that the desktop opens the scheme with, by `xdg-mime`; nil when there is none.
+    /// The name of the entry that the desktop opens the scheme with, according to `xdg-mime`; nil when there is none.
     public var handler: String? { try? currentHandler() }
 
     private func currentHandler() throws -> String? {
@@ -54,14 +54,14 @@ public struct SchemeHandler: Sendable {
         return line.map { String($0.dropFirst("Exec=".count).prefix { $0 != " " }) }
     }
 
-    /// Registers a program, for this user alone.
+    /// Registers a program, for this user only.
     /// - Parameters:
     ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
     ///   - replacing: Whether to take the scheme over from another program that has registered it.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or the scheme
-    ///   is another program's; `user_agent_failed` when the desktop did not accept it.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or another
+    ///   program handles the scheme; `user_agent_failed` when the desktop does not accept the registration.
     public func install(program: String, replacing: Bool = false) throws {
-        // RFC 8252 section 7.1; and no character to which a key file or a launcher gives a meaning.
+        // RFC 8252 section 7.1; and no character with a special meaning in desktop entry files or launchers.
         let isReversedName =
             scheme.contains(".")
             && scheme.utf8.allSatisfy { byte in
@@ -77,20 +77,20 @@ public struct SchemeHandler: Sendable {
         guard program.hasPrefix("/"), program.utf8.allSatisfy(Self.isPlain) else {
             throw AuthError(
                 .invalidConfiguration,
-                "Launchers differ in how they read \(DisplayText.sanitized(program)). Install the program at a path without spaces and quotes."
+                "Launchers differ in how they parse \(DisplayText.sanitized(program)). Install the program at a path without spaces or quotes."
             )
         }
-        // A query that fails says nothing, and another program's scheme is not taken over by accident.
+        // A failed query is inconclusive, so it throws: another program's scheme must not be taken over by accident.
         if !replacing, let handler = try currentHandler(), handler != entryName {
             throw AuthError(
                 .invalidConfiguration,
-                "\(scheme): is already opened by \(DisplayText.sanitized(handler)), which is replaced only on request."
+                "\(scheme): is already handled by \(DisplayText.sanitized(handler)), which is replaced only on request."
             )
         }
         do {
             try FileManager.default.createDirectory(atPath: applications, withIntermediateDirectories: true)
         } catch {
-            throw AuthError(.userAgentFailed, "The folder \(applications) cannot be created.", underlyingError: error)
+            throw AuthError(.userAgentFailed, "Cannot create the directory \(applications).", underlyingError: error)
         }
         let entry = """
             [Desktop Entry]
@@ -105,9 +105,9 @@ public struct SchemeHandler: Sendable {
             MimeType=\(mimeType);
 
             """
-        // Written completely or not at all, even when this process is killed.
+        // Written atomically, even if this process is killed.
         try PrivateFile(entryPath).replace(with: Array(entry.utf8))
-        // Some desktops look into a cache; those without the program have none.
+        // Some desktops use a cache; a desktop without this program has none.
         _ = try? run("update-desktop-database", [applications])
         _ = try run("xdg-mime", ["default", entryName, mimeType])
         guard isInstalled else {
@@ -119,7 +119,7 @@ public struct SchemeHandler: Sendable {
     }
 
     /// Removes the registration.
-    /// - Returns: Whether there was one.
+    /// - Returns: Whether there was a registration.
     /// - Throws: ``/AuthFlow/AuthError`` when it cannot be removed.
     public func remove() throws -> Bool {
         let existed = hasEntry
@@ -131,7 +131,7 @@ public struct SchemeHandler: Sendable {
         return existed
     }
 
-    /// Removes the association itself, because `xdg-mime` can only add one.
+    /// Removes the association itself, because `xdg-mime` can only add associations.
     private func removeAssociation(in list: String) throws {
         guard let bytes = FileManager.default.contents(atPath: list) else { return }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
@@ -155,7 +155,7 @@ public struct SchemeHandler: Sendable {
         return "\(HomeDirectory.path(environment: environment))/\(usual)"
     }
 
-    /// Whether no launcher, quoting rule or key file gives the character a meaning.
+    /// Whether the character has no special meaning in launchers, quoting rules and desktop entry files.
     private static func isPlain(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -165,7 +165,7 @@ public struct SchemeHandler: Sendable {
         }
     }
 
-    /// Runs a program of the desktop and returns what it prints.
+    /// Runs a desktop utility and returns its standard output.
     private func run(_ name: String, _ arguments: [String]) throws -> String {
         #if os(Linux)
         guard let path = LaunchEnvironment.find(name, environment) else {
@@ -175,7 +175,7 @@ public struct SchemeHandler: Sendable {
         guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) ended with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else
-        throw AuthError(.unsupported, "This system opens schemes with apps only.")
+        throw AuthError(.unsupported, "On this system, only apps can handle URI schemes.")
         #endif
     }
 }

@@ -1,18 +1,18 @@
 public import AuthFlow
 
-/// Opens the user's browser and gets the redirect through a private-use scheme or a claimed https address (RFC 8252
-/// sections 7.1 and 7.2): the system opens it with the app, or with another process, which hands it over.
+/// Opens the user's browser and receives the redirect through a private-use URI scheme or a claimed https URI (RFC 8252 sections
+/// 7.1 and 7.2): the system opens the redirect with the app, or with another process, which passes it on.
 ///
-/// An app calls ``/AuthFlow/AuthClient/resume(with:)-(String)`` with the URL that it was opened with. A command-line tool is not opened with
-/// URLs; there the system starts `authflow handle-redirect`, and a ``RedirectHandOver`` brings it here.
+/// An app calls ``/AuthFlow/AuthClient/resume(with:)-(String)`` with the URL that it was opened with. A command-line tool cannot be opened
+/// with a URL: the system starts `authflow handle-redirect` instead, and a ``RedirectHandOver`` passes the redirect to the tool.
 public struct SystemBrowserUserAgent: Sendable {
     private let launcher: BrowserLauncher?
     private let handOver: RedirectHandOver?
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the address.
-    ///   - handOver: Receives redirects that the system opens with another process; nil if it opens them with this one.
+    ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
+    ///   - handOver: Receives redirects that the system opens with another process; nil if it opens them with this process.
     public init(launcher: BrowserLauncher? = .system(), handOver: RedirectHandOver? = nil) {
         self.launcher = launcher
         self.handOver = handOver
@@ -31,7 +31,7 @@ extension SystemBrowserUserAgent: UserAgent {
                 "The system-browser user agent cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
             )
         }
-        // The system passes only an address to the program that it opens.
+        // The system passes only a URL to the program that it opens.
         guard options.responseMode != .formPost else {
             throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
         }
@@ -75,7 +75,7 @@ extension UserAgentFactory {
     public static func systemBrowser(opening launcher: BrowserLauncher) -> UserAgentFactory {
         UserAgentFactory("system-browser") { _, context in
             context.redirectURIs.allSatisfy(\.isLoopback)
-                ? .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
+                ? .unavailable(reason: "the profile has only loopback redirect URIs")
                 : .available(because: "the system opens this app with the redirect")
         } make: { _, _ in
             SystemBrowserUserAgent(launcher: launcher)
@@ -86,11 +86,11 @@ extension UserAgentFactory {
     public static var systemBrowser: UserAgentFactory {
         UserAgentFactory("system-browser", keys: BrowserLauncher.keys) { options, context in
             guard let redirectURI = context.redirectURIs.first(where: { !$0.isLoopback }) else {
-                return .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
+                return .unavailable(reason: "the profile has only loopback redirect URIs")
             }
             if case .privateUse(let scheme) = redirectURI.kind {
                 let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
-                // Asking the desktop too would start a process, even for every command that signs no user in.
+                // Querying the desktop too would start a process, even for commands that sign no user in.
                 guard handler.hasEntry else {
                     return .unavailable(reason: "no program is registered for \(scheme): here")
                 }
@@ -101,7 +101,7 @@ extension UserAgentFactory {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
             }
             let availability = try BrowserLauncher.availability(options, context.launchEnvironment)
-            // A desktop opens https addresses with a browser, even when an app has claimed them.
+            // A desktop opens https URLs with a browser, even when an app has claimed them.
             guard redirectURI.kind == .https, case .available = availability else { return availability }
             return context.launchEnvironment.hasTerminal
                 ? .lastResort(reason: "nothing here opens \(redirectURI) with this program, so it has to be pasted")

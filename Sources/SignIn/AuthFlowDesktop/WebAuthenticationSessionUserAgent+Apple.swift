@@ -4,7 +4,7 @@ public import AuthenticationServices
 import Foundation
 
 /// Shows the provider's pages in the system's own sign-in window, which by default shares the browser's cookies, and
-/// receives redirects to a private-use scheme or to an https address that the app has claimed (RFC 8252 sections 7.1 and 7.2).
+/// receives redirects to a private-use scheme or to an https URI that the app has claimed (RFC 8252 sections 7.1 and 7.2).
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
 public struct WebAuthenticationSessionUserAgent: Sendable {
@@ -13,7 +13,7 @@ public struct WebAuthenticationSessionUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - isEphemeral: Whether the window has cookies of its own, which are discarded: every sign-in then prompts, and
+    ///   - isEphemeral: Whether the window has separate cookies, which are discarded: every sign-in then prompts, and
     ///     no user is signed in at the provider afterwards; default: false.
     ///   - anchor: The window of the app that the sign-in window belongs to.
     public init(isEphemeral: Bool = false, anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
@@ -62,7 +62,7 @@ extension UserAgentFactory {
         return UserAgentFactory("web-authentication-session", keys: [isEphemeral]) { _, context in
             context.redirectURIs.contains { !$0.isLoopback }
                 ? .available(because: "the system has a sign-in window")
-                : .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
+                : .unavailable(reason: "the profile has only loopback redirect URIs")
         } make: { options, _ in
             WebAuthenticationSessionUserAgent(isEphemeral: try options[isEphemeral], anchor: anchor)
         }
@@ -83,7 +83,7 @@ extension UserAgentFactory {
 
     func run(_ url: String, to redirectURI: RedirectURI, isEphemeral: Bool) async throws -> String {
         guard let address = URL(string: url), let redirect = URLComponents(string: redirectURI.uri) else {
-            throw AuthError(.userAgentFailed, "The address to sign in at is not a URL.")
+            throw AuthError(.userAgentFailed, "The authorization URL is not a valid URL.")
         }
         let callback: ASWebAuthenticationSession.Callback =
             if case .privateUse(let scheme) = redirectURI.kind {
@@ -122,7 +122,7 @@ extension UserAgentFactory {
         return .failure(AuthError(.userAgentFailed, "The system's sign-in window failed.", underlyingError: error))
     }
 
-    /// Ends the visit, once: closing the window also calls its handler.
+    /// Ends the visit only once: closing the window also calls its completion handler.
     private func finish(_ result: Result<String, any Error>) {
         continuation?.resume(with: result)
         continuation = nil

@@ -9,9 +9,9 @@ public struct Cookie: Sendable, Hashable {
     public let value: Secret
     /// The host or domain it belongs to, in lower case.
     public let domain: String
-    /// Whether it is for exactly that host, and not for its subdomains.
+    /// Whether it is a host-only cookie, which is not sent to subdomains.
     public let isHostOnly: Bool
-    /// The path it is for.
+    /// Its path.
     public let path: String
     /// Whether it is sent over `https` only.
     public let isSecure: Bool
@@ -104,8 +104,8 @@ extension Cookie {
         return hostFits && pathFits && (!isSecure || Self.isSecure(endpoint))
     }
 
-    /// Whether secure cookies go there. Browsers count this machine's own loopback among the origins that can be trusted (Secure Contexts
-    /// section 3.1), and providers for development rely on it.
+    /// Whether secure cookies are sent there. Browsers treat loopback origins as potentially trustworthy (Secure Contexts section 3.1), and
+    /// providers for development rely on that.
     private static func isSecure(_ endpoint: Endpoint) -> Bool {
         endpoint.scheme == "https" || Endpoint.isLoopback(host: endpoint.host)
     }
@@ -123,7 +123,7 @@ extension Cookie {
 
 /// The initiator of a request, as far as the cookie rules need it (RFC 6265bis section 5.2).
 struct RequestContext: Sendable {
-    /// The page that initiated it; nil for a typed address.
+    /// The page that initiated it; nil for a typed URL.
     let initiator: Endpoint?
     /// Whether it is a navigation to a page by GET.
     let isPlainVisit: Bool
@@ -156,7 +156,7 @@ struct RequestContext: Sendable {
 enum CookieDate {
     private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 
-    /// Reads a date in any order of its parts; nil when one is missing or impossible.
+    /// Parses a date with its parts in any order; nil when a part is missing or invalid.
     static func parse(_ text: String) -> Date? {
         var time: (Int, Int, Int)?
         var day: Int?

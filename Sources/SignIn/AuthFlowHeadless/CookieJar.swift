@@ -1,12 +1,12 @@
 public import AuthFlow
 public import AuthFlowEssentials
 
-/// The cookies of one visit, by the rules of RFC 6265.
+/// The cookies of one visit, according to RFC 6265.
 ///
 /// Foundation's storage accepts foreign domains, ignores `Max-Age` and sends cookies where they do not belong (on
 /// Linux), so AuthFlow has its own jar on every system.
 public struct CookieJar: Sendable {
-    /// The maximum number of cookies; the oldest are evicted first (section 6.1 asks for at least 3000; a sign-in needs
+    /// The maximum number of cookies; the oldest are evicted first (section 6.1 recommends at least 3000; a sign-in needs
     /// few).
     private static let capacity = 300
 
@@ -28,7 +28,7 @@ public struct CookieJar: Sendable {
         if cookies.count > Self.capacity { cookies.removeFirst() }
     }
 
-    /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil without any.
+    /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil when there are none.
     /// - Parameters:
     ///   - endpoint: The endpoint of the request.
     ///   - now: The current time.

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// A form on a page, with the values it submits when nothing is changed.
+/// A form on a page, with the values that it submits by default.
 struct HTMLForm: Sendable {
     /// An element that submits a value.
     struct Field: Sendable {
@@ -12,10 +12,10 @@ struct HTMLForm: Sendable {
         let isSent: Bool
         /// The text on a button.
         let label: String
-        /// Where a button submits the form instead of the form's action (`formaction`); nil without one.
+        /// The URL that a button submits the form to instead of the form's action (`formaction`); nil when it has none.
         var action: String?
 
-        /// Whether a text of a button has one of the words.
+        /// Whether a text of the button contains one of the words.
         func says(_ words: [String], in text: KeyPath<Field, String> = \.label) -> Bool {
             let said = " " + self[keyPath: text].lowercased().split { !$0.isLetter }.joined(separator: " ") + " "
             return words.contains { said.contains(" \($0) ") }
@@ -33,7 +33,7 @@ struct HTMLForm: Sendable {
     let method: String
     var fields: [Field]
 
-    /// Whether it has a field to type into.
+    /// Whether it has a text input field.
     var asksForText: Bool {
         fields.contains { ["text", "password", "email", "tel", "number", "search", "url"].contains($0.type) }
     }
@@ -59,8 +59,8 @@ struct HTMLForm: Sendable {
         return parameters
     }
 
-    /// Where the form is submitted to.
-    /// - Throws: ``/AuthFlow/AuthError`` when that is not an acceptable address.
+    /// The URL that the form is submitted to.
+    /// - Throws: ``/AuthFlow/AuthError`` when that URL is not acceptable.
     func target(on page: HeadlessPage, pressing button: Field? = nil) throws -> Endpoint {
         let action = button?.action ?? action
         let address = try HeadlessBrowser.resolve(action.isEmpty ? page.endpoint.url : action, against: page.endpoint)
@@ -77,15 +77,15 @@ struct HTMLForm: Sendable {
         "cancelar",
     ]
 
-    /// The one button with one of the words in its label, or else in its value, or else in its name.
-    /// - Throws: As ``answer(saying:in:acceptsDefault:on:)``.
+    /// The only button that has one of the words in its label, or else in its value, or else in its name.
+    /// - Throws: The same errors as ``answer(saying:in:acceptsDefault:on:)``.
     func button(saying words: [String], on page: HeadlessPage) throws -> Field? {
         try Self.answer(saying: words, in: [self], acceptsDefault: false, on: page)?.button
     }
 
-    /// The one button of all forms with one of the words in its label, or else in its value, or else in its name.
-    /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another.
-    /// - Throws: ``/AuthFlow/AuthError`` when another button gives it too, or submits the same data.
+    /// The only button of all forms that has one of the words in its label, or else in its value, or else in its name.
+    /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another button.
+    /// - Throws: ``/AuthFlow/AuthError`` when another button has one of the words too, or submits the same data.
     static func answer(
         saying words: [String],
         in forms: [HTMLForm],
@@ -98,8 +98,8 @@ struct HTMLForm: Sendable {
             }
             guard let (form, button) = candidates.first else { continue }
             let isOnly = form.buttons.count { $0.sendsSame(as: button) } == 1
-            // Without a script the first button is the one that Enter presses, and what it submits is what the page means by it. That is an
-            // answer where it allows; a denial that submits the same would allow.
+            // Without scripts, Enter presses the first button, so its data has the meaning that the page intends. This is sufficient for consent;
+            // a denial must be unambiguous, because another button with the same data would grant the request.
             let isDefault = acceptsDefault && form.buttons.first.map { $0.says(words, in: text) } == true
             guard candidates.count == 1, isOnly || isDefault else {
                 throw AuthError(

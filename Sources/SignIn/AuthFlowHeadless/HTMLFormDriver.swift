@@ -2,8 +2,8 @@ public import AuthFlow
 
 /// Fills in plain HTML forms: a user name, a password, and a consent.
 ///
-/// Forms are submitted only from pages of the given origins, and only to one of those origins. A sign-out types
-/// nothing.
+/// Forms are submitted only from pages of the given origins, and only to one of those origins. During a sign-out,
+/// nothing is typed.
 public struct HTMLFormDriver: Sendable {
     /// The decision when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {
@@ -30,7 +30,7 @@ public struct HTMLFormDriver: Sendable {
     /// - Parameters:
     ///   - username: The user name.
     ///   - password: The password.
-    ///   - origins: The only origins where both may be typed, such as `https://id.example.com`.
+    ///   - origins: The only origins where credentials may be typed, such as `https://id.example.com`.
     ///   - consent: The decision when the provider asks for consent.
     public init(username: String, password: Secret, origins: [Endpoint], consent: Consent = .allow) {
         self.username = username
@@ -96,7 +96,7 @@ extension HTMLFormDriver: LoginDriver {
         form.userNameField != nil || !form.buttons.isEmpty
     }
 
-    /// Submits a form. Whatever it contains, its page and its target must have listed origins: a page of another site
+    /// Submits a form. Regardless of its contents, the origins of its page and its target must be listed: a page of another site
     /// could otherwise misuse the user's session at the provider.
     private func submit(
         _ form: HTMLForm,
@@ -118,7 +118,7 @@ extension HTMLFormDriver: LoginDriver {
             // A password in a URL ends up in histories and logs.
             throw AuthError(
                 .userAgentFailed,
-                "The form would put the password into the address of \(target), which was refused."
+                "The form would put the password into the URL of \(target), so it was not submitted."
             )
         }
         return .visit(try Endpoint(target.url(adding: parameters), name: "form action"))

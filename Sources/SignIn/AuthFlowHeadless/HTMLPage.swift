@@ -9,7 +9,7 @@ struct HTMLPage: Sendable {
     /// The beginning of the visible text.
     var text = ""
 
-    /// Reads a page on its own thread, so that a deadline holds whatever the page contains.
+    /// Reads a page on a separate thread, so that a deadline holds regardless of the page's contents.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it exceeds the limits of ``HTMLReader``; `CancellationError`.
     static func read(_ page: HeadlessPage) async throws -> HTMLPage {
         let bytes = page.response.body
@@ -20,13 +20,13 @@ struct HTMLPage: Sendable {
         guard let read else {
             throw AuthError(
                 .userAgentFailed,
-                "The page at \(page.endpoint) was not read: it has more elements or attributes than any sign-in page."
+                "The page at \(page.endpoint) was not read: it exceeds the limits for the elements, attributes or size of a page."
             )
         }
         return read
     }
 
-    /// Reads a page. Anything can be read; what is not HTML has no forms.
+    /// Parses a page. Any input can be parsed; input other than HTML has no forms.
     /// - Returns: nil when it exceeds the limits of ``HTMLReader``.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when libxml2 is not installed.
     init?(_ bytes: [UInt8]) throws(AuthError) {

@@ -7,12 +7,12 @@ import Darwin
 import Glibc
 #endif
 
-/// Builds an ``HTMLPage`` from the events of libxml2's parser, and ends the parsing when a limit is exceeded.
+/// Builds an ``HTMLPage`` from the events of libxml2's parser, and stops parsing when a limit is exceeded.
 ///
-/// The limits are inside the parser, so that nothing has to be understood twice: libxml2 compares every attribute of an element with every
-/// other one, and walks the open elements at every tag.
+/// The limits are enforced inside the parser, so that no page is parsed twice: libxml2 compares every attribute of an element with every
+/// other attribute, and traverses the open elements at every tag.
 final class HTMLReader {
-    /// The largest page, in bytes.
+    /// The maximum size of a page, in bytes.
     static let maximumSize = 512 * 1024
     /// The maximum number of elements.
     static let maximumElements = 20_000
@@ -20,11 +20,11 @@ final class HTMLReader {
     static let maximumAttributes = 200
     /// The maximum number of elements that are open at a time.
     static let maximumDepth = 512
-    /// The largest part of a page without an element, text or comment, in bytes: one tag.
+    /// The maximum number of bytes between two parser events, that is, within one tag.
     static let maximumTag = 256 * 1024
-    /// The maximum time of the processor for one page, in seconds. It is looked at after every part.
+    /// The maximum CPU time for one page, in seconds, checked after every chunk.
     static let maximumTime = 2
-    /// The length at which no more text is added, in characters.
+    /// The length at which no more text is appended, in characters.
     private static let maximumText = 300
 
     private var page = HTMLPage()
@@ -39,7 +39,7 @@ final class HTMLReader {
     private var form: HTMLForm?
     private var button: (field: HTMLForm.Field, label: String)?
     private var isInTitle = false
-    /// The number of open elements that are not shown.
+    /// The number of open elements that are not rendered.
     private var hidden = 0
     /// Text since the last tag.
     private var words = ""
@@ -78,12 +78,12 @@ final class HTMLReader {
             let attribute = unsafe (
                 name: String(cString: name), value: list[index + 1].map { unsafe String(cString: $0) } ?? ""
             )
-            // No form needs one, and comparing it takes long.
+            // No form needs attributes with that many combining marks, and comparing them is slow.
             if !attribute.name.hasTooManyCombiningMarks, !attribute.value.hasTooManyCombiningMarks {
                 attributes.append((attribute.name, attribute.value))
             }
             index += 2
-            // One more than the limit shows that it is exceeded.
+            // One attribute beyond the limit is enough to detect the excess.
             if attributes.count > maximumAttributes { break }
         }
         return attributes
@@ -127,7 +127,7 @@ final class HTMLReader {
         case "script", "style", "noscript":
             if name == "script", hidden == 0 { page.hasScripts = true }
             hidden += 1
-        // The HTML Standard, "in body": a form within another is ignored.
+        // The HTML Standard, "in body": a form nested in another form is ignored.
         case "form" where form == nil && hidden == 0:
             form = HTMLForm(
                 action: attribute("action") ?? "",

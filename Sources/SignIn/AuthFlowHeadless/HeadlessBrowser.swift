@@ -2,7 +2,7 @@ public import AuthFlow
 import AuthFlowEssentials
 import HTTPTypes
 
-/// The part of a browser that a sign-in without a window needs: cookies and redirects, within bounds.
+/// The subset of a browser that a headless sign-in needs: cookies and redirects, within limits.
 public actor HeadlessBrowser {
     /// The maximum number of redirects in a row.
     private static let maximumRedirects = 20
@@ -16,7 +16,7 @@ public actor HeadlessBrowser {
     private let purpose: RedirectOptions.Purpose
     /// The current page of the visit.
     private var page: Endpoint?
-    /// What the connection led to by which the page was fetched; nil when that is not known.
+    /// The network reach of the connection that fetched the page; nil when unknown.
     private var pageReach: NetworkReach?
 
     init(
@@ -35,8 +35,8 @@ public actor HeadlessBrowser {
         self.reporter = reporter
     }
 
-    /// Sends one request with the matching cookies, and stores those of the response. Follows no redirect.
-    /// - Throws: What ``/AuthFlow/HTTPTransport/send(_:)`` throws.
+    /// Sends one request with the matching cookies, and stores those of the response. Redirects are not followed.
+    /// - Throws: The same errors as ``/AuthFlow/HTTPTransport/send(_:)``.
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await send(call, RequestContext(initiator: page, isPlainVisit: false))
     }
@@ -55,11 +55,11 @@ public actor HeadlessBrowser {
         return response
     }
 
-    /// Publishes an event about what a driver does.
+    /// Publishes an event about an action of a driver.
     /// - Parameter details: The details by name. They must not be secret.
     public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
 
-    /// Stores a cookie that an API has named without setting it.
+    /// Stores a cookie that an API has returned in its response body instead of in a `Set-Cookie` field.
     /// - Parameters:
     ///   - field: The cookie, in the syntax of `Set-Cookie`.
     ///   - endpoint: The API.
@@ -76,24 +76,24 @@ public actor HeadlessBrowser {
     /// The cookies of the visit so far.
     var cookies: [Cookie] { jar.cookies }
 
-    /// Where a visit ended.
+    /// The destination of a visit.
     enum Arrival: Sendable {
         /// At a page.
         case page(HeadlessPage)
-        /// At the redirect URI, which is not requested.
+        /// At the redirect URI, to which no request is sent.
         case redirect(String)
     }
 
     /// Navigates and follows redirects until a page or the redirect URI is reached.
     func go(_ navigation: HeadlessNavigation, until redirectURI: String) async throws -> Arrival {
         if navigation.typesCredentials { hasTypedCredentials = true }
-        // A driver that knows where the visit ends navigates there itself.
+        // A driver that has the redirect URL already navigates to it directly.
         if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
             return .redirect(navigation.endpoint.url)
         }
         var endpoint = navigation.endpoint
         var form = navigation.form
-        // A page of a public server must not lead to services of this machine or its network.
+        // A page of a public server must not lead to services on loopback or on a private network.
         if let page {
             try Self.require(page.mayName(endpoint), endpoint, from: page)
             endpoint.limitReach(to: pageReach, unlessAt: page)
@@ -121,13 +121,13 @@ public actor HeadlessBrowser {
             var target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
             try Self.require(endpoint.mayName(target), target, from: endpoint)
             target.limitReach(to: response.reach, unlessAt: endpoint)
-            // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. What was typed at one site must not be
+            // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. Data entered at one site must not be
             // sent to another.
             if response.status == 307 || response.status == 308 {
                 guard form == nil || target.origin == endpoint.origin else {
                     throw AuthError(
                         .userAgentFailed,
-                        "\(endpoint) redirects the submitted form to \(target.origin), which was refused."
+                        "\(endpoint) redirects the submitted form to \(target.origin). It was not sent to this other origin."
                     )
                 }
             } else {
@@ -159,14 +159,14 @@ public actor HeadlessBrowser {
         guard isAllowed else {
             throw AuthError(
                 .userAgentFailed,
-                "\(source) leads to \(target.origin), an address of this machine or a private network, which a public server may not name."
+                "\(source) leads to \(target.origin), a loopback or private address, which a public server must not refer to."
             )
         }
     }
 
-    /// Whether an address is the redirect URI with parameters.
+    /// Whether a URL is the redirect URI with parameters.
     private static func isAnswer(_ url: String, _ redirectURI: String) -> Bool {
-        // A URI is ASCII; in other text, a separator may not be what it looks like.
+        // A URI is ASCII; in other text, a character that looks like a separator may not be one.
         guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
         return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
             || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")
@@ -175,7 +175,7 @@ public actor HeadlessBrowser {
     /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).
     static func resolve(_ reference: String, against base: Endpoint) throws -> String {
         guard let url = URL(string: reference, relativeTo: URL(string: base.url)) else {
-            throw AuthError(.userAgentFailed, "\(base) leads to something that is not a URL.")
+            throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.")
         }
         return url.absoluteURL.absoluteString
     }

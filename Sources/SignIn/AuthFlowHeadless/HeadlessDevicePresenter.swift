@@ -1,11 +1,11 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// Completes a device authorization without a screen: opens the verification URI and does there what a user would.
+/// Completes a device authorization headlessly: opens the verification URI and acts there as the user.
 ///
 /// For tests and for service accounts, like ``HeadlessUserAgent``.
 public struct HeadlessDevicePresenter: Sendable {
-    /// The maximum number of pages that a driver is asked about.
+    /// The maximum number of pages that are passed to a driver.
     private static let maximumPages = 15
 
     private let driver: any LoginDriver
@@ -15,9 +15,9 @@ public struct HeadlessDevicePresenter: Sendable {
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - driver: Does what a user would do on the provider's pages, except entering the code.
+    ///   - driver: Acts as the user on the provider's pages, except for entering the code.
     ///   - transport: The HTTP transport.
-    ///   - host: Gives the time, for the expiry of cookies.
+    ///   - host: Provides the clock, for the expiry of cookies.
     ///   - observer: Called with the code.
     public init(
         driver: any LoginDriver,
@@ -39,7 +39,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         while body: nonisolated(nonsending) () async throws -> Return
     ) async throws -> Return {
         observer(authorization)
-        // The pages have until the code expires; after them the engine does its own waiting.
+        // The timeout for the pages is the lifetime of the code; afterwards, `body` polls with its own timeout.
         try await withDeadline(authorization.lifetime, clock: host.clock) {
             AuthError(.timedOut, "The code expired before the provider's pages were completed.")
         } _: {
@@ -48,14 +48,14 @@ extension HeadlessDevicePresenter: DevicePresenter {
         return try await body()
     }
 
-    /// Does what a user would do with the code.
+    /// Completes the provider's pages with the code.
     private func enter(_ authorization: DeviceAuthorization) async throws {
         let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: FlowReporter(host: host))
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         var navigation = HeadlessNavigation.visit(link)
         var hasAnswered = false
         for _ in 0..<Self.maximumPages {
-            // There is no redirect to wait for, and no page can be at an empty address.
+            // There is no redirect to wait for, and no page has an empty URL.
             guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
             let forms = try await HTMLPage.read(page).forms
             // A page without a form, after something was submitted, is the final one.

@@ -24,9 +24,9 @@ struct HeadlessTransport: HTTPTransport {
     }
 }
 
-/// A file that records a visit, for finding out why a page was not understood.
+/// A transcript file of a visit, for diagnosing why a page was not understood.
 final class Transcript: Sendable {
-    /// The beginning of such a file: a file without it is not overwritten.
+    /// The header of a transcript file: a file without it is not overwritten.
     private static let mark = "# Transcript of a visit, written by AuthFlow\n"
 
     private let path: String
@@ -39,7 +39,7 @@ final class Transcript: Sendable {
         write("\(mark) \(message.title)\n\(parameters)")
     }
 
-    /// Adds to the file. A failed write does not stop the sign-in.
+    /// Appends an entry to the file. A failed write does not stop the sign-in.
     func write(_ entry: String) {
         let all = text.withLock { text in
             text += entry.hasSuffix("\n") ? entry : "\(entry)\n"

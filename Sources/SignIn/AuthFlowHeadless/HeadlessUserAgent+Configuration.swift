@@ -4,7 +4,7 @@ extension UserAgentFactory {
     /// `headless`: signs in without a window, by filling in HTML forms.
     public static var headless: UserAgentFactory { headless(transport: nil) }
 
-    /// `headless`, with a transport of its own.
+    /// `headless`, with a custom transport.
     /// - Parameter transport: The HTTP transport; nil for that of the profile.
     public static func headless(transport: (any HTTPTransport)?) -> UserAgentFactory {
         let username = ConfigurationKey("username", required: .text, "The user name.")

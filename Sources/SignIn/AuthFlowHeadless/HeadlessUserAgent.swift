@@ -1,11 +1,11 @@
 public import AuthFlow
 
-/// Signs in without a window: for tests, for machines without a screen, and for their service accounts.
+/// Signs in without a browser window: for tests, for machines without a display, and for their service accounts.
 ///
 /// A user's password belongs in a browser (RFC 8252 section 8.12). Use this agent for accounts whose credentials the
 /// program holds anyway.
 public struct HeadlessUserAgent: Sendable {
-    /// The maximum number of pages that a driver is asked about.
+    /// The maximum number of pages that are passed to a driver.
     private static let maximumPages = 15
 
     private let driver: any LoginDriver
@@ -15,10 +15,10 @@ public struct HeadlessUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - driver: Does what a user would do on the provider's pages.
-    ///   - sharedCookies: Cookies that several apps share; nil to begin each visit without any.
+    ///   - driver: Acts as the user on the provider's pages.
+    ///   - sharedCookies: Cookies that several apps share; nil to start each visit without cookies.
     ///   - transport: The HTTP transport.
-    ///   - host: Gives the time, for the expiry of cookies.
+    ///   - host: Provides the clock, for the expiry of cookies.
     public init(
         driver: any LoginDriver,
         sharedCookies: SharedCookies? = nil,

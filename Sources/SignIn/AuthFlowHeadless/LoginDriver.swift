@@ -1,17 +1,17 @@
 public import AuthFlow
 import AuthFlowJSON
 
-/// A type that does what a user would do on a provider's pages, one page at a time.
+/// A type that acts as the user on a provider's pages, one page at a time.
 ///
-/// The headless user agent owns cookies, redirects and origins, and knows nothing of what is on a page. It hands each
-/// page to a driver, which says where to go next: a form to submit, or an address after calls of the provider's own
-/// API.
+/// The headless user agent handles cookies, redirects and origins, but not the contents of a page. It passes each page to a
+/// driver, which returns the next navigation: a form to submit, or a URL to visit after requests to the provider's
+/// proprietary API.
 public protocol LoginDriver: Sendable {
     /// Decides what to do on a page.
     /// - Parameters:
     ///   - page: The current page.
     ///   - browser: Sends further requests with the same cookies, for providers that sign in through an API.
-    /// - Returns: Where to go next.
+    /// - Returns: The next navigation.
     /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation
 
@@ -25,7 +25,7 @@ public protocol LoginDriver: Sendable {
     ///   - page: The current page.
     ///   - origin: The origin of the end session endpoint.
     ///   - browser: Sends further requests with the same cookies, for providers that sign out through an API.
-    /// - Returns: Where to go next.
+    /// - Returns: The next navigation.
     /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func confirmSignOut(
         on page: HeadlessPage,
@@ -55,7 +55,7 @@ extension LoginDriver {
         else {
             throw AuthError(
                 .userAgentFailed,
-                "The provider did not return from its sign-out page, which is not a plain sign-out confirmation. \(page.words(html))"
+                "The provider did not redirect back from its sign-out page, which is not a plain sign-out confirmation. \(page.words(html))"
             )
         }
         let target = try form.target(on: page, pressing: button)
@@ -74,13 +74,13 @@ extension LoginDriver {
 
 /// A page of a headless visit.
 public struct HeadlessPage: Sendable {
-    /// Its address.
+    /// Its URL.
     public let endpoint: Endpoint
 
     /// The server's response.
     public let response: TransportResponse
 
-    /// Whether credentials have been typed already during this visit. A page that asks again has refused them.
+    /// Whether credentials have been typed already during this visit. A page that prompts again has rejected them.
     public let hasTypedCredentials: Bool
 
     /// The purpose of the visit.
@@ -91,7 +91,7 @@ public struct HeadlessPage: Sendable {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
-    /// A sentence that quotes what the page says to the user.
+    /// A sentence that quotes the visible text of the page.
     func words(_ html: HTMLPage) -> String {
         if let error = response.providerError { return "The page at \(endpoint) says: \(error)." }
         let text = [html.title, html.text].filter { !$0.isEmpty }.joined(separator: ": ")
@@ -100,21 +100,21 @@ public struct HeadlessPage: Sendable {
     }
 }
 
-/// Where a headless visit goes next.
+/// The next navigation of a headless visit.
 public struct HeadlessNavigation: Sendable {
-    /// The address.
+    /// The URL.
     public let endpoint: Endpoint
 
     /// The form to post; nil for a plain GET.
     public let form: FormParameters?
 
-    /// Whether the form holds a password or the like.
+    /// Whether the form contains a password or similar credentials.
     public let typesCredentials: Bool
 
-    /// Goes to an address.
+    /// Navigates to a URL.
     /// - Parameters:
-    ///   - endpoint: The address.
-    ///   - typesCredentials: Whether the driver has already signed in by requests of its own.
+    ///   - endpoint: The URL.
+    ///   - typesCredentials: Whether the driver has already signed in with its own requests.
     public static func visit(_ endpoint: Endpoint, typesCredentials: Bool = false) -> HeadlessNavigation {
         HeadlessNavigation(endpoint: endpoint, form: nil, typesCredentials: typesCredentials)
     }
@@ -123,7 +123,7 @@ public struct HeadlessNavigation: Sendable {
     /// - Parameters:
     ///   - form: The parameters.
     ///   - endpoint: The form's action.
-    ///   - typesCredentials: Whether the parameters hold a password or the like.
+    ///   - typesCredentials: Whether the parameters contain a password or similar credentials.
     public static func post(_ form: FormParameters, to endpoint: Endpoint, typesCredentials: Bool) -> HeadlessNavigation
     {
         HeadlessNavigation(endpoint: endpoint, form: form, typesCredentials: typesCredentials)

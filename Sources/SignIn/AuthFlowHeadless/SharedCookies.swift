@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import AuthFlowJSON
 
 /// Cookies that several apps of one vendor share on one machine, so that the provider recognises a user who has signed
-/// in to one of them when the next one asks.
+/// in to one app when another app starts a sign-in.
 ///
 /// Only cookies with the listed names are shared, and only those of one origin. The provider decides what a cookie
 /// permits: any program that can read the store can use it until it expires.
@@ -15,11 +15,11 @@ public struct SharedCookies: Sendable {
 
     /// Creates a store for cookies.
     /// - Parameters:
-    ///   - store: The group and its store. Choose one that encrypts.
+    ///   - store: The group and its store. Use an encrypted store.
     ///   - origin: The origin of the cookies, such as `https://id.example.com`.
     ///   - names: The names of the cookies to share.
     ///   - sharingSessionCookiesAtRisk: Whether session cookies are shared too. They are not meant to outlive the
-    ///     browser's session, and end only when the provider ends them.
+    ///     browser's session, and become invalid only when the provider ends its session.
     public init(
         store: SharedCredentialStore,
         origin: Endpoint,
@@ -38,7 +38,7 @@ public struct SharedCookies: Sendable {
         return shared.compactMap { Cookie(stored: $0, origin: origin.origin) }.filter { isShareable($0, now: now) }
     }
 
-    /// Stores the shareable cookies of a visit, in place of those that were shared before.
+    /// Stores the shareable cookies of a visit, which replace the cookies that were shared before.
     func keep(_ cookies: [Cookie], now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
         try await store.change(for: origin.origin) { _ in

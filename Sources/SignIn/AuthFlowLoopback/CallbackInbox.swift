@@ -2,18 +2,18 @@ import AuthFlow
 import HTTPTypes
 import Synchronization
 
-/// Sorts the requests at the loopback port: one is the authorization response, all others are refused and discarded.
+/// Filters the requests at the loopback port: one request is the authorization response; all others are rejected and discarded.
 ///
 /// Any page in the user's browser, and any process on the machine, can send requests here. Only a request for the exact
 /// path, in the agreed response mode and with the state of this sign-in, completes it.
 final class CallbackInbox: Sendable {
-    /// How a sign-in ended, for the page the user sees.
+    /// The outcome of a sign-in, for the page that the user sees.
     enum Outcome: Sendable {
         case succeeded
         case failed(message: String)
     }
 
-    /// How long the browser is kept waiting for the outcome.
+    /// The maximum time that the browser waits for the outcome.
     private static let patience = Duration.seconds(30)
 
     private let redirectURI: String
@@ -53,7 +53,7 @@ final class CallbackInbox: Sendable {
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
     }
 
-    /// A short address at this port that redirects to another one.
+    /// A short URL at this port that redirects to another URL.
     func start(at url: String) -> String { start.lead(to: url) }
 
     /// Waits for the authorization response.
@@ -63,7 +63,7 @@ final class CallbackInbox: Sendable {
         if state.withLock(\.wasOpenedTwice) {
             throw AuthError(
                 .userAgentFailed,
-                "The page that begins this sign-in was opened in two browsers, and only one can be yours. Sign in again. If this happens again, another user of this machine may be opening it."
+                "The start page of this sign-in was opened in two browsers, but only one of them can be yours. Sign in again. If this happens again, another user of this machine may be opening it."
             )
         }
         throw AuthError(
@@ -72,8 +72,8 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    /// Ends the wait: another program of this machine may have opened the page that begins the sign-in, and finish it in its own account.
-    /// Which of the two visitors is the user's browser is not known.
+    /// Ends the wait: another program on this machine may have opened the start page, and could complete the sign-in with its own account.
+    /// It is not possible to tell which of the two visitors is the user's browser.
     private func endByASecondVisitor() {
         let isFirst = state.withLock { state in
             defer {
@@ -85,12 +85,12 @@ final class CallbackInbox: Sendable {
         if isFirst { callbackContinuation.finish() }
     }
 
-    /// Ends the wait: nothing more can arrive.
+    /// Ends the wait: no response can arrive any more.
     func close() {
         callbackContinuation.finish()
     }
 
-    /// Records how the sign-in ended.
+    /// Records the outcome of the sign-in.
     func conclude(_ outcome: Outcome) {
         state.withLock { state in
             state.outcome = outcome
@@ -103,10 +103,10 @@ final class CallbackInbox: Sendable {
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let target = request.path ?? ""
         let requestPath = target.prefix { $0 != "?" }
-        // A page that made its own host name point here (DNS rebinding) sends that name.
+        // A page whose host name was made to resolve to this server (DNS rebinding) sends that name in `Host`.
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
             return appearance.response(
-                StatusPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
+                StatusPage(status: .badRequest, title: "Wrong host", message: "This server does not serve that host.")
             )
         }
         // A prefetching browser has not been redirected here yet.
@@ -126,7 +126,7 @@ final class CallbackInbox: Sendable {
                 StatusPage(
                     status: .notFound,
                     title: "Nothing here",
-                    message: "A sign-in is waiting at another address."
+                    message: "A sign-in is waiting at another URL."
                 )
             )
         }
@@ -138,7 +138,7 @@ final class CallbackInbox: Sendable {
             // A browser does not send the fragment; the script of this page does.
             return FragmentPage.response
         case (.post, .formPost), (.post, .fragment):
-            // RFC 9110 section 8.3.1: the type has no case, and may be followed by spaces.
+            // RFC 9110 section 8.3.1: media types are case-insensitive, and may be followed by spaces.
             let mediaType = (request.headerFields[.contentType]?.prefix { $0 != ";" } ?? "").trimmingSpaces()
                 .lowercased()
             guard mediaType == "application/x-www-form-urlencoded", let text = String(validating: body, as: UTF8.self)
@@ -147,15 +147,15 @@ final class CallbackInbox: Sendable {
         default:
             return notLikeThis
         }
-        // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
+        // A page of any site can redirect the user here. A request without the state is rejected, also during a sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
             return appearance.response(
                 StatusPage(
                     status: .badRequest,
                     title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
                     message: expected.purpose == .signIn
-                        ? "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
-                        : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to \(appearance.program), which shows the result."
+                        ? "This URL does not belong to the sign-in that is in progress. Go back to the page where you signed in."
+                        : "This URL does not identify the sign-out that it belongs to, so you may still be signed in. Go back to \(appearance.program), which shows the result."
                 )
             )
         }
@@ -172,8 +172,8 @@ final class CallbackInbox: Sendable {
         return appearance.response(await resultPage())
     }
 
-    /// The response to a program of another user of this machine, who may have read the address of the start page from a command line, and
-    /// would finish the sign-in in an account of theirs.
+    /// The response to a program of another user of this machine. That user may have read the URL of the start page from a command line, and
+    /// would complete the sign-in with another account.
     private var refusalOfAnotherUser: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
         return appearance.response(
@@ -189,17 +189,17 @@ final class CallbackInbox: Sendable {
         appearance.response(
             StatusPage(
                 status: .methodNotAllowed,
-                title: "Not like this",
-                message: "This is not the expected response mode."
+                title: "Unexpected response",
+                message: "The response did not arrive in the expected response mode."
             )
         )
     }
 
-    /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
-    /// tokens were checked would be a guess.
+    /// Waits for the outcome of the sign-in: the page must not say "signed in" before the code has been exchanged and the
+    /// tokens have been validated.
     private func resultPage() async -> StatusPage {
         try? await withDeadline(Self.patience, clock: expected.clock) {
-            AuthError(.timedOut, "The outcome took too long.")
+            AuthError(.timedOut, "The outcome was not available in time.")
         } _: {
             await self.waitForOutcome()
         }

@@ -1,8 +1,8 @@
 import AuthFlow
 import HTTPTypes
 
-/// The page that receives an authorization response in a fragment. Browsers do not send fragments, so its script posts
-/// it to the same address; the page can do nothing else.
+/// The page that receives an authorization response in a fragment. Browsers do not send fragments, so the script of the page
+/// posts the response to the same URL; the page can do nothing else.
 enum FragmentPage {
     static var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
@@ -42,7 +42,7 @@ enum FragmentPage {
           field.value = value;
           fields.append(field);
         }
-        // A field's name hides a method of the form of that name: nothing is called on the form itself from here on.
+        // A field shadows a method of the form with the same name, so no method is called on the form itself from here on.
         Node.prototype.appendChild.call(form, fields);
         document.documentElement.appendChild(form);
         HTMLFormElement.prototype.submit.call(form);

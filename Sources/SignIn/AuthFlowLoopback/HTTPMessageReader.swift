@@ -6,22 +6,22 @@ package import HTTPTypes
 /// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
 ///
 /// Any page in the user's browser and any process on the machine can send anything. A real request is a few hundred
-/// bytes that arrive at once; one that is larger, slower or stranger than these bounds allow is not an authorization
+/// bytes that arrive at once; a request that is malformed or exceeds these limits is not an authorization
 /// response.
 package struct HTTPMessageReader {
-    /// The largest request line and header fields, in bytes: an authorization response in the query fits easily.
+    /// The maximum size of the request line and header fields, in bytes: an authorization response in the query fits easily.
     static let maximumHeadSize = 64 * 1024
 
-    /// The largest body, in bytes.
+    /// The maximum size of a body, in bytes.
     package static let maximumBodySize = 256 * 1024
 
-    /// A request that is refused, with the status that says why.
+    /// The rejection of a request, with the status of the response.
     package struct Refusal: Error {
         package let status: HTTPResponse.Status
     }
 
-    /// Reads a request. What follows it on the connection is ignored: it is closed after one response.
-    /// - Throws: ``Refusal``, or what reading throws.
+    /// Reads a request. Any further data on the connection is ignored: the connection is closed after one response.
+    /// - Throws: ``Refusal``, or any error from reading the socket.
     static func request(from socket: AsyncSocket) async throws -> (request: HTTPRequest, body: [UInt8]) {
         var bytes: [UInt8] = []
         var end: Int?
@@ -59,7 +59,7 @@ package struct HTTPMessageReader {
         let words = (lines.popFirst() ?? "").split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 3, let method = HTTPRequest.Method(rawValue: String(words[0])), words[1].hasPrefix("/")
         else { throw Refusal(status: .badRequest) }
-        // RFC 3986 section 2: a target is made of printable ASCII.
+        // RFC 3986 section 2: a target consists of printable ASCII.
         guard words[1].utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw Refusal(status: .badRequest) }
         guard words[2] == "HTTP/1.1" || words[2] == "HTTP/1.0" else { throw Refusal(status: .badRequest) }
 
@@ -89,7 +89,7 @@ package struct HTTPMessageReader {
 
     /// RFC 9112 section 6.
     package static func bodySize(of request: HTTPRequest) throws(Refusal) -> Int {
-        // Browsers send forms with their length; without transfer codings there is less to be confused by.
+        // Browsers send forms with a `Content-Length`; without transfer codings, the length of a body is unambiguous.
         guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }
         let lengths = Set(request.headerFields[values: .contentLength])
         guard let text = lengths.first else { return 0 }

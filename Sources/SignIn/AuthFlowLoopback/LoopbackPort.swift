@@ -8,7 +8,7 @@ import Darwin
 import Glibc
 #endif
 
-/// A port of this machine's loopback interface, bound and listening.
+/// A port on the loopback interface, bound and listening.
 package struct LoopbackPort {
     let number: Int
     let sockets: [Socket]
@@ -21,11 +21,11 @@ package struct LoopbackPort {
     static func open(host: String, port: Int?) throws -> LoopbackPort {
         do {
             let isIPv6 = host == "[::1]"
-            // A port that is free in one address family may be taken in the other, so a few are tried.
+            // A port that is free in one address family may be taken in the other, so a few ports are tried.
             for _ in 0..<(port == nil ? 5 : 1) {
                 let first = try listen(port ?? 0, isIPv6: isIPv6)
                 // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where another process could
-                // listen. So that address is bound too.
+                // listen. Therefore ::1 is bound too.
                 do {
                     let number = try first.port
                     guard host == "localhost", hasIPv6 else { return LoopbackPort(number: number, sockets: [first]) }
@@ -45,7 +45,7 @@ package struct LoopbackPort {
 
     /// Binds a port and releases it.
     /// - Parameters:
-    ///   - host: As for ``open(host:port:)``.
+    ///   - host: The same as for ``open(host:port:)``.
     ///   - port: The port; default: any free one.
     /// - Returns: Its number.
     package static func tryOut(host: String, port: Int? = nil) throws -> Int {
@@ -64,7 +64,7 @@ package struct LoopbackPort {
             #if !os(Linux)
             try socket.setValue(true, for: .noSIGPIPE)
             #endif
-            // This ignores only closed connections: a port that another process listens at stays taken.
+            // Ignores only closed connections: a port on which another process listens remains unavailable.
             try socket.setValue(true, for: .localAddressReuse)
             if isIPv6 {
                 try socket.bind(to: try sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)))

@@ -10,28 +10,28 @@ import Darwin
 import Glibc
 #endif
 
-/// An HTTP server that only this machine can reach, open for the length of one call.
+/// An HTTP server that only this machine can reach, open for the duration of one call.
 package struct LoopbackServer {
     /// Responds to a request. The body is complete and bounded.
     package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> TransportResponse
 
-    /// The program at the other end of the connection whose request is handled; nil outside a handler.
+    /// The peer of the connection whose request is being handled; nil outside a handler.
     @TaskLocal static var peer: PeerOwner?
 
-    /// How long a request may take to arrive, and a response to be written.
+    /// The timeout for receiving a request, and for sending a response.
     private static let patience = Duration.seconds(10)
 
-    /// How long pending responses may take once the call is over.
+    /// The timeout for pending responses after the call has returned.
     private static let grace = Duration.seconds(2)
 
-    /// Opens the server, runs `body`, and closes it again whatever happens.
+    /// Opens the server, runs `body`, and always closes the server afterwards.
     /// - Parameters:
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
     ///   - port: The port; nil for any free one.
-    ///   - makeHandler: Makes the handler, once the port is known.
-    ///   - onFailure: Called when the server fails while `body` runs, and after it.
+    ///   - makeHandler: Creates the handler, once the port is known.
+    ///   - onFailure: Called when the server stops: because of a failure while `body` runs, or after `body`.
     ///   - body: Runs while the server is open.
-    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; what `body` throws.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; any error that `body` throws.
     package static func run<Return: Sendable>(
         host: String,
         port: Int?,
@@ -57,7 +57,7 @@ package struct LoopbackServer {
                 let listener = try AsyncSocket(socket: socket, pool: pool)
                 group.addTask { await connections.serve(listener) }
             }
-            // A cancelled task sends nothing more to the browser; otherwise the page for the user is written.
+            // After cancellation, nothing more is sent to the browser; otherwise the page for the user is sent first.
             defer { group.cancelAll() }
             do {
                 let result = try await body(ports.number)
@@ -79,18 +79,18 @@ package struct LoopbackServer {
     }
 }
 
-/// The connections of a server, which are never many.
+/// The connections of a server, which are limited in number.
 private final class Connections: Sendable {
-    /// The maximum number of connections whose request has not arrived. At this limit no other connection is accepted;
-    /// those that have been silent for a moment are closed to make room. A browser's request arrives with the
-    /// connection.
+    /// The maximum number of connections whose request has not arrived. At this limit, no further connection is accepted;
+    /// connections that have been idle for a moment are closed to make room. A browser sends its request as soon as it is
+    /// connected.
     private static let maximumWaiting = 256
 
-    /// How long a connection may be silent while others wait to be accepted.
+    /// The idle timeout of a connection while others wait to be accepted.
     private static let silence = Duration.milliseconds(100)
 
     private struct State {
-        /// Those whose request has not arrived yet, oldest first.
+        /// The connections whose request has not arrived yet, oldest first.
         var waiting: [(number: UInt64, socket: Socket, since: ContinuousClock.Instant)] = []
         var count: UInt64 = 0
         var responding = 0
@@ -117,7 +117,7 @@ private final class Connections: Sendable {
                 } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
                     continue
                 } catch SocketError.failed {
-                    // Out of descriptors: some will be released.
+                    // Out of file descriptors: some will be closed.
                     try? await Task.sleep(for: .milliseconds(50))
                 } catch {
                     break
@@ -167,7 +167,7 @@ private final class Connections: Sendable {
     }
 
     /// Closes idle connections when the maximum number of connections is reached.
-    /// - Returns: How long to wait before looking again; nil when there is room.
+    /// - Returns: How long to wait before checking again; nil when there is room.
     private func makeRoom() -> Duration? {
         state.withLock { state in
             guard state.waiting.count >= Self.maximumWaiting else { return nil }
@@ -176,7 +176,7 @@ private final class Connections: Sendable {
                 guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
                     return false
                 }
-                // Shut down, so that a waiting reader finds its end; the descriptor still belongs to that connection.
+                // Shut down, so that a waiting reader sees the end of the stream; the descriptor still belongs to that connection.
                 shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
                 return true
             }
@@ -184,7 +184,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Whether bytes have arrived that have not been read yet: a request is on its way.
+    /// Whether unread bytes have arrived: a request is being received.
     private static func hasSpoken(_ socket: Socket) -> Bool {
         var byte: UInt8 = 0
         return unsafe recv(socket.file.rawValue, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) > 0
@@ -197,7 +197,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes a connection, under the lock, so that no task closes another one that has just got the same descriptor.
+    /// Closes a connection, under the lock, so that no task closes another connection that has just been given the same descriptor.
     private func end(_ number: UInt64, _ socket: Socket) {
         state.withLock { state in
             state.waiting.removeAll { $0.number == number }

@@ -2,11 +2,11 @@ public import AuthFlow
 import AuthFlowDesktop
 
 extension UserAgentFactory {
-    /// `loopback`: the user's browser, and a port of this machine for the redirect.
+    /// `loopback`: the user's browser, and a loopback port for the redirect.
     public static var loopback: UserAgentFactory { loopback(applicationName: "") }
 
-    /// As ``loopback``, for a program with a name.
-    /// - Parameter applicationName: The name on the pages that the browser shows at the end, where the configuration has no other.
+    /// Like ``loopback``, with the name of the program.
+    /// - Parameter applicationName: The name on the final pages in the browser, unless the configuration contains another name.
     public static func loopback(applicationName: String) -> UserAgentFactory {
         let keys: [any AnyConfigurationKey] = BrowserLauncher.keys + [nameKey, colorKey]
         return UserAgentFactory("loopback", keys: keys, availability: availability) { options, context in
@@ -21,7 +21,7 @@ extension UserAgentFactory {
     private static let nameKey = ConfigurationKey(
         "application_name",
         .text,
-        "The name of the program on the pages that the browser shows at the end. Default: the program's own."
+        "The name of the program on the final pages in the browser. Default: the program's own name."
     )
     private static let colorKey = ConfigurationKey(
         "accent_color",
@@ -34,14 +34,14 @@ extension UserAgentFactory {
         "The color of the line above those pages, as #rrggbb. Default: none."
     )
 
-    /// Without a screen the address can still be shown: a user whose browser reaches this machine can open it, or paste
-    /// the address that the browser ends at into the terminal.
+    /// Without a screen, the URL can still be shown: a user whose browser can reach this machine can open it, or paste the URL
+    /// of the browser's last page into the terminal.
     @Sendable private static func availability(
         _ options: ConfigurationObject,
         _ context: UserAgentContext
     ) throws -> Availability {
         guard context.redirectURIs.contains(where: \.isLoopback) else {
-            return .unavailable(reason: "no redirect URI of the profile is an address of this machine")
+            return .unavailable(reason: "the profile has no loopback redirect URI")
         }
         return try BrowserLauncher.availability(options, context.launchEnvironment)
     }

@@ -2,20 +2,20 @@ public import AuthFlow
 public import AuthFlowDesktop
 import Synchronization
 
-/// Opens the user's browser and receives the redirect on a port of this machine (RFC 8252 section 7.3).
+/// Opens the user's browser and receives the redirect on a loopback port (RFC 8252 section 7.3).
 ///
-/// The port is bound before the browser opens, on the loopback interface only, and closed when the sign-in is over. Of
-/// several redirect URIs the first whose port is free is used. The address to open is also published as an event, for
-/// users whose browser is elsewhere; what is opened here is a short address at the port, so that the browser's command
-/// line, which every user of the machine can read, reveals nothing about the sign-in.
+/// The port is bound before the browser opens, on the loopback interface only, and closed when the sign-in completes. Of several
+/// redirect URIs, the first whose port is free is used. The authorization URL is also published as an event, for users whose
+/// browser is on another machine; the local browser opens a short URL at the port instead, so that the browser's command line,
+/// which every user of the machine can read, reveals nothing about the sign-in.
 public struct LoopbackUserAgent: Sendable {
     private let launcher: BrowserLauncher?
     private let appearance: Appearance
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the address.
-    ///   - applicationName: The name of the program on the pages that the browser shows at the end; empty for none.
+    ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
+    ///   - applicationName: The name of the program on the final pages in the browser; empty for none.
     ///   - accentColor: The color of the line above those pages, as `#rrggbb`; nil for none.
     public init(
         launcher: BrowserLauncher? = .system(),
@@ -27,12 +27,12 @@ public struct LoopbackUserAgent: Sendable {
         self.appearance = Appearance(applicationName: applicationName, accentColor: accentColor)
     }
 
-    /// The program on the pages that the browser shows.
+    /// The appearance of the pages in the browser.
     struct Appearance: Sendable {
         let applicationName: String
         let accentColor: String?
 
-        /// The window to go back to.
+        /// The program that the user is sent back to.
         var program: String { applicationName.isEmpty ? "the program that opened it" : applicationName }
 
         func response(_ page: StatusPage) -> TransportResponse {
@@ -77,7 +77,7 @@ extension LoopbackUserAgent: UserAgent {
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
         guard case .loopback(let host, let port, let path) = redirectURI.kind else {
-            throw AuthError(.invalidConfiguration, "\(redirectURI) is not an address of this machine.")
+            throw AuthError(.invalidConfiguration, "\(redirectURI) is not a loopback redirect URI.")
         }
         let opened = Mutex<CallbackInbox?>(nil)
         return try await LoopbackServer.run(host: host, port: port) { port in
@@ -124,7 +124,7 @@ extension LoopbackUserAgent: UserAgent {
         switch error {
         case let error as AuthError: error.description
         case is CancellationError: "The sign-in was cancelled."
-        default: "The sign-in failed. The program that asked for it says why."
+        default: "The sign-in failed. The program that started it shows the reason."
         }
     }
 }

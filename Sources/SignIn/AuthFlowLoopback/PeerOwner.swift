@@ -6,24 +6,24 @@ import Darwin
 import Glibc
 #endif
 
-/// The user who owns the program at the other end of a connection within this machine.
+/// The user who owns the process at the other end of a local connection.
 ///
-/// Linux says so in `/proc/self/net/tcp` (proc(5)); other systems do not, and a peer in another network namespace is not listed.
+/// Linux lists the owner in `/proc/self/net/tcp` (proc(5)); other systems do not, and a peer in another network namespace is not listed.
 struct PeerOwner: Sendable {
-    /// The end of the connection that belongs to this process.
+    /// The socket of this process.
     private let descriptor: Int32
 
     init(of descriptor: Int32) { self.descriptor = descriptor }
 
-    /// Whether it is known to be another user than this one and than root, who can do anything.
+    /// Whether the peer is known to belong to a user other than this user and root, who has unlimited access anyway.
     var isAnotherUser: Bool {
         userID.map { $0 != geteuid() && $0 != 0 } ?? false
     }
 
-    /// The largest table that is read, in bytes: 400,000 connections.
+    /// The maximum size of the table, in bytes: 400,000 connections.
     private static let maximumTableSize = 64 * 1024 * 1024
 
-    /// The user; nil when that is not known.
+    /// The user; nil when unknown.
     var userID: uid_t? {
         #if os(Linux)
         guard let own = unsafe Self.name(of: descriptor, getsockname),
@@ -48,7 +48,7 @@ struct PeerOwner: Sendable {
     }
 
     #if os(Linux)
-    /// The name of a socket as the table has it: the address in words of the machine, and the port, in hexadecimal numbers.
+    /// The name of a socket in the format of the table: the address in 32-bit words in host byte order, and the port, both in hexadecimal.
     private static func name(
         of descriptor: Int32,
         _ name: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32

@@ -2,9 +2,9 @@ import AuthFlow
 import HTTPTypes
 import Synchronization
 
-/// A short address at the loopback port that redirects to the provider.
+/// A short URL at the loopback port that redirects to the provider.
 ///
-/// Every user of the machine can read the command line of the browser, so the address in it must be of no use to
+/// Every user of the machine can read the command line of the browser, so the URL in it must be of no use to
 /// others: it redirects only the first browser that opens it, which is recognised by its cookie.
 final class StartPage: Sendable {
     let path: String
@@ -30,8 +30,8 @@ final class StartPage: Sendable {
         self.cookie = "authflow-\(name)"
     }
 
-    /// Sets the address to redirect to.
-    /// - Returns: The short address.
+    /// Sets the URL to redirect to.
+    /// - Returns: The short URL.
     func lead(to url: String) -> String {
         state.withLock { $0 = State(target: url) }
         return origin + path
@@ -55,7 +55,7 @@ final class StartPage: Sendable {
                     status: .gone,
                     title: "Already opened",
                     message:
-                        "This sign-in was opened in another browser before, so it was stopped. Go back to \(appearance.program), and sign in again."
+                        "This sign-in was already opened in another browser, so it was stopped. Go back to \(appearance.program), and sign in again."
                 )
             )
         }

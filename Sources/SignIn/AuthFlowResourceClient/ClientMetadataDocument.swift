@@ -4,26 +4,26 @@ import AuthFlowOAuth
 public import AuthFlowTransport
 import HTTPTypes
 
-/// A client's description of itself, served by https at the address that is its `client_id` (OAuth Client ID Metadata Document).
+/// A client ID metadata document, served over https at the URL that is the `client_id` (OAuth Client ID Metadata Document).
 ///
-/// A client that has one needs no registration: an authorization server that it has never met fetches it.
+/// A client with such a document needs no registration: an authorization server fetches the document when it first sees the client.
 public struct ClientMetadataDocument: Sendable, Hashable {
-    /// The address, which is the `client_id`, kept character by character.
+    /// The URL of the document, which is the `client_id`, exactly as written.
     public let clientID: String
 
     /// The document.
     public let json: JSON
 
-    /// The largest document that servers are recommended to read, in bytes (section 6.6).
+    /// The recommended maximum size of a document, in bytes (section 6.6).
     static let maximumSize = 5 * 1024
 
-    /// Makes a document for a client on users' devices.
+    /// Creates a document for a client on users' devices.
     /// - Parameters:
-    ///   - clientID: The address that it will be served at.
+    ///   - clientID: The URL that the document will be served at.
     ///   - name: `client_name`, which servers show to the user.
-    ///   - redirectURIs: `redirect_uris`. Many servers compare the port of a loopback address too, so list the ones that are used.
-    ///   - metadata: More members of RFC 7591, such as `logo_uri`; default: none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the address or a member is not allowed.
+    ///   - redirectURIs: `redirect_uris`. Many servers compare the port of a loopback address too, so list the URIs with the ports that are used.
+    ///   - metadata: Additional metadata of RFC 7591, such as `logo_uri`; default: none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URL or a member is not allowed.
     public init(
         clientID: String,
         name: String,
@@ -40,11 +40,11 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         try self.init(checking: .object(own.merging(metadata) { own, _ in own }), at: clientID)
     }
 
-    /// Checks a document that was made elsewhere.
+    /// Validates a document from another source.
     /// - Parameters:
     ///   - json: The document.
-    ///   - address: Where it is, or will be, served.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers have to refuse it.
+    ///   - address: The URL that the document is, or will be, served at.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers must reject it.
     public init(checking json: JSON, at address: String) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The client metadata document cannot be used: \(reason).")
@@ -52,7 +52,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         try Self.checkAddress(address)
         // Section 4.1: "The client_id property's value MUST match the client_id URL using simple string comparison".
         guard let named = json["client_id"]?.string, named.isIdentical(to: address) else {
-            throw refuse("its \"client_id\" is not the address that it is served at")
+            throw refuse("its \"client_id\" is not the URL that it is served at")
         }
         // MCP, "Client ID Metadata Documents": "client_id, client_name, redirect_uris" are required.
         guard json["client_name"]?.string?.isEmpty == false else { throw refuse("it has no \"client_name\"") }
@@ -63,15 +63,15 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         // Section 4.1: a method "based around a shared symmetric secret" cannot be used, and "client_secret and
         // client_secret_expires_at properties MUST NOT be used".
         guard json["client_secret"] == nil, json["client_secret_expires_at"] == nil else {
-            throw refuse("it has a secret in it, which everyone can read")
+            throw refuse("it contains a secret, which everyone can read")
         }
         if let method = json["token_endpoint_auth_method"]?.string,
             ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method)
         {
-            throw refuse("its \"token_endpoint_auth_method\" needs a secret, which everyone could read")
+            throw refuse("its \"token_endpoint_auth_method\" requires a secret, which everyone could read")
         }
         guard (try? json.serialized())?.count ?? .max <= Self.maximumSize else {
-            throw refuse("it has more than 5 kB, which servers need not read")
+            throw refuse("it is larger than 5 kB, which servers may reject")
         }
         self.clientID = address
         self.json = json
@@ -85,13 +85,13 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client_id \"\(endpoint)\" is not the URL of a client metadata document, which has https and a path without \".\" or \"..\"."
+                "The client_id \"\(endpoint)\" is not the URL of a client metadata document, which must have https and a path without \".\" or \"..\"."
             )
         }
     }
 
-    /// Fetches a document as an authorization server does, and checks it: no redirect, status 200, JSON, not too large.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when servers have to refuse it, or a code of the network's.
+    /// Fetches and validates a document as an authorization server does: no redirect, status 200, JSON, within the maximum size.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when servers must reject it, or with a network error code.
     public static func fetch(
         _ address: String,
         transport: any HTTPTransport = SystemTransport(),

@@ -18,7 +18,7 @@ public struct DynamicRegistration: Sendable {
         public var authenticationMethod: ClientAuthentication.Method
         /// `grant_types`; default, nil: those that the scopes need, with `refresh_token` only for `offline_access`.
         public var grantTypes: [String]?
-        /// More metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
+        /// Additional metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
         public var metadata: [String: JSON]
 
         /// Creates a request.
@@ -55,21 +55,21 @@ public struct DynamicRegistration: Sendable {
         }
     }
 
-    /// A client that was registered, as the provider has it.
+    /// A registered client, as returned by the provider.
     public struct Registered: Sendable {
         /// `client_id`.
         public let clientID: String
-        /// How the client authenticates at the token endpoint, its secret included.
+        /// The client authentication at the token endpoint, including the secret.
         public let authentication: ClientAuthentication
         /// `client_secret`, for storing it. nil for a public client.
         public let clientSecret: Secret?
         /// `client_secret_expires_at`; nil when there is no secret or it does not expire.
         public let clientSecretExpiresAt: Date?
-        /// `registration_client_uri`: where the registration can be read and changed (RFC 7592).
+        /// `registration_client_uri`: the client configuration endpoint (RFC 7592).
         public let registrationEndpoint: Endpoint?
-        /// `registration_access_token`: what for.
+        /// `registration_access_token`: authorizes requests to the client configuration endpoint.
         public let registrationAccessToken: Secret?
-        /// All that the provider has registered. Holds secrets.
+        /// All metadata that the provider has registered. Contains secrets.
         public let metadata: RedactedJSON
     }
 
@@ -83,9 +83,9 @@ public struct DynamicRegistration: Sendable {
     /// Registers a client.
     /// - Parameters:
     ///   - request: The metadata of the client.
-    ///   - initialAccessToken: The token that the provider requires for registering; nil for none.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider registers no client, `provider_rejected` when not this
-    ///   client, `invalid_reply` when the response does not follow RFC 7591 or registers something else than was asked for.
+    ///   - initialAccessToken: The initial access token, if the provider requires one; nil for none.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support registration, `provider_rejected` when it rejects this
+    ///   client, `invalid_reply` when the response does not conform to RFC 7591 or does not match the request.
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
         let path: EndpointPath = \.registrationEndpoint
         let endpoint = try (try await server.metadata(with: path)).required(path, "registration endpoint")
@@ -95,8 +95,8 @@ public struct DynamicRegistration: Sendable {
             TransportRequest(.post, endpoint, headerFields: fields, body: try request.json.serialized())
         )
         try response.requireAvailable(from: endpoint.host, now: server.host.now())
-        // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2 has errors come with 400; what a
-        // provider's own validation says comes in many forms.
+        // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2: errors have status 400; the
+        // errors of a provider's own validation have many forms.
         guard response.status == 201 || response.status == 200 else {
             throw AuthError(
                 .providerRejected,
@@ -120,7 +120,7 @@ public struct DynamicRegistration: Sendable {
             )
         }
         // RFC 7591 section 3.2.1: the server "MAY reject or replace any of the client's requested metadata values", so
-        // that the client must look at what it got. Other redirect URIs would send the codes elsewhere.
+        // the client must check the response. Other redirect URIs would send the codes elsewhere.
         if let uris = json["redirect_uris"] {
             guard let uris = uris.strings, Set(uris).isSuperset(of: request.redirectURIs.map(\.uri)) else {
                 throw AuthError(.invalidResponse, "The provider did not register the requested redirect URIs.")
@@ -138,7 +138,7 @@ public struct DynamicRegistration: Sendable {
         default:
             throw AuthError(
                 .unsupported,
-                "The provider registered the client authentication \"\(DisplayText.sanitized(method, limit: 40))\", which cannot be used."
+                "The provider registered the client authentication \"\(DisplayText.sanitized(method, limit: 40))\", which is not supported."
             )
         }
         let expiry = json["client_secret_expires_at"]?.number ?? 0
@@ -152,7 +152,7 @@ public struct DynamicRegistration: Sendable {
                 guard endpoint.mayName(address) else {
                     throw AuthError(
                         .invalidResponse,
-                        "The registration is to be managed at \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                        "The registration_client_uri is at \(address.origin), a loopback or private address, which a public provider must not refer to."
                     )
                 }
                 return address

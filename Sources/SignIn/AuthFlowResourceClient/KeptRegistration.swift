@@ -6,30 +6,30 @@ public import AuthFlowStorage
 public import AuthFlowTransport
 import HTTPTypes
 
-/// A registration that was made with an authorization server by itself (RFC 7591), as it is kept.
+/// A stored dynamic registration with an authorization server (RFC 7591).
 public struct KeptRegistration: Sendable {
-    /// The issuer. The registration is never shown to another.
+    /// The issuer. The registration is never sent to another issuer.
     public let issuer: String
 
     /// `client_id`.
     public let clientID: String
 
-    /// The redirect URIs that were registered, whole.
+    /// The complete redirect URIs that were registered.
     public let redirectURIs: [RedirectURI]
 
-    /// The scopes that it was registered for; empty where none were named.
+    /// The registered scopes; empty when none were specified.
     public let scopes: [String]
 
-    /// When it was made.
+    /// The time of the registration.
     public let registeredAt: Date
 
-    /// When its secret expires; nil when there is none or it does not.
+    /// The expiry of its secret; nil when there is no secret or the secret does not expire.
     public let secretExpiresAt: Date?
 
-    /// How the client authenticates at the token endpoint, its secret included.
+    /// The client authentication at the token endpoint, including the secret.
     let authentication: ClientAuthentication
 
-    /// Where it can be changed and removed (RFC 7592), and the token for that.
+    /// The client configuration endpoint (RFC 7592) and the registration access token, for changing and deleting the registration.
     let management: (endpoint: Endpoint, token: Secret)?
 
     init(
@@ -51,7 +51,7 @@ public struct KeptRegistration: Sendable {
         }
     }
 
-    /// Reads what ``json`` wrote; nil when something is missing.
+    /// Decodes the output of ``json``; nil when something is missing.
     init?(_ json: JSON) {
         guard let issuer = json["issuer"]?.string, let clientID = json["client_id"]?.string, !clientID.isEmpty,
             let uris = json["redirect_uris"]?.strings, !uris.isEmpty, let date = json["registered_at"]?.number
@@ -80,7 +80,7 @@ public struct KeptRegistration: Sendable {
         }
     }
 
-    /// The registration as a record of a store. It holds secrets.
+    /// The registration as a store record. It contains secrets.
     var json: JSON {
         var json: [String: JSON] = [
             "issuer": .string(issuer), "client_id": .string(clientID),
@@ -96,19 +96,23 @@ public struct KeptRegistration: Sendable {
         return .object(json)
     }
 
-    /// Whether its secret is still good.
+    /// Whether its secret is still valid.
     func isUsable(at now: Date) -> Bool { secretExpiresAt.map { now + 60 < $0 } ?? true }
 }
 
 extension KeptRegistration {
-    /// Removes the registration at the authorization server (RFC 7592 section 2.3).
-    /// - Throws: ``AuthError`` with `unsupported` when the server did not say how, `provider_rejected` when it refuses.
+    /// Deletes the registration at the authorization server (RFC 7592 section 2.3).
+    /// - Throws: ``AuthError`` with `unsupported` when the server returned no client configuration endpoint, `provider_rejected` when it
+    ///   rejects the request.
     public func unregister(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) async throws
     {
         guard let management else {
-            throw AuthError(.unsupported, "\(issuer) did not say how a registration can be removed (RFC 7592).")
+            throw AuthError(
+                .unsupported,
+                "\(issuer) returned no client configuration endpoint, so the registration cannot be deleted (RFC 7592)."
+            )
         }
-        // The server named the address when it registered the client.
+        // The server returned this URL when it registered the client.
         var endpoint = management.endpoint
         if let home = try? Endpoint(issuer) { endpoint.limitReach(to: home.reach, unlessAt: home) }
         let request = TransportRequest(
@@ -118,11 +122,11 @@ extension KeptRegistration {
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
         try response.requireAvailable(from: management.endpoint.host, now: host.now())
-        // RFC 7592 section 2.3: "204 No Content". One that is gone already is refused with 401.
+        // RFC 7592 section 2.3: "204 No Content". A registration that no longer exists is rejected with 401.
         guard [200, 204, 401, 404].contains(response.status) else {
             throw AuthError(
                 .providerRejected,
-                "\(issuer) does not remove the registration (status \(response.status)).",
+                "\(issuer) did not delete the registration (status \(response.status)).",
                 providerError: response.providerError,
                 status: response.status
             )
@@ -136,21 +140,21 @@ extension KeptRegistration: CustomStringConvertible, WithoutReflection {
 }
 
 extension RecordKey.Kind {
-    /// A registration with an authorization server that was made by itself.
+    /// A dynamic registration with an authorization server.
     public static let registration: Self = "registration"
-    /// What is known about a protected resource: its authorization server and its client.
+    /// The stored state of a protected resource: its authorization server and its client.
     public static let protectedResource: Self = "protected_resource"
-    /// A list of what there are records about.
+    /// A list of records of another kind.
     public static let list: Self = "list"
-    /// The right to show a user a sign-in page, and the outcome of the last.
+    /// The lock for showing the user a sign-in page, and the outcome of the last sign-in.
     public static let signInTurn: Self = "sign_in_turn"
 }
 
-/// The registrations that clients made by themselves for the resources of one origin, by issuer and redirect URI. A resource that lists
-/// the server of another gets a client of its own, which no consent was given to.
+/// The dynamic registrations for the resources of one origin, by issuer and redirect URI. A resource of another origin that lists the
+/// same server gets a separate client, for which the user has not given any consent.
 ///
-/// MCP authorization, "Authorization Server Binding": registrations "MUST" be kept under the issuer and "MUST NOT" be used with
-/// another.
+/// MCP authorization, "Authorization Server Binding": registrations "MUST" be stored by issuer and "MUST NOT" be used with
+/// another issuer.
 public struct KeptRegistrations: Sendable {
     private let store: any TokenStore
     private let origin: String
@@ -167,8 +171,8 @@ public struct KeptRegistrations: Sendable {
     /// The registration with an issuer for a redirect URI; nil when there is none.
     /// - Parameters:
     ///   - issuer: The issuer.
-    ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
-    ///   - clientID: The identifier of an older registration, whose tokens may still be in use; default: the present one.
+    ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
+    ///   - clientID: The identifier of an older registration, whose tokens may still be in use; default: the current registration.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func registration(
         at issuer: String,
@@ -191,9 +195,9 @@ public struct KeptRegistrations: Sendable {
         return kept
     }
 
-    /// Returns a registration, made by `register` when there is none or it is not wanted: one at a time, across processes.
+    /// Returns the stored registration, or a new one from `register` when none is acceptable. Calls are serialized across processes.
     /// - Parameters:
-    ///   - isWanted: Whether the one that is kept will do.
+    ///   - isWanted: Returns whether the stored registration is acceptable.
     ///   - register: Registers a client.
     func registration(
         at issuer: String,
@@ -210,7 +214,7 @@ public struct KeptRegistrations: Sendable {
         }
     }
 
-    /// Keeps a registration, in the place of the present one. Resources whose tokens belong to that go on to use it.
+    /// Stores a registration, which replaces the current one. Resources with tokens of the replaced registration continue to use it.
     func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
         try await store.withLease(on: key(registration.issuer, redirectURI)) { lease in
             try await write(registration, for: redirectURI, lease)
@@ -225,12 +229,12 @@ public struct KeptRegistrations: Sendable {
         await KnownResources(store: store).add(issuer: registration.issuer, origin: origin)
     }
 
-    /// Forgets a registration. It goes on to exist at the authorization server.
+    /// Removes a registration from the store. It continues to exist at the authorization server.
     /// - Parameters:
     ///   - issuer: The issuer.
-    ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
-    ///   - clientID: The identifier of the registration; default: that of the present one.
-    /// - Returns: The registration that was forgotten.
+    ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
+    ///   - clientID: The identifier of the registration; default: that of the current registration.
+    /// - Returns: The removed registration.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func remove(

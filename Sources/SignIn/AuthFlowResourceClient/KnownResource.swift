@@ -1,23 +1,23 @@
 import AuthFlowJSON
 
-/// What is known about a protected resource from the last sign-in: where its tokens come from, and what was asked for. Nothing in it
-/// is secret.
+/// The stored state of a protected resource from the last sign-in: the issuer of its tokens, and the parameters of the token request. It
+/// contains no secrets.
 struct KnownResource: Sendable, Hashable {
-    /// The resource identifier that tokens are asked for by.
+    /// The resource identifier in token requests.
     var resource: String
     /// The authorization server.
     var issuer: String
-    /// The client there.
+    /// The client's identifier there.
     var clientID: String
-    /// How the client came by its identifier.
+    /// How the client obtained its identifier.
     var identification: ClientIdentification
-    /// The scopes that were asked for, those of every step-up included. The server may have granted fewer.
+    /// The requested scopes, including those of every step-up. The server may have granted fewer.
     var scopes: [String]
     /// Whether tokens are bound to a key (RFC 9449).
     var usesDPoP: Bool
-    /// Whether the authorization server is only assumed to be one.
+    /// Whether the resource's origin is only assumed to be an authorization server.
     var isAssumed = false
-    /// Whether the resource identifier covers more of the host than the address, by the host's own well-known document.
+    /// Whether the resource identifier covers more of the host than the URL, according to the host's own well-known document.
     var coversHost = false
 
     init(
@@ -36,7 +36,7 @@ struct KnownResource: Sendable, Hashable {
         self.usesDPoP = usesDPoP
     }
 
-    /// Reads what ``json`` wrote; nil when something is missing.
+    /// Decodes the output of ``json``; nil when something is missing.
     init?(_ json: JSON) {
         guard let resource = json["resource"]?.string, let issuer = json["issuer"]?.string,
             let clientID = json["client_id"]?.string, let scopes = json["scopes"]?.strings,
@@ -54,7 +54,7 @@ struct KnownResource: Sendable, Hashable {
         coversHost = json["covers_host"]?.bool ?? false
     }
 
-    /// The record of a store.
+    /// The store record.
     var json: JSON {
         [
             "resource": .string(resource), "issuer": .string(issuer), "client_id": .string(clientID),
@@ -64,12 +64,12 @@ struct KnownResource: Sendable, Hashable {
     }
 }
 
-/// How a client comes by its identifier at an authorization server that a resource names.
+/// How a client obtains its identifier at an authorization server that a resource names.
 public enum ClientIdentification: String, Sendable, Hashable {
-    /// It was registered there beforehand.
+    /// Pre-registration: the client was registered there beforehand.
     case registered
-    /// Its identifier is the address of its own description.
+    /// A client ID metadata document: the identifier is its URL.
     case metadataDocument = "metadata_document"
-    /// It has registered itself (RFC 7591).
+    /// Dynamic client registration (RFC 7591).
     case dynamic
 }

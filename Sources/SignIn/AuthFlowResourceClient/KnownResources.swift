@@ -1,12 +1,12 @@
 import AuthFlowJSON
 public import AuthFlowStorage
 
-/// Lists of what a store has records about, because a store finds records by their keys alone: for users to look at. Nothing else
-/// depends on them.
+/// Lists of the resources and registrations in a store, for display to users: a store itself finds records only by key. Nothing else
+/// depends on these lists.
 public struct KnownResources: Sendable {
     private let store: any TokenStore
 
-    /// The most entries of a list.
+    /// The maximum number of entries in a list.
     private static let limit = 1000
 
     /// Opens the lists of a store.
@@ -14,11 +14,11 @@ public struct KnownResources: Sendable {
         self.store = store
     }
 
-    /// The addresses of the protected resources that were signed in to, sorted.
+    /// The URLs of the protected resources that users have signed in to, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await entries(of: "resources") }
 
-    /// The issuers that clients have registered themselves with, and the origins of the resources that they did it for, sorted.
+    /// The issuers of dynamic registrations, and the origins of the resources that they were made for, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func registrations() async throws -> [(issuer: String, origin: String)] {
         try await entries(of: "registrations").map { entry in
@@ -41,7 +41,7 @@ public struct KnownResources: Sendable {
             ?? []
     }
 
-    /// A list that cannot be written stops no sign-in.
+    /// A failed write does not stop the sign-in.
     private func change(_ list: String, _ body: ([String]) -> [String]) async {
         guard let known = try? await entries(of: list), body(known) != known else { return }
         let key = Self.key(list)

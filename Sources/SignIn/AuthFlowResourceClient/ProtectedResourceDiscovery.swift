@@ -2,20 +2,20 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 
-/// The search for the metadata of a protected resource (RFC 9728 section 3).
+/// The discovery of the metadata of a protected resource (RFC 9728 section 3).
 struct ProtectedResourceDiscovery: Sendable {
-    /// The resource, by the address that requests are sent to.
+    /// The URL of the resource, to which requests are sent.
     let address: Endpoint
     let transport: any HTTPTransport
     let host: HostServices
 
-    /// The largest document that is read, in bytes.
+    /// The maximum size of a document, in bytes.
     private static let maximumSize = 256 * 1024
 
-    /// Finds the document: where the resource's own challenge says, or else at the well-known addresses.
+    /// Finds the document: at the URL in the resource's challenge, or else at the well-known URLs.
     /// - Parameter named: `resource_metadata` of a challenge; nil when there was none.
-    /// - Returns: nil when the challenge named no address and there is no document at the others.
-    /// - Throws: ``AuthError`` with `discovery_failed` when a document may not be used, or a code of the network's.
+    /// - Returns: nil when the challenge named no URL and there is no document at the well-known URLs.
+    /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, or with a network error code.
     func metadata(named: String?) async throws -> ProtectedResourceMetadata? {
         if let named {
             let place: Endpoint
@@ -24,18 +24,18 @@ struct ProtectedResourceDiscovery: Sendable {
             } catch {
                 throw AuthError(.discoveryFailed, error.message, underlyingError: error)
             }
-            // RFC 9728 section 7.7: the address is chosen by the server, which must not have this client visit what only this client
-            // can reach.
+            // RFC 9728 section 7.7: the server chooses the URL, and must not make this client send requests to hosts that only this client can
+            // reach (SSRF).
             guard address.mayName(place) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) names resource metadata at \(place.origin), an address of this machine or a private network, which a public server may not name."
+                    "\(address.origin) names resource metadata at \(place.origin), a loopback or private address, which a public server must not refer to."
                 )
             }
             guard let metadata = try await document(at: place) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) names resource metadata at \(place), and there is none."
+                    "\(address.origin) names resource metadata at \(place), but there is none."
                 )
             }
             return metadata
@@ -44,20 +44,20 @@ struct ProtectedResourceDiscovery: Sendable {
             do {
                 if let metadata = try await document(at: place) { return metadata }
             } catch let error as AuthError where error.code == .invalidResponse && 300..<400 ~= error.status ?? 0 {
-                // A front page that redirects what it does not know has no document there.
+                // A server that redirects unknown paths to its front page has no document there.
             }
         }
         return nil
     }
 
-    /// The address for the resource, and the one for its host, where MCP asks after that.
+    /// The well-known URL for the resource, and the one for its host, which MCP clients try next.
     func wellKnownPlaces() throws(AuthError) -> [Endpoint] {
         let (own, hosts) = (address.wellKnownMetadata, address.wellKnownMetadataOfHost)
         return try own == hosts ? [Endpoint(hosts)] : [Endpoint(own), Endpoint(hosts)]
     }
 
     private func document(at place: Endpoint) async throws -> ProtectedResourceMetadata? {
-        // No credential goes along: the document is public, and its address was chosen by the server.
+        // No credential is sent: the document is public, and the server chose its URL.
         let request = TransportRequest(
             .get,
             place,
@@ -70,12 +70,12 @@ struct ProtectedResourceDiscovery: Sendable {
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(request) responded with status \(response.status), which says nothing about the resource.",
+                "\(request) responded with status \(response.status), so the metadata of the resource is not available.",
                 status: response.status
             )
         }
         // Section 3.2: a successful response "MUST use the 200 OK HTTP status code and return a JSON object using the
-        // application/json content type". Applications that answer every path with a page have no document there.
+        // application/json content type". Applications that serve a page for every path have no document there.
         guard response.mediaType == "application/json" || response.mediaType.hasSuffix("+json"),
             let json = try? response.parsed(), json.object != nil
         else { return nil }

@@ -1,44 +1,44 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// What a protected resource says about itself: which authorization servers it trusts, and what it wants (RFC 9728 section 2).
+/// The metadata of a protected resource: the authorization servers that it trusts, and its requirements (RFC 9728 section 2).
 struct ProtectedResourceMetadata: Sendable, Hashable {
-    /// `resource`: the identifier that tokens are asked for by, kept character by character.
+    /// `resource`: the identifier in token requests, exactly as written.
     let resource: String
 
-    /// `authorization_servers`: the issuers whose tokens it takes. Never empty.
+    /// `authorization_servers`: the issuers whose tokens it accepts. Never empty.
     let authorizationServers: [String]
 
-    /// `scopes_supported`; nil when it does not say.
+    /// `scopes_supported`; nil when absent.
     let scopes: [String]?
 
-    /// `dpop_bound_access_tokens_required`: whether tokens have to be bound to a key (RFC 9449).
+    /// `dpop_bound_access_tokens_required`: whether tokens must be bound to a key (RFC 9449).
     let requiresDPoP: Bool
 
-    /// Where the document was found.
+    /// The URL of the document.
     let location: Endpoint
 
-    /// How its `resource` fits the address that was asked for.
+    /// How its `resource` matches the URL of the protected resource.
     let fit: Fit
 
-    /// Everything that the document says.
+    /// The complete document.
     let json: JSON
 
-    /// How a document's `resource` fits an address.
+    /// How a document's `resource` matches a URL.
     enum Fit: String, Sendable, Hashable {
-        /// They are identical, as RFC 9728 section 3.3 demands.
+        /// They are identical, as RFC 9728 section 3.3 requires.
         case identical
-        /// It has the same origin, and its path is a prefix of the address's, at a segment. Strictly, RFC 9728 section 3.3 does
-        /// not allow it, but servers with one document for several endpoints rely on it, and the origin is the same.
+        /// It has the same origin, and its path is a prefix of the URL's path, at a segment boundary. RFC 9728 section 3.3 does not
+        /// strictly allow this, but servers with one document for several endpoints rely on it, and the origin is the same.
         case prefix
     }
 
-    /// Reads a document.
+    /// Parses and validates a document.
     /// - Parameters:
     ///   - json: The document.
-    ///   - address: The protected resource that was asked for.
-    ///   - location: Where the document was found.
-    /// - Throws: ``AuthError`` with `discovery_failed` when it may not be used for this address.
+    ///   - address: The URL of the protected resource.
+    ///   - location: The URL of the document.
+    /// - Throws: ``AuthError`` with `discovery_failed` when it must not be used for this resource.
     init(_ json: JSON, of address: Endpoint, at location: Endpoint) throws(AuthError) {
         func unusable(_ reason: String) -> AuthError {
             AuthError(.discoveryFailed, "The resource metadata at \(location) cannot be used: \(reason).")
@@ -49,13 +49,13 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
             return strings
         }
         guard let resource = json["resource"]?.string else { throw unusable("it has no \"resource\"") }
-        // RFC 9728 section 3.3: "If these values are not identical, the data contained in the response MUST NOT be used." A prefix counts
-        // only at the host's own well-known addresses, to which a tenant with a path of the host cannot write.
+        // RFC 9728 section 3.3: "If these values are not identical, the data contained in the response MUST NOT be used." A prefix is
+        // accepted only at the host's own well-known URLs, to which a tenant with a path on the host cannot write.
         guard let fit = Self.fit(of: resource, to: address),
             fit == .identical || Self.isHostsOwn(location, of: address, resource)
         else {
             throw unusable(
-                "it is for the resource \"\(Redaction.url(resource))\", not for \(address). A token for another resource is not asked for"
+                "it is for the resource \"\(Redaction.url(resource))\", not for \(address). A token for another resource is not requested"
             )
         }
         guard let servers = try strings("authorization_servers"), !servers.isEmpty else {
@@ -70,19 +70,19 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         self.json = json
     }
 
-    /// Whether a document is at a well-known address of the host. Whole addresses are compared: dots and slashes that are encoded in a
-    /// path mean what the server makes of them.
+    /// Whether a document is at a well-known URL of the host. Complete URLs are compared: the meaning of percent-encoded dots and slashes
+    /// in a path depends on the server.
     private static func isHostsOwn(_ location: Endpoint, of address: Endpoint, _ resource: String) -> Bool {
         let named = try? Endpoint(resource, name: "resource")
         let places = [address.wellKnownMetadata, named?.wellKnownMetadata, address.wellKnownMetadataOfHost]
         return places.contains { $0?.isIdentical(to: location.url) == true }
     }
 
-    /// How a resource identifier fits an address; nil when it does not.
+    /// How a resource identifier matches a URL; nil when it does not.
     static func fit(of resource: String, to address: Endpoint) -> Fit? {
         guard let named = try? Endpoint(resource, name: "resource") else { return nil }
         if resource.isIdentical(to: address.url) { return .identical }
-        // What a server makes of "." and ".." is its own affair, so no path with them is within another.
+        // The meaning of "." and ".." depends on the server, so a path with such segments is never within another path.
         guard named.origin == address.origin, !named.hasDotSegments, !address.hasDotSegments else { return nil }
         let (whole, part) = (address.path.droppingLastSlash, named.path.droppingLastSlash)
         if let query = named.query { return query == address.query && whole == part ? .identical : nil }
@@ -93,7 +93,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 }
 
 extension Endpoint {
-    /// Whether its path has a segment that means this folder or the one above.
+    /// Whether its path has a dot segment (RFC 3986 section 3.3), percent-encoded or not.
     var hasDotSegments: Bool {
         path.split(separator: "/").contains { segment in
             let plain = segment.lowercased().replacing("%2e", with: ".")
@@ -107,10 +107,10 @@ extension Endpoint {
         wellKnownMetadataOfHost + (path == "/" ? "" : path) + (query.map { "?\($0)" } ?? "")
     }
 
-    /// The address for the host as a whole.
+    /// The well-known metadata URL of the host as a whole.
     var wellKnownMetadataOfHost: String { "\(scheme)://\(authority)/.well-known/oauth-protected-resource" }
 
-    /// The address as a resource identifier (RFC 8707 section 2): scheme and host in lower case, and no slash for a bare origin.
+    /// The URL as a resource identifier (RFC 8707 section 2): scheme and host in lower case, and no slash for a bare origin.
     var resourceIdentifier: String {
         "\(scheme)://\(authority)" + (path == "/" ? "" : path) + (query.map { "?\($0)" } ?? "")
     }

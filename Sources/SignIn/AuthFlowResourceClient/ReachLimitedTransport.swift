@@ -2,16 +2,16 @@ import AuthFlowHTTP
 import HTTPTypes
 import Synchronization
 
-/// A transport that limits the servers that a resource names to the network of the resource itself.
+/// A transport that restricts the servers that a resource names to the network reach of the resource itself.
 ///
-/// A resource in a company's network may name servers there, whatever their names resolve to; a public resource may not have this client
-/// connect to this machine or its network.
+/// A resource on a company network may name servers there, regardless of the addresses that their names resolve to; a public resource
+/// must not make this client connect to loopback or private addresses (SSRF).
 struct ReachLimitedTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let home: Endpoint
     private let known = Known()
 
-    /// What the connections to the resource led to.
+    /// The network reach of the connections to the resource.
     private final class Known: Sendable {
         let reach = Mutex<NetworkReach?>(nil)
     }
@@ -49,7 +49,7 @@ struct ReachLimitedTransport: HTTPTransport {
         return try await base.stream(limited(call), body: body)
     }
 
-    /// Learns what a connection to the resource led to that was made by other means.
+    /// Records the network reach of a connection to the resource that did not use this transport.
     func learn(_ reach: NetworkReach?) {
         guard let reach else { return }
         known.reach.withLock { $0 = max($0 ?? reach, reach) }

@@ -5,15 +5,15 @@ import Crypto
 
 /// The authorization server that a protected resource names, found from its issuer alone.
 ///
-/// Nothing is known about it beforehand, so it is held to more than a configured provider: RFC 8414's document comes first, and
-/// PKCE with S256 has to be announced.
+/// It is not configured beforehand, so the requirements are stricter than for a configured provider: RFC 8414 metadata is tried first,
+/// and PKCE with S256 must be announced.
 struct ResourceAuthorizationServer: MixUpDefending {
     let issuer: String
 
-    /// Whether the issuer is only assumed to be one, by the oldest revision of MCP.
+    /// Whether the issuer is only assumed to be an authorization server, as in MCP revision 2025-03-26.
     var isAssumed = false
 
-    /// Whether the user has listed the issuer, so that its metadata is trusted.
+    /// Whether the user has listed the issuer, and therefore trusts its metadata.
     var isListed = false
 
     func metadata(in context: ServerContext) async throws -> ProviderMetadata {
@@ -24,17 +24,17 @@ struct ResourceAuthorizationServer: MixUpDefending {
         }
     }
 
-    /// Passes a request whose response can be told from that of another server.
+    /// Requires that the response to a request can be distinguished from a response of another server.
     ///
     /// RFC 9700 section 2.1: with several authorization servers, a defense against mix-up attacks is REQUIRED. Section 4.4: an attacker's
-    /// server may name the authorization endpoint of another as its own, and is then sent that one's code.
+    /// server may name the authorization endpoint of another server as its own, and then receives that server's code.
     /// - Throws: ``AuthError`` with `unsupported`.
     package func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError) {
         // RFC 9207 section 2.4: the issuer is then required in every response, and compared.
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         try requireOwnEndpoints(metadata)
         // RFC 8252 section 8.10: a client "MUST" use "a unique redirect URI for each authorization server used by the app", where it
-        // relies on that to tell responses apart.
+        // relies on that to distinguish responses.
         guard redirectURI.hasSuffix(RedirectURI.mark(of: issuer)) else {
             throw refusal(
                 "its responses do not name their issuer (RFC 9207), and the redirect URI is shared with other servers"
@@ -42,14 +42,14 @@ struct ResourceAuthorizationServer: MixUpDefending {
         }
     }
 
-    /// Passes metadata whose endpoints that lead to a code are the issuer's own, where responses do not name their issuer.
+    /// Requires that the endpoints that lead to a code are at the issuer's own origin, if responses do not name their issuer.
     func requireOwnEndpoints(_ metadata: ProviderMetadata) throws(AuthError) {
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         let names = ["authorization_endpoint", "pushed_authorization_request_endpoint", "registration_endpoint"]
         for (name, endpoint) in metadata.endpoints where names.contains(name) { try requireOwn(name, endpoint) }
     }
 
-    /// RFC 8628 has neither a redirect nor `iss` to tell servers apart by.
+    /// The device flow (RFC 8628) has neither a redirect nor `iss` for distinguishing servers.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .deviceAuthorization, !isListed else { return }
         try requireOwn("device_authorization_endpoint", request.endpoint)
@@ -63,7 +63,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
     private func refusal(_ reason: String) -> AuthError {
         AuthError(
             .unsupported,
-            "The authorization server \(issuer) cannot be told from another: \(reason). No sign-in was started. If you trust it, list it in \"issuers\"."
+            "The authorization server \(issuer) cannot be distinguished from another server: \(reason). No sign-in was started. If you trust it, list it in \"issuers\"."
         )
     }
 
@@ -86,7 +86,7 @@ extension RedirectURI {
         "/" + Base64URL.encode(Array(SHA256.hash(data: Array(issuer.utf8)).prefix(16)))
     }
 
-    /// The redirect URI for one issuer; the same one where it cannot be varied.
+    /// The redirect URI for one issuer; unchanged when it cannot be varied.
     func own(for issuer: String) -> RedirectURI {
         guard kind != .https, !uri.contains("?") else { return self }
         return (try? RedirectURI(uri.droppingLastSlash + Self.mark(of: issuer))) ?? self

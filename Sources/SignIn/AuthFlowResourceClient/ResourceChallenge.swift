@@ -1,46 +1,46 @@
 public import AuthFlowHTTP
 import AuthFlowOAuth
 
-/// What a protected resource demands in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
+/// The challenge of a protected resource in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
 public struct ResourceChallenge: Sendable, Hashable {
     /// The reason that the resource gave for rejecting the request.
     public enum Demand: Sendable, Hashable {
-        /// A token, or another one: it is missing, has expired, or was revoked.
+        /// A new token: the token is missing, has expired, or was revoked.
         case token
         /// A token with more scopes than this one has (`insufficient_scope`).
         case scope
-        /// A proof with a nonce of the resource's (`use_dpop_nonce`, RFC 9449 section 9).
+        /// A DPoP proof with a nonce from the resource (`use_dpop_nonce`, RFC 9449 section 9).
         case nonce
-        /// A stronger or newer authentication of the user (`insufficient_user_authentication`, RFC 9470).
+        /// A stronger or more recent authentication of the user (`insufficient_user_authentication`, RFC 9470).
         case authentication
     }
 
-    /// What is demanded.
+    /// The demand of the challenge.
     public let demand: Demand
 
-    /// `scope`: the scopes that this operation needs; nil when the resource does not say.
+    /// `scope`: the scopes that this operation needs; nil when absent.
     public let scopes: [String]?
 
-    /// `resource_metadata`: where the resource's metadata is; nil when the resource does not say.
+    /// `resource_metadata`: the URL of the resource's metadata; nil when absent.
     public let metadata: String?
 
-    /// `acr_values` (RFC 9470); empty when the resource does not say.
+    /// `acr_values` (RFC 9470); empty when absent.
     public let acrValues: [String]
 
-    /// `max_age` in seconds (RFC 9470); nil when the resource does not say.
+    /// `max_age` in seconds (RFC 9470); nil when absent.
     public let maxAge: Int?
 
     /// The status of the response.
     let status: Int
 
-    /// Whether the resource says what is wrong with the request (`error`).
+    /// Whether the challenge contains an `error`.
     let hasError: Bool
 
-    /// Whether it is for tokens that are bound to a key (RFC 9449).
+    /// Whether the resource accepts DPoP-bound tokens (RFC 9449).
     public let isDPoP: Bool
 
-    /// Reads the challenges of a response.
-    /// - Returns: nil when the response does not ask for a token: signing in would not help.
+    /// Parses the challenges of a response.
+    /// - Returns: nil when the response does not request a token, so that signing in would not help.
     public init?(status: Int, challenges: [AuthenticationChallenge]) {
         let usable = challenges.filter { $0.scheme == "bearer" || $0.scheme == "dpop" }
         func first(_ isWanted: (AuthenticationChallenge) -> Bool) -> AuthenticationChallenge? {
@@ -50,7 +50,7 @@ public struct ResourceChallenge: Sendable, Hashable {
             first { $0.parameters["error"] == "use_dpop_nonce" } ?? first {
                 $0.parameters["error"] == "insufficient_scope"
             }
-            // A server that takes both schemes says what is wrong in the challenge of the scheme that was used.
+            // A server that accepts both schemes reports the error in the challenge of the scheme that was used.
             ?? first { $0.parameters["error"] != nil }
             ?? first { $0.parameters["resource_metadata"] != nil } ?? usable.first
         let error = chosen?.parameters["error"]
@@ -60,16 +60,16 @@ public struct ResourceChallenge: Sendable, Hashable {
         case (401, "use_dpop_nonce"): demand = .nonce
         case (401, "insufficient_user_authentication"): demand = .authentication
         case (403, "insufficient_scope"), (401, "insufficient_scope"): demand = .scope
-        // RFC 9110 section 15.5.2: a 401 without the field is legal to meet, and the well-known addresses say the rest.
+        // RFC 9110 section 15.5.2 requires the field in a 401 response, but some servers omit it; the well-known URLs provide the rest.
         case (401, _): demand = .token
-        // Some servers refuse a request without a token with 403; without a challenge it says no more than no.
+        // Some servers reject a request without a token with 403; without a challenge, a 403 is only a denial.
         case (403, nil) where chosen != nil, (403, "invalid_token"): demand = .token
         default: return nil
         }
         let scope = chosen?.parameters["scope"] ?? usable.lazy.compactMap { $0.parameters["scope"] }.first
         scopes = scope.map { $0.split(separator: " ").map(String.init) }
             .flatMap { $0.isEmpty || !$0.allSatisfy(ClientRegistration.Values.isScopeToken) ? nil : $0 }
-        // Every challenge speaks of the same resource, so any may say where it is described.
+        // Every challenge is for the same resource, so any of them may name its metadata.
         metadata =
             chosen?.parameters["resource_metadata"]
             ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
@@ -78,8 +78,8 @@ public struct ResourceChallenge: Sendable, Hashable {
         isDPoP = usable.contains { $0.scheme == "dpop" }
     }
 
-    /// Reads the challenges of a response.
-    /// - Returns: nil when the response does not ask for a token.
+    /// Parses the challenges of a response.
+    /// - Returns: nil when the response does not request a token.
     public init?(_ response: TransportResponse) {
         self.init(status: response.status, challenges: AuthenticationChallenge.challenges(in: response))
     }

@@ -6,22 +6,22 @@ import AuthFlowSignIn
 import HTTPTypes
 import Synchronization
 
-/// Where tokens for a resource come from, found and checked.
+/// The authorization server for a resource, after discovery and validation.
 struct FoundServer: Sendable {
     /// The resource identifier.
     let resource: String
-    /// The resource's own metadata; nil where it has none.
+    /// The resource's own metadata; nil when it has none.
     let metadata: ProtectedResourceMetadata?
     /// The authorization server.
     let server: AuthorizationServer
     let serverMetadata: ProviderMetadata
-    /// Whether the server is only assumed to be one.
+    /// Whether the resource's origin is only assumed to be an authorization server.
     let isAssumed: Bool
 }
 
 extension ResourceClient {
     /// Finds the authorization server of the resource, and checks that a sign-in there is safe.
-    /// - Parameter challenge: What the resource demands; nil where that is not known.
+    /// - Parameter challenge: The challenge of the resource; nil when unknown.
     /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch` or `unsupported`.
     func find(_ challenge: ResourceChallenge?) async throws -> FoundServer {
         let discovery = ProtectedResourceDiscovery(address: address, transport: transport, host: host)
@@ -43,14 +43,14 @@ extension ResourceClient {
         } else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address) does not say which authorization server it trusts: it has no resource metadata (RFC 9728) where it should be."
+                "\(address) does not say which authorization server it trusts: there is no resource metadata (RFC 9728) at its well-known URLs."
             )
         }
         let server = server(issuer, isAssumed: isAssumed)
         let serverMetadata = try await server.metadata()
         if methods.withoutUser == nil {
             try OAuthClient.requireAnnouncedPKCE(serverMetadata)
-            // Before anything is registered there.
+            // Before a client is registered there.
             try (server.adapter as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
         }
         return FoundServer(
@@ -70,7 +70,7 @@ extension ResourceClient {
             guard issuers.contains(where: { $0.isIdentical(to: registered.server.issuer) }) else {
                 throw AuthError(
                     .issuerMismatch,
-                    "\(address) trusts \(Self.list(issuers)), and this client is registered with \(registered.server.issuer). Register it there, or check the address."
+                    "\(address) trusts \(Self.list(issuers)), but this client is registered with \(registered.server.issuer). Register it there, or check the URL."
                 )
             }
             chosen = registered.server.issuer
@@ -88,7 +88,7 @@ extension ResourceClient {
         guard address.mayName(endpoint) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address.origin) names the authorization server \(endpoint.origin), an address of this machine or a private network, which a public server may not name."
+                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address, which a public server must not refer to."
             )
         }
         return chosen
@@ -98,24 +98,24 @@ extension ResourceClient {
         issuers.prefix(3).map { Redaction.url($0) }.joined(separator: ", ")
     }
 
-    /// The most scopes that are asked for together.
+    /// The maximum number of scopes in one request.
     private static let maximumScopes = 100
 
-    /// The scopes to ask for.
+    /// The scopes to request.
     ///
     /// MCP authorization, "Scope Selection Strategy": those of the challenge, else all of `scopes_supported`, else none.
     func scopes(for challenge: ResourceChallenge?, _ found: FoundServer) async throws -> [String] {
         let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
         let known = try await known()
-        // "Step-Up Authorization Flow": the union with those that were asked for before, so that no permission is lost.
+        // "Step-Up Authorization Flow": the union with the previously requested scopes, so that no permission is lost.
         let before =
             known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
         var scopes: [String] = []
         for scope in before + demanded + options.scopes
             + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
         where !scopes.contains(scope) && scopes.count < Self.maximumScopes { scopes.append(scope) }
-        // "Refresh Tokens": offline_access only where the authorization server lists it. Alone it would take the place of what the
-        // server grants by default.
+        // "Refresh Tokens": offline_access only if the authorization server lists it. Alone, it would replace the scopes that the server
+        // grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
         if !isOffered { scopes.removeAll { $0 == "offline_access" && !options.scopes.contains($0) } }
         if isOffered, methods.withoutUser == nil, !scopes.isEmpty, !scopes.contains("offline_access") {
@@ -124,10 +124,10 @@ extension ResourceClient {
         return scopes
     }
 
-    /// Whether tokens are bound to a key: where it is demanded, or where both sides offer it.
+    /// Whether tokens are DPoP-bound: when the resource requires it, or when both the resource and the server support it.
     func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
         if let uses = options.usesDPoP { return uses }
-        // A step-up does not loosen what the token was.
+        // A step-up must not weaken the binding of the previous token.
         let known = state.withLock { $0.known }
         if let known, known.usesDPoP, known.issuer == found.server.issuer, known.resource == found.resource {
             return true
@@ -142,8 +142,8 @@ extension ResourceClient {
 
     // MARK: The client's identifier
 
-    /// The client at an authorization server, by the order that MCP demands: registered beforehand, by its own description, or
-    /// registered by itself.
+    /// The client at an authorization server, in the order that MCP requires: pre-registered, by its client ID metadata document, or by
+    /// dynamic registration.
     func identify(_ found: FoundServer, scopes: [String], usesDPoP: Bool) async throws -> KnownResource {
         var known = KnownResource(
             resource: found.resource,
@@ -159,8 +159,8 @@ extension ResourceClient {
             known.clientID = registered.registration.clientID
         } else if let document = options.clientMetadataDocument,
             found.serverMetadata.json["client_id_metadata_document_supported"] == true,
-            // RFC 9700 section 4.4.2.2: a client that is described once has one set of redirect URIs for all servers, which tells none
-            // of them from another.
+            // RFC 9700 section 4.4.2.2: a client with a metadata document has one set of redirect URIs for all servers, so the redirect URIs do
+            // not distinguish the servers.
             found.serverMetadata.namesIssuerInResponses || options.trusts(found.server.issuer)
         {
             known.clientID = document
@@ -177,17 +177,17 @@ extension ResourceClient {
             throw AuthError(
                 .unsupported,
                 options.clientMetadataDocument == nil
-                    ? "\(known.issuer) registers no clients by itself. Register one there, and configure its client_id."
-                    : "\(known.issuer) registers no clients by itself, and does not announce what it needs to use a client ID metadata document safely (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
+                    ? "\(known.issuer) registers no clients dynamically. Register a client there, and configure its client_id."
+                    : "\(known.issuer) registers no clients dynamically, and does not announce the features that a client ID metadata document requires for safe use (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
             )
         }
         return known
     }
 
-    /// Registers the client anew with the resource's authorization server, in the place of the registration that is kept. Tokens of the
-    /// old one are of no use to it: the user is signed out, and signs in again.
-    /// - Returns: The new registration, and the old one, which goes on to exist at the server.
-    /// - Throws: ``AuthError`` with `unsupported` when the client does not register itself there; what finding and registering throw.
+    /// Registers the client again with the resource's authorization server, and replaces the stored registration. The tokens of the old
+    /// registration are useless to the new one, so the user is signed out, and must sign in again.
+    /// - Returns: The new registration, and the old one, which continues to exist at the server.
+    /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
         let challenge = try await askForChallenge()
         let found = try await find(challenge)
@@ -195,9 +195,9 @@ extension ResourceClient {
         let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
         let present = try await identify(found, scopes: scopes, usesDPoP: false)
         guard present.identification == .dynamic else {
-            throw AuthError(.unsupported, "The client does not register itself with \(present.issuer).")
+            throw AuthError(.unsupported, "The client is not dynamically registered with \(present.issuer).")
         }
-        // Where there was none, the one that was just made is new.
+        // If there was no registration before, `identify` has just made a new one.
         var new = try await registrations.registration(at: present.issuer, for: redirectURI)
         if old != nil || new == nil {
             let made = try await register(found, scopes: scopes)
@@ -206,19 +206,19 @@ extension ResourceClient {
         }
         _ = try await signOut()
         if let old { try await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
-        guard let new else { throw AuthError(.storageFailed, "The registration with \(present.issuer) was not kept.") }
+        guard let new else { throw AuthError(.storageFailed, "The registration with \(present.issuer) is not stored.") }
         return (new, old)
     }
 
     /// Registers the client (RFC 7591).
     func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
         let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
-        // Some servers grant only the scopes that a client was registered with, so the ones that may come are named, too.
+        // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are included, too.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
         let methods = found.serverMetadata.tokenEndpointAuthMethods
         let method: ClientAuthentication.Method =
             if let methods, !methods.contains("none") {
-                // Servers made with the Python SDK take Basic only with a client_id in the body, too.
+                // Servers built with the Python SDK accept client_secret_basic only with a client_id in the body, too.
                 methods.contains("client_secret_post")
                     ? .clientSecretPost : methods.contains("client_secret_basic") ? .clientSecretBasic : .none
             } else { .none }
@@ -254,15 +254,15 @@ extension ResourceClient {
             var ports: Set<Int> = []
             while ports.count < 3 {
                 let bytes = host.randomBytes(2)
-                // Above the registered ports, below those that Linux hands out to connections.
+                // Above the registered ports, below Linux's ephemeral ports.
                 ports.insert(10_000 + (Int(bytes[0]) << 8 | Int(bytes[1])) % 22_000)
             }
             return ports.sorted().compactMap { try? RedirectURI(uri.uri(port: $0)) }
         }
     }
 
-    /// Whether an authorization server no longer knows a client that registered itself a while ago. Its page would say so to the
-    /// user and never come back, and the user could do nothing about it.
+    /// Whether an authorization server no longer recognizes a client that was dynamically registered a while ago. Its error page would never
+    /// redirect back, and the user could do nothing about it.
     func isForgotten(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
         guard known.identification == .dynamic,
             let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
@@ -270,9 +270,9 @@ extension ResourceClient {
         else { return false }
         let oauth = client.client
         let metadata = try await oauth.metadata()
-        // A pushed request is refused before anything is shown.
+        // A pushed request is rejected before a page is shown.
         guard metadata.pushedAuthorizationRequestEndpoint == nil else { return false }
-        // Where it is understood, the request ends without a page.
+        // If the server supports `prompt`, the request ends without a page.
         let prompt = known.scopes.contains("openid") ? AuthorizationOptions.Prompt.none : nil
         let request = try await oauth.authorizationRequest(
             AuthorizationOptions(prompt: prompt, scopes: known.scopes, resources: [known.resource]),
@@ -295,10 +295,10 @@ extension ResourceClient {
         }
     }
 
-    /// Whether an error is about a client that the server does not know.
+    /// Whether an error means that the server does not recognize the client.
     static func isUnknownClient(_ error: String?) -> Bool { error == "invalid_client" }
 
-    /// Whether a page that refuses a request is about the client's identifier: such pages have no form that is agreed on.
+    /// Whether an error page is about the client's identifier: such pages have no standard format.
     private static func namesClient(_ body: [UInt8]) -> Bool {
         let text = String(decoding: body, as: UTF8.self).lowercased()
         return text.contains("client_id") || text.contains("client id")

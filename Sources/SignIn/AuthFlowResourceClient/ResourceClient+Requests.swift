@@ -7,14 +7,14 @@ public import HTTPTypes
 import Synchronization
 
 extension ResourceClient {
-    /// The most sign-ins that one request may cause.
+    /// The maximum number of sign-ins that one request may cause.
     private static let maximumSignIns = 3
 
-    /// Sends a request with a fresh access token, obtains one where the resource demands it, and sends it again. No redirect is
-    /// followed.
+    /// Sends a request with a fresh access token. If the resource demands a token, obtains one and sends the request again. Redirects are
+    /// not followed.
     /// - Parameter request: The request, to the resource or below it, without an `Authorization` field.
     /// - Returns: The response, whatever its status.
-    /// - Throws: As ``perform(_:_:_:)``.
+    /// - Throws: The same errors as ``perform(_:_:_:)``.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         guard request.head.headerFields[.authorization] == nil else {
             throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
@@ -28,20 +28,20 @@ extension ResourceClient {
         }
     }
 
-    /// Runs a request that another part of the program sends, with the header fields that authorize it, and again when the resource
+    /// Runs a request that another part of the program sends, with the header fields that authorize it, and repeats it when the resource
     /// demands another token.
     ///
-    /// What is tried is bounded: a nonce and a refresh once each, a sign-in at most three times and only while the resource demands
-    /// scopes that were not asked for.
+    /// The number of attempts is bounded: a nonce and a refresh once each, a sign-in at most three times and only while the resource
+    /// demands scopes that were not requested before.
     /// - Parameters:
     ///   - method: The method of the request.
-    ///   - url: The address of the request: the resource, or below it.
-    ///   - body: Sends the request with the fields that it is given, of which there are none before the first sign-in, and returns the
-    ///     response and its head.
+    ///   - url: The URL of the request: the resource, or below it.
+    ///   - body: Sends the request with the given fields, which are empty before the first sign-in, and returns the response with its
+    ///     status and headers.
     /// - Returns: The response, whatever its status.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the address; `login_required`
-    ///   when a user has to sign in and that is not allowed here; `insufficient_scope` when new tokens do not help; what signing in,
-    ///   refreshing and `body` throw.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL; `login_required`
+    ///   when a user must sign in but that is not allowed here; `insufficient_scope` when new tokens do not help; any error from
+    ///   signing in, refreshing and `body`.
     public func perform<Response: Sendable>(
         _ method: HTTPRequest.Method,
         _ url: String,
@@ -55,18 +55,18 @@ extension ResourceClient {
         }
     }
 
-    /// Learns what a connection to the resource led to.
+    /// Records the network reach of a connection to the resource.
     package func learn(reach: NetworkReach?) { transport.learn(reach) }
 
-    /// A request to the resource, for programs that send it by other means than ``perform(_:_:_:)``.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the address.
+    /// A request to the resource, for programs that do not send it with ``perform(_:_:_:)``.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL.
     public func attempt(_ method: HTTPRequest.Method, _ url: String) throws(AuthError) -> ResourceAttempt {
         ResourceAttempt(method: method, endpoint: try requireOrigin(url))
     }
 
     /// The header fields that authorize a request; none before the first sign-in.
-    /// - Throws: What refreshing throws; ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the
-    ///   address.
+    /// - Throws: Any error from refreshing; ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to
+    ///   the URL.
     public func authorize(_ attempt: inout ResourceAttempt) async throws -> HTTPFields {
         attempt.credential = try await usableCredential(for: attempt.endpoint)
         guard let credential = attempt.credential, let client = try await client() else { return HTTPFields() }
@@ -78,13 +78,13 @@ extension ResourceClient {
         )
     }
 
-    /// Does what a response demands: takes a nonce over, refreshes, signs in, or asks for more scopes.
+    /// Satisfies the demand of a response: stores a nonce, refreshes, signs in, or requests more scopes.
     /// - Parameters:
     ///   - attempt: The request.
-    ///   - head: The head of the response to it.
-    ///   - mayAsk: Whether a user may be asked; default: as the options say.
-    /// - Returns: Whether the request is to be authorized and sent again.
-    /// - Throws: As ``perform(_:_:_:)``.
+    ///   - head: The status and headers of the response.
+    ///   - mayAsk: Whether the user may be prompted, if the options allow that; default: yes.
+    /// - Returns: Whether the request must be authorized and sent again.
+    /// - Throws: The same errors as ``perform(_:_:_:)``.
     public func mustRepeat(
         _ attempt: inout ResourceAttempt,
         after head: HTTPResponse,
@@ -96,14 +96,14 @@ extension ResourceClient {
         return try await satisfy(challenge, &attempt, mayAsk)
     }
 
-    /// Takes over what a response says for the next request: the nonce for its proof, which any response may have (RFC 9449 section 9).
+    /// Stores the DPoP nonce for the next request; any response may contain a nonce (RFC 9449 section 9).
     public func learn(from head: HTTPResponse, of attempt: ResourceAttempt) {
         guard attempt.credential?.tokens.dpopKey != nil else { return }
         nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
     }
 
     private func requireOrigin(_ url: String) throws(AuthError) -> Endpoint {
-        let endpoint = try Endpoint(url, name: "address of the request")
+        let endpoint = try Endpoint(url, name: "URL of the request")
         guard endpoint.origin == address.origin else {
             throw AuthError(
                 .invalidConfiguration,
@@ -113,16 +113,16 @@ extension ResourceClient {
         return endpoint
     }
 
-    /// Whether a token may be sent to the address: one for more of the host only by a document that was the host's own.
+    /// Whether a token may be sent to the URL: a token for more of the host only if the host's own metadata document allows it.
     func isUsableHere(_ known: KnownResource) -> Bool {
         known.coversHost || known.resource == options.resource
             || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical
     }
 
-    /// The credential to send, refreshed when necessary; nil when there is none, so that the resource says what it demands.
+    /// The credential to send, refreshed when necessary; nil when there is none, so that the resource sends a challenge.
     private func usableCredential(for endpoint: Endpoint) async throws -> Credential? {
         guard let known = try await known(), let client = try await client(of: known) else { return nil }
-        // A token for one resource of a server is not for its others.
+        // A token for one resource of a server must not be used for its other resources.
         guard
             ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil
                 || endpoint.url == address.url
@@ -133,12 +133,12 @@ extension ResourceClient {
                 "The access token is for \(Redaction.url(known.resource)), and \(endpoint) is not below it."
             )
         }
-        // Otherwise the resource is asked again.
+        // Otherwise the request is sent without a token, so that the resource sends a new challenge.
         guard isUsableHere(known) else { return nil }
         do {
             return try await client.freshCredential(lasting: .zero)
         } catch let error as AuthError where error.code == .loginRequired {
-            // Another process may have begun anew meanwhile, with another server or client.
+            // Another process may have signed in again in the meantime, with another server or client.
             if let newer = try await self.known(reading: true), newer != known {
                 return try? await self.client(of: newer)?.freshCredential(lasting: .zero)
             }
@@ -150,13 +150,13 @@ extension ResourceClient {
         }
     }
 
-    /// Whether an authorization server has forgotten a client that registered itself.
+    /// Whether an authorization server no longer recognizes a dynamically registered client.
     private func isForgotten(_ known: KnownResource, _ error: AuthError) -> Bool {
         known.identification == .dynamic && error.code == .providerRejected
             && Self.isUnknownClient(error.providerError?.error)
     }
 
-    /// Drops a registration that the server does not know, with its tokens for this resource: they cannot be refreshed any more.
+    /// Removes a registration that the server does not recognize, together with its tokens for this resource, which can no longer be refreshed.
     private func forget(_ known: KnownResource, _ client: AuthClient) async throws {
         _ = try await client.signOutLocally()
         try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
@@ -165,8 +165,8 @@ extension ResourceClient {
 
     // MARK: Challenges
 
-    /// Does what a challenge demands.
-    /// - Returns: Whether the request is to be sent again.
+    /// Satisfies the demand of a challenge.
+    /// - Returns: Whether the request must be sent again.
     private func satisfy(
         _ challenge: ResourceChallenge,
         _ attempt: inout ResourceAttempt,
@@ -175,14 +175,14 @@ extension ResourceClient {
         let rejected = attempt.credential
         switch challenge.demand {
         case .nonce where rejected != nil:
-            // RFC 9449 section 9: one more try, with a proof that has the nonce of this response.
+            // RFC 9449 section 9: one more attempt, with a proof that contains the nonce of this response.
             attempt.round.nonces += 1
             return attempt.round.nonces == 1
         case .token, .nonce:
             guard let rejected else { break }
-            // MCP authorization: a 403 that does not ask for scopes is no reason to sign in, where there was a token.
+            // MCP authorization: a 403 response that does not request scopes does not start a sign-in if the request had a token.
             guard challenge.status == 401 || challenge.hasError else { return false }
-            // Once before a sign-in, and once after it: another process may have refreshed what it has just obtained.
+            // Once before a sign-in, and once after it: another process may already have refreshed the token that it has just obtained.
             if attempt.round.replacements <= attempt.round.signIns {
                 attempt.round.replacements = attempt.round.signIns + 1
                 if try await replace(rejected, challenge) {
@@ -197,7 +197,7 @@ extension ResourceClient {
             }
             let known = try await known()?.scopes ?? []
             let wanted = Set(known).union(demanded)
-            // A token of another process may have the scopes already.
+            // Another process may already have obtained a token with the scopes.
             if !attempt.round.hasLookedForScopes, Set(known).isSuperset(of: demanded) {
                 attempt.round.hasLookedForScopes = true
                 if let newer = try await client()?.credential(),
@@ -216,7 +216,7 @@ extension ResourceClient {
                 }
                 throw AuthError(
                     .insufficientScope,
-                    "\(address) wants the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), but rejected a token requested with them."
+                    "\(address) requires the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), but rejected a token requested with them."
                 )
             }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
@@ -230,7 +230,7 @@ extension ResourceClient {
         return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
     }
 
-    /// The most sign-ins of other requests that one waits for.
+    /// The maximum number of other requests' sign-ins that a request waits for.
     private static let maximumWaits = 8
 
     private func signIn(
@@ -257,16 +257,16 @@ extension ResourceClient {
     private var refusedAfterSignIn: AuthError {
         AuthError(
             .accessTokenRejected,
-            "\(address) does not accept the access token that was obtained for it just now.",
+            "\(address) does not accept the access token that was just obtained for it.",
             status: 401
         )
     }
 
-    /// Replaces a token that the resource has refused before its end, by a refresh or by what another process has stored.
-    /// - Returns: Whether there is another token now.
+    /// Replaces a token that the resource rejected before its expiry, with a refreshed token or with one that another process has stored.
+    /// - Returns: Whether a new token is available.
     private func replace(_ rejected: Credential, _ challenge: ResourceChallenge) async throws -> Bool {
         guard let known = try await known(), let client = try await client(of: known) else { return false }
-        // RFC 9728 section 5.2: any 401 may announce metadata that has changed. Another authorization server takes no tokens of the old.
+        // RFC 9728 section 5.2: any 401 may announce changed metadata. Another authorization server does not accept tokens of the old one.
         if challenge.metadata != nil {
             do {
                 let found = try await find(challenge)
@@ -274,7 +274,7 @@ extension ResourceClient {
                     return false
                 }
             } catch let error as AuthError where error.isPassing {
-                // What cannot be asked now has not changed.
+                // Metadata that is temporarily unavailable is treated as unchanged.
             }
         }
         do {
@@ -285,32 +285,32 @@ extension ResourceClient {
             state.withLock { $0.end = error }
             return false
         } catch let error as AuthError where isForgotten(known, error) {
-            // A new registration, and a new sign-in.
+            // This leads to a new registration and a new sign-in.
             try await forget(known, client)
             return false
         }
     }
 }
 
-/// A request to a protected resource, and what was tried for it.
+/// A request to a protected resource, and the attempts to authorize it.
 public struct ResourceAttempt: Sendable {
     let method: HTTPRequest.Method
     let endpoint: Endpoint
-    /// The credential that it was sent with last.
+    /// The credential of the last attempt.
     var credential: Credential?
     var round = Round()
 
-    /// Whether its access token was replaced by another after it had been refused.
+    /// Whether its access token was replaced after a rejection.
     public var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 
     struct Round {
         var nonces = 0
-        /// How many times a token was replaced, at the most once more than there were sign-ins.
+        /// The number of token replacements, at most one more than the number of sign-ins.
         var replacements = 0
         var hasReplaced = false
         var hasLookedForScopes = false
         var signIns = 0
-        /// The sign-ins of other requests that were waited for.
+        /// The number of other requests' sign-ins that this request has waited for.
         var waits = 0
         /// The scopes of the last sign-in.
         var scopes: Set<String>?

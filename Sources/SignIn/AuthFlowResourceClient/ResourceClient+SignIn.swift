@@ -10,21 +10,21 @@ import Synchronization
 
 extension ResourceClient {
     /// Signs in, whether or not a user is signed in already.
-    /// - Parameter challenge: What the resource demands; default: what it says to a request without a token.
+    /// - Parameter challenge: The challenge of the resource; default: its challenge to a request without a token.
     /// - Returns: The credential.
-    /// - Throws: ``AuthError``: `discovery_failed` when the resource does not say where tokens come from, `unsupported` when a sign-in
-    ///   there would not be safe or possible, and everything that ``AuthClient/signIn(_:options:)`` throws.
+    /// - Throws: ``AuthError``: `discovery_failed` when the resource does not name its authorization server, `unsupported` when a sign-in
+    ///   there would not be safe or possible, and every error that ``AuthClient/signIn(_:options:)`` throws.
     @discardableResult
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
         var demand = challenge
         if demand == nil { demand = try await askForChallenge() }
         try await signIn(to: demand, rejected: nil, sharesFailures: false)
-        // The sign-in has succeeded, and the next process will not find it.
+        // The sign-in has succeeded, but other processes cannot use it.
         if let error = state.withLock({ $0.storageError }) { throw error }
         return try await freshCredential()
     }
 
-    /// What the resource says to a request without a token.
+    /// The challenge of the resource to a request without a token.
     func askForChallenge() async throws -> ResourceChallenge? {
         let request = TransportRequest(
             .get,
@@ -33,11 +33,11 @@ extension ResourceClient {
             timeout: .seconds(15),
             maximumResponseSize: 1 << 20
         )
-        // Servers that stream may respond with a head alone, or not at all, to a GET that they accept.
+        // Streaming servers may respond to a GET that they accept with headers alone, or not at all.
         guard let response = try? await transport.send(request) else { return nil }
         if let challenge = ResourceChallenge(response) { return challenge }
         guard [400, 404, 405, 406, 415].contains(response.status) else { return nil }
-        // What speaks JSON-RPC may serve POST alone. This message asks for nothing.
+        // A JSON-RPC server may support only POST. A `ping` has no effect.
         let ping = TransportRequest(
             .post,
             address,
@@ -48,9 +48,9 @@ extension ResourceClient {
         return (try? await transport.send(ping)).flatMap { ResourceChallenge($0) }
     }
 
-    /// Signs in for a request: once for all requests of this process, whichever of them are cancelled meanwhile. A user who takes
-    /// longer than a request may last is not interrupted.
-    /// - Returns: Whether it was this request that it was begun for. Another's may have been for other scopes.
+    /// Signs in for a request: once for all requests of this process, even if some of them are cancelled in the meantime. A user who takes
+    /// longer than the timeout of a request is not interrupted.
+    /// - Returns: Whether this request started the sign-in. The sign-in of another request may have requested other scopes.
     func signInForAll(to challenge: ResourceChallenge, rejected: Secret?) async throws -> Bool {
         let (task, isOwn) = state.withLock { state -> (SharedTask<Void>, Bool) in
             if let running = state.signIn { return (running, false) }
@@ -65,10 +65,10 @@ extension ResourceClient {
         return isOwn
     }
 
-    /// Signs in, unless another process has done so since a token was rejected: one page is shown for all who wait.
+    /// Signs in, unless another process has done so since a token was rejected: all waiting requests share one page.
     /// - Parameters:
-    ///   - rejected: The access token that did not do; nil for none.
-    ///   - sharesFailures: Whether the failure of the sign-in that was waited for counts for this one, too.
+    ///   - rejected: The rejected access token; nil for none.
+    ///   - sharesFailures: Whether a failed sign-in of another process counts as the failure of this one, too.
     func signIn(to challenge: ResourceChallenge?, rejected: Secret?, sharesFailures: Bool) async throws {
         let found = try await find(challenge)
         let began = host.now()
@@ -76,7 +76,7 @@ extension ResourceClient {
         while true {
             do {
                 return try await store.withLease(on: turnKey) { lease in
-                    // Another process may have requested more scopes meanwhile, and they must not be lost.
+                    // Another process may have requested more scopes in the meantime, and they must not be lost.
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
                     let isDone =
@@ -98,7 +98,7 @@ extension ResourceClient {
                     } catch {
                         let pages = shown.load(ordering: .relaxed)
                         if sharesFailures { history.addPages(pages, at: host.now()) }
-                        // Cancelling one request says nothing about the others.
+                        // The cancellation of one request does not affect the others.
                         if !(error is CancellationError) {
                             history.failure = .init(error, at: host.now(), wasShown: pages > 0)
                         }
@@ -106,7 +106,7 @@ extension ResourceClient {
                         throw error
                     }
                     history.addPages(shown.load(ordering: .relaxed), at: host.now())
-                    // The user's own sign-in starts the count again.
+                    // A sign-in that the user started resets the count.
                     try? await store.write(sharesFailures ? try history.bytes : nil, under: lease)
                 }
             } catch let error as AuthError where error.code == .leaseBusy && host.now() < finish {
@@ -115,15 +115,15 @@ extension ResourceClient {
         }
     }
 
-    /// Passes when requests may open another page, and counts it beforehand: a process that is killed has used it up. A resource that
-    /// demands ever other scopes would have the user look at pages without end.
+    /// Requires that requests may open another page, and counts the page in advance, so that a killed process has used it up. Otherwise, a
+    /// resource that keeps demanding other scopes could show the user an endless series of pages.
     /// - Throws: ``AuthError`` with `login_required`.
     private func requirePage(_ history: SignInHistory, _ lease: Lease) async throws {
         guard methods.withoutUser == nil else { return }
         guard history.pages.count < options.pagesPerHour else {
             throw AuthError(
                 .loginRequired,
-                "\(address) has had \(history.pages.count) sign-in pages opened within an hour. No other is opened until you sign in to it yourself."
+                "Requests to \(address) have opened \(history.pages.count) sign-in pages within an hour. No further page is opened until you sign in to it yourself."
             )
         }
         var counted = history
@@ -135,19 +135,19 @@ extension ResourceClient {
         RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInTurn)
     }
 
-    /// Whether another has obtained a token meanwhile that can be used.
+    /// Whether another request or process has obtained a usable token in the meantime.
     private func hasNewer(than rejected: Secret?, with scopes: [String]) async throws -> Bool {
         guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
             let client = try await client(of: known)
         else { return false }
-        // Without a user, a fresh token is obtained by the very request that is to be made here.
+        // Without a user, a fresh token would be obtained by the same token request that this sign-in is about to send.
         let token =
             methods.withoutUser == nil
             ? try await usableToken(of: client) : try? await client.credential()?.tokens.accessToken
         return token.map { $0 != rejected } ?? false
     }
 
-    /// Whether another process has signed in since a time, which a user who has asked for a page need not do again.
+    /// Whether another process has signed in since a date, so that a user who has requested a page need not sign in again.
     private func hasSignIn(since date: Date, with scopes: [String]) async throws -> Bool {
         guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
             let credential = try? await client(of: known)?.credential()
@@ -165,10 +165,10 @@ extension ResourceClient {
         }
     }
 
-    // MARK: Failures for all who wait
+    // MARK: Shared failures
 
-    /// Has requests of every process wait before they show another page: a user who has just signed in for nothing is not asked again
-    /// at once. Without a user there are no pages to spare.
+    /// Makes requests of every process wait before they show another page, so that a user who has just signed in without success is not
+    /// prompted again at once. Without a user, no page is shown.
     func rest(after error: AuthError) async {
         guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }
         try? await store.withLease(on: turnKey) { lease in
@@ -180,8 +180,8 @@ extension ResourceClient {
 
     // MARK: One sign-in
 
-    /// - Parameter rejected: The token that did not do, where a stored one may: one that was obtained by a process that was killed
-    ///   before it could say so. nil where the user has asked for a page.
+    /// - Parameter rejected: The rejected token, if a stored token may be used instead: a process may have been killed after it had obtained
+    ///   the stored token. nil when the user has requested a page.
     private func signIn(
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
@@ -191,7 +191,7 @@ extension ResourceClient {
     ) async throws {
         let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
         guard let client = try await client(of: known) else {
-            throw AuthError(.storageFailed, "The registration with \(known.issuer) was not kept.")
+            throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }
         if methods.withoutUser == nil, let rejected, let stored = try? await client.freshCredential(lasting: .zero),
             found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected,
@@ -223,8 +223,8 @@ extension ResourceClient {
         request.acrValues = challenge?.acrValues ?? []
         request.maxAge = challenge?.maxAge.map { .seconds($0) }
         if methods.withoutUser == nil {
-            // A client that is described once is the same at every server: consent that was given to it for another server, resource or
-            // scopes does not count for these.
+            // A client with a client ID metadata document is the same client at every server: consent for another server, resource or set of
+            // scopes does not cover this request.
             if known.identification == .metadataDocument {
                 let before = try await self.known()
                 let isCovered =
@@ -241,13 +241,13 @@ extension ResourceClient {
             FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
         }
         let signIn = try await client.signIn(.replaceAccount, options: request, willShow: willShow)
-        // What is known comes last: a token that nothing leads to is found again, and one without a registration would not be.
+        // The resource record is stored last: a token without that record is found again, but a token without a registration would not be.
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.keep(registration, for: redirectURI) }
             try await keep(known)
         } catch let error as AuthError {
-            // The sign-in is good, and this process alone knows of it.
+            // The sign-in is valid, but only in this process.
             state.withLock { ($0.known, $0.isLoaded) = (known, true) }
             storageError = storageError ?? error
         }
@@ -257,8 +257,8 @@ extension ResourceClient {
         }
     }
 
-    /// Registers the client anew, and signs in with that. A registration that the server still knows stays in its place until that has
-    /// succeeded.
+    /// Registers the client again, and signs in with the new registration. A registration that the server still recognizes is not replaced
+    /// before that sign-in has succeeded.
     private func signInAnew(
         _ old: KnownResource,
         _ oldClient: AuthClient,
@@ -274,17 +274,17 @@ extension ResourceClient {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) could not be used.")
         }
         state.withLock { $0.clients.append(client) }
-        // One that the server has forgotten is of no use: a user who does not finish must not cost another registration.
+        // An unrecognized registration is useless, so it is replaced now: an unfinished sign-in must not cause yet another registration.
         if isForgotten { try await registrations.keep(made, for: redirectURI) }
         try await signIn(known, client, challenge, by: isForgotten ? nil : made, willShow)
-        // The tokens of the old one for this resource are of no use any more. Other resources may go on to use it, unless the server
-        // does not know it.
+        // The old registration's tokens for this resource are of no further use. Other resources may continue to use the old registration,
+        // unless the server does not recognize it.
         _ = try? await oldClient.signOutLocally()
         if isForgotten { _ = try? await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
     }
 
-    /// Whether a new registration may help: the server has forgotten the client, did not register these scopes, or none of the ports
-    /// that were chosen is free.
+    /// Whether a new registration may help: the server does not recognize the client, did not register these scopes, or none of the
+    /// registered ports is free.
     private func mayBeRegistration(_ error: AuthError, _ known: KnownResource) async throws -> Bool {
         let kept = try await registrations.registration(at: known.issuer, for: redirectURI, clientID: known.clientID)
         switch (error.code, error.providerError?.error) {
@@ -294,7 +294,7 @@ extension ResourceClient {
             return kept.map { !Set($0.scopes).isSuperset(of: known.scopes) } ?? false
         case (.providerRejected, "invalid_client"), (.providerRejected, "unauthorized_client"),
             (.providerRejected, "invalid_redirect_uri"):
-            // One that was made a moment ago is not forgotten.
+            // A registration that was made a moment ago is assumed to be known to the server.
             return kept.map { $0.registeredAt + 5 < host.now() } ?? true
         default: return false
         }

@@ -9,20 +9,20 @@ public import AuthFlowTransport
 import HTTPTypes
 import Synchronization
 
-/// A client of a protected resource of which nothing but the address is known: an API, or an MCP server.
+/// A client of a protected resource that is known only by its URL: an API, or an MCP server.
 ///
-/// The resource says which authorization server it trusts (RFC 9728), the client identifies itself there, asks for a token for this
-/// resource alone (RFC 8707), and asks for more when the resource demands it.
+/// The resource names its authorization server (RFC 9728). The client identifies itself there, requests a token for this resource only
+/// (RFC 8707), and requests more scopes when the resource demands them.
 ///
 /// ```swift
 /// let client = try ResourceClient("https://api.example.com/mcp", methods: [.userAgent(userAgent)], store: store)
 /// let response = try await client.send(TransportRequest(.get, client.address))
 /// ```
 ///
-/// Any number of tasks and processes may use one resource with one store: a token is refreshed once, and a user is shown one page,
-/// for all who wait.
+/// Any number of tasks and processes may use one resource with one store: a token is refreshed once, and one page is shown to the user,
+/// for all waiting requests.
 public final class ResourceClient: Sendable {
-    /// The address of the resource.
+    /// The URL of the resource.
     public let address: Endpoint
 
     /// The options that it was created with.
@@ -33,7 +33,7 @@ public final class ResourceClient: Sendable {
     let store: any TokenStore
     let registrations: KeptRegistrations
     let transport: ReachLimitedTransport
-    /// The transport for servers that the user has named.
+    /// The transport for servers that the user trusts explicitly.
     private let openTransport: any HTTPTransport
     let host: HostServices
     let observer: (@Sendable (FlowEvent) -> Void)?
@@ -42,52 +42,50 @@ public final class ResourceClient: Sendable {
 
     /// The options of a ``ResourceClient``.
     public struct Options: Sendable {
-        /// The name that tells apart what several users of one store keep; default: `default`.
+        /// The name that separates the records of several clients in one store; default: `default`.
         public var name = "default"
 
         /// `client_name`, which authorization servers show to the user when the client registers itself; default: `AuthFlow`.
         public var clientName = "AuthFlow"
 
-        /// The address of the client's own description, which is its `client_id` where a server supports that; default: none, and
-        /// the client registers itself.
+        /// The URL of the client ID metadata document, which is the `client_id` at servers that support such documents; default: none, and
+        /// the client uses dynamic registration.
         public var clientMetadataDocument: String?
 
-        /// Where authorization servers send the user back to; default: a loopback address with a free port, of which a few are
-        /// registered.
+        /// The redirect URIs; default: a loopback redirect URI with a free port, for which a few ports are registered.
         public var redirectURIs = [RedirectURI.loopback]
 
-        /// Scopes to ask for beside those that the resource demands; default: none.
+        /// Scopes to request in addition to those that the resource demands; default: none.
         public var scopes: [String] = []
 
-        /// The resource identifier to ask tokens for, in place of the address where the resource has no metadata; default: the
-        /// address.
+        /// The resource identifier in token requests if the resource has no metadata; default: the URL of the resource.
         public var resource: String?
 
-        /// Whether tokens are bound to a key (RFC 9449); default, nil: when both the resource and its authorization server offer it.
+        /// Whether tokens are DPoP-bound (RFC 9449); default, nil: when both the resource and its authorization server support it.
         public var usesDPoP: Bool?
 
-        /// Whether a request may begin a sign-in; default: yes. Without it, ``ResourceClient/signIn(to:)`` alone does.
+        /// Whether a request may start a sign-in; default: yes. Otherwise, only ``ResourceClient/signIn(to:)`` does.
         public var signsInOnDemand = true
 
-        /// How long a sign-in that a request begins is not tried again after one has failed, by any process; default: not at all.
+        /// The cooldown after a failed sign-in, in which requests of any process do not start another sign-in; default: none.
         public var restAfterFailure = Duration.zero
 
-        /// How long a sign-in may take, the user's part included; default: five minutes.
+        /// The timeout of a sign-in, including the user's interaction; default: five minutes.
         public var timeout = Duration.seconds(300)
 
-        /// How long before its expiry an access token counts as expired; default: one minute.
+        /// How long before its expiry an access token is treated as expired; default: one minute.
         public var freshnessMargin = Duration.seconds(60)
 
-        /// Whether a resource without metadata is taken to have its authorization server at its own origin, as MCP's revision
-        /// 2025-03-26 has it; default: no, because nothing then says whose word it is, nor that codes are protected.
+        /// Whether a resource without metadata is assumed to have its authorization server at its own origin, as in MCP revision
+        /// 2025-03-26; default: no, because then nothing confirms who operates the authorization server, or that it supports PKCE.
         public var assumesAuthorizationServerAtOrigin = false
 
         /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses do not name their
-        /// issuer (RFC 9207); default: none, because such a server cannot be told from one that misuses another's endpoints.
+        /// issuer (RFC 9207); default: none, because such a server cannot be distinguished from one that misuses another's endpoints.
         public var trustedIssuers: [String] = []
 
-        /// The maximum number of sign-in pages that requests open in one hour, in all processes; default: 6. The user's own sign-in starts
-        /// the count again.
+        /// The maximum number of sign-in pages that requests open in one hour, in all processes; default: 6. A sign-in that the user starts resets
+        /// the count.
         public var pagesPerHour = 6
 
         /// Creates options with the defaults for everything.
@@ -100,32 +98,32 @@ public final class ResourceClient: Sendable {
         var known: KnownResource?
         var isLoaded = false
         var client: (known: KnownResource, client: AuthClient)?
-        /// Every client that may have work under way.
+        /// Every client that may have operations in progress.
         var clients: [AuthClient] = []
         var isStopping = false
         var servers: [String: AuthorizationServer] = [:]
-        /// The sign-in that a request has begun, for all of this process.
+        /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
-        /// The scopes that a new token did not help with.
+        /// The sets of scopes for which a new token was rejected, too.
         var fruitless: Set<Set<String>> = []
-        /// Why the last session ended.
+        /// The reason why the last session ended.
         var end: AuthError?
-        /// Why the last sign-in could not be stored.
+        /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?
     }
 
     /// Creates a client.
     /// - Parameters:
-    ///   - address: The address of the resource: `https`, or `http` on this machine's loopback.
-    ///   - methods: The methods of signing in, best first, as for ``AuthClient``.
+    ///   - address: The URL of the resource: `https`, or `http` for loopback.
+    ///   - methods: The sign-in methods, in order of preference, as for ``AuthClient``.
     ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none, and the
-    ///     client identifies itself. A resource that names other servers is then refused.
-    ///   - store: Keeps credentials, registrations and what is known about the resource; default: memory.
+    ///     client identifies itself. If set, a resource that does not name that server is rejected.
+    ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
     ///   - options: Default: the defaults of ``Options``.
     ///   - transport: Sends every request; default: the system's.
     ///   - host: Time, randomness and environment; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the address cannot be used.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URL cannot be used.
     public convenience init(
         _ address: String,
         methods: [SignInMethod],
@@ -158,7 +156,7 @@ public final class ResourceClient: Sendable {
         host: HostServices,
         observer: (@Sendable (FlowEvent) -> Void)?
     ) throws {
-        self.address = try Endpoint(address, name: "address of the resource")
+        self.address = try Endpoint(address, name: "URL of the resource")
         if let document = options.clientMetadataDocument { try ClientMetadataDocument.checkAddress(document) }
         if let resource = options.resource { _ = try Endpoint(resource, name: "resource") }
         guard !options.redirectURIs.isEmpty else {
@@ -175,9 +173,9 @@ public final class ResourceClient: Sendable {
         self.observer = observer
     }
 
-    // MARK: What is known
+    // MARK: Stored state
 
-    /// What is known from the last sign-in, here or in another process; nil for nothing.
+    /// The stored state from the last sign-in, here or in another process; nil when there is none.
     func known(reading mustRead: Bool = false) async throws -> KnownResource? {
         if !mustRead, let known = state.withLock({ $0.isLoaded ? $0.known : nil }) { return known }
         let bytes = try await store.bytes(for: recordKey)
@@ -201,7 +199,7 @@ public final class ResourceClient: Sendable {
     /// The name of the records about this resource.
     var recordName: String { options.name == "default" ? address.url : "\(options.name) \(address.url)" }
 
-    /// The client of the resource's authorization server, with the credential for the resource; nil when nothing is known yet.
+    /// The client of the resource's authorization server, with the credential for the resource; nil when no user has signed in yet.
     func client() async throws -> AuthClient? {
         guard let known = try await known() else { return nil }
         return try await client(of: known)
@@ -220,20 +218,20 @@ public final class ResourceClient: Sendable {
         }
     }
 
-    /// What tells clients apart. The scopes of a user's sign-in are those of its request, and the tokens that one client keeps must not
-    /// be forgotten for them.
+    /// The key that distinguishes clients. The scopes of a user's sign-in belong to its request; the tokens that a client caches must not
+    /// be discarded because of them.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
         if methods.withoutUser == nil { key.scopes = [] }
         return key
     }
 
-    /// - Parameter registration: The registration, where it is not kept yet.
+    /// - Parameter registration: The registration, if it is not stored yet.
     func makeClient(_ known: KnownResource, _ registration: KeptRegistration? = nil) async throws -> AuthClient? {
         let base: ClientRegistration
         switch known.identification {
         case .registered:
-            // A configuration that was changed since names another client, and its tokens are others.
+            // If the configuration has changed since, it names another client, whose tokens are different.
             guard let registered, registered.server.issuer.isIdentical(to: known.issuer),
                 registered.registration.clientID.isIdentical(to: known.clientID)
             else { return nil }
@@ -278,11 +276,11 @@ public final class ResourceClient: Sendable {
         )
     }
 
-    /// The redirect URI that registrations are kept by.
+    /// The redirect URI that registrations are stored under.
     var redirectURI: RedirectURI { options.redirectURIs.first ?? .loopback }
 
-    /// The server of an issuer, shared by all who ask for it.
-    /// - Parameter isAssumed: Whether nothing says that it is one.
+    /// The server of an issuer, shared by all callers.
+    /// - Parameter isAssumed: Whether the issuer is only assumed to be an authorization server.
     func server(_ issuer: String, isAssumed: Bool = false) -> AuthorizationServer {
         if let registered, registered.server.issuer.isIdentical(to: issuer) { return registered.server }
         return state.withLock { state in
@@ -305,23 +303,23 @@ public final class ResourceClient: Sendable {
 
     // MARK: State for users
 
-    /// What a user may know about a sign-in at a resource.
+    /// The state of a sign-in at a resource, for display to users.
     public struct Status: Sendable {
         /// The resource identifier that the token is for.
         public let resource: String
         /// The authorization server.
         public let issuer: String
-        /// The client there.
+        /// The client's identifier there.
         public let clientID: String
-        /// How the client came by its identifier.
+        /// How the client obtained its identifier.
         public let identification: ClientIdentification
-        /// The scopes that were asked for. ``credential`` has those that were granted.
+        /// The requested scopes. ``credential`` has the granted scopes.
         public let requestedScopes: [String]
         /// The credential; nil when the user has signed out, or the session has ended.
         public let credential: Credential?
     }
 
-    /// What is known from the last sign-in. Sends no request.
+    /// The state of the last sign-in. Sends no request.
     /// - Returns: nil when no user has signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func status() async throws -> Status? {
@@ -336,16 +334,16 @@ public final class ResourceClient: Sendable {
         )
     }
 
-    /// The authorization server that the user signed in with last; nil when no user did.
+    /// The authorization server that the user signed in with last; nil when no user has signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func issuer() async throws -> String? { try await known(reading: true)?.issuer }
 
-    /// A credential whose access token is fresh. No user is asked for anything.
-    /// - Parameter duration: How long the token should last; default: the freshness margin.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing throws.
+    /// A credential with a fresh access token. The user is never prompted.
+    /// - Parameter duration: The minimum remaining lifetime of the token; default: the freshness margin.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from refreshing.
     public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
         if let client = try await client() { return try await client.freshCredential(lasting: duration) }
-        // The client itself needs no page, and no permission to show one.
+        // A client without a user needs no page, and no permission to show one.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
     }
@@ -359,9 +357,9 @@ public final class ResourceClient: Sendable {
         )
     }
 
-    /// Signs out: forgets the tokens on this machine, and revokes them at the authorization server where it can. The registration is
-    /// kept.
-    /// - Throws: As ``AuthClient/signOut(revokingTokens:endingSession:)``.
+    /// Signs out: removes the tokens from the store, and revokes them at the authorization server if possible. The registration remains
+    /// stored.
+    /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
         let known = try await known(reading: true)
         guard let known else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
@@ -370,8 +368,8 @@ public final class ResourceClient: Sendable {
         return signOut ?? SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo)
     }
 
-    /// Forgets the tokens on this machine, also where they cannot be read any more. No request is sent.
-    /// - Returns: Whether there was anything.
+    /// Removes the tokens from the store, even if they can no longer be read. No request is sent.
+    /// - Returns: Whether there were any tokens.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func signOutLocally() async throws -> Bool {
@@ -381,10 +379,10 @@ public final class ResourceClient: Sendable {
         return hadTokens
     }
 
-    /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
+    /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
     public var hasUnfinishedWork: Bool { state.withLock { $0.clients }.contains(where: \.hasUnfinishedWork) }
 
-    /// As ``AuthClient/stopSending()``.
+    /// See ``AuthClient/stopSending()``.
     package func stopSending() {
         let clients = state.withLock { state in
             state.isStopping = true
@@ -393,10 +391,10 @@ public final class ResourceClient: Sendable {
         for client in clients { client.stopSending() }
     }
 
-    /// As ``AuthClient/hasSent``.
+    /// See ``AuthClient/hasSent``.
     package var hasSent: Bool { state.withLock { $0.clients }.contains(where: \.hasSent) }
 
-    /// As ``AuthClient/drain(within:)``.
+    /// See ``AuthClient/drain(within:)``.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         var isDone = true
         for client in state.withLock({ $0.clients }) where await !client.drain(within: patience) { isDone = false }

@@ -2,7 +2,7 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The sign-in pages that requests have opened for one resource within the last hour, in every process, and how the last sign-in failed.
+/// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in.
 struct SignInHistory: Sendable {
     struct Failure: Sendable {
         let code: AuthError.Code
@@ -37,7 +37,7 @@ struct SignInHistory: Sendable {
     private(set) var pages: [Double]
     var failure: Failure?
 
-    /// Reads what ``bytes`` wrote. Times after `now` are dropped: a clock that was set back blocks nothing for ever.
+    /// Decodes the output of ``bytes``. Times after `now` are dropped, so that a clock that was set back does not block requests for ever.
     init(_ bytes: [UInt8]?, at now: Date) {
         let json = bytes.flatMap { try? JSON(parsing: $0) }
         let end = now.timeIntervalSince1970
@@ -49,7 +49,7 @@ struct SignInHistory: Sendable {
         pages += Array(repeating: now.timeIntervalSince1970, count: count)
     }
 
-    /// The error of a sign-in that failed while a request waited for it; after a page, also within the cooldown before.
+    /// The error of a sign-in that failed while a request waited for it or, if a page was shown, within the preceding cooldown.
     func error(since began: Date, cooldown: Duration) -> AuthError? {
         guard let failure,
             failure.time >= began.timeIntervalSince1970 - (failure.wasShown ? cooldown.seconds : 0)
@@ -63,7 +63,7 @@ struct SignInHistory: Sendable {
         )
     }
 
-    /// The history as a record of a store.
+    /// The history as a store record.
     var bytes: [UInt8] {
         get throws {
             var json: [String: JSON] = ["pages": .array(pages.map(JSON.double))]

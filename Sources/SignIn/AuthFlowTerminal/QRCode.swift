@@ -18,14 +18,14 @@ struct QRCode: Sendable {
         self.rows = rows
     }
 
-    /// Light modules around it, which readers need.
+    /// The width of the quiet zone in modules, which readers need.
     private static let margin = 4
 
     /// The columns of ``terminalText(isColored:)``.
     var width: Int { (rows.first?.count ?? 0) + 2 * Self.margin }
 
-    /// Two modules in the height of a line, with the quiet zone around it that readers need.
-    /// - Parameter isColored: Whether it is dark on light whatever the terminal's colours. Otherwise it is drawn for a dark background.
+    /// The symbol as text, with two modules in the height of a line and the quiet zone that readers need.
+    /// - Parameter isColored: Whether it is dark on light regardless of the terminal's colours. Otherwise, it is drawn for a dark background.
     func terminalText(isColored: Bool = true) -> String {
         let margin = Self.margin
         let blank = Array(repeating: Array(repeating: false, count: width), count: margin)
@@ -49,7 +49,7 @@ struct QRCode: Sendable {
 }
 
 /// The two functions of libqrencode that are used, loaded at run time.
-@safe private struct Libqrencode: @unchecked Sendable {  // Addresses of functions that share no state.
+@safe private struct Libqrencode: @unchecked Sendable {  // Pointers to functions that share no state.
     static let shared = Libqrencode()
 
     #if os(macOS)
@@ -58,8 +58,8 @@ struct QRCode: Sendable {
     private static let name = "libqrencode.so.4"
     #endif
 
-    /// `QRcode` of qrencode.h: the version, the width, and the width times the width modules, each a byte whose lowest bit
-    /// says whether it is dark.
+    /// `QRcode` of qrencode.h: the version, the width, and width times width modules, each a byte whose lowest bit is set for a
+    /// dark module.
     @unsafe private struct Symbol {
         let version: Int32
         let width: Int32

@@ -7,12 +7,12 @@ import Darwin
 import Glibc
 #endif
 
-/// Shows the user code of a device authorization in a terminal, with a QR code where one can be drawn.
+/// Shows the user code of a device authorization in a terminal, with a QR code if possible.
 ///
-/// Everything goes to standard error: standard output is for results. Where standard error is not a terminal, the wait
+/// Everything goes to standard error: standard output is for results. If standard error is not a terminal, the wait
 /// for the user is at most five minutes.
 public struct TerminalDevicePresenter: Sendable {
-    /// The longest wait for a user who may see none of it, because standard error is not a terminal.
+    /// The maximum time to wait for a user who may not see the code, because standard error is not a terminal.
     private static let longestUnseenWait = Duration.seconds(300)
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -24,10 +24,10 @@ public struct TerminalDevicePresenter: Sendable {
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - showsQRCode: Whether to draw a QR code; default: when standard error is a terminal that can draw. It needs libqrencode, and
-    ///     is left out without it, and where the terminal has too few columns.
+    ///   - showsQRCode: Whether to draw a QR code; default: when standard error is a terminal that can draw. It is omitted
+    ///     without libqrencode, or when the terminal has too few columns.
     ///   - isColored: Whether the QR code sets its own colours; default: unless `NO_COLOR` is set (https://no-color.org).
-    ///   - write: Where the lines go; default: standard error.
+    ///   - write: Writes the lines; default: to standard error.
     public init(
         showsQRCode: Bool? = nil,
         isColored: Bool? = nil,
@@ -41,7 +41,7 @@ public struct TerminalDevicePresenter: Sendable {
         self.write = write
     }
 
-    /// The columns of the terminal; many where standard error is none.
+    /// The number of columns of the terminal; unlimited when standard error is not a terminal.
     private static var columns: Int {
         var size = winsize()
         guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return .max }
@@ -72,7 +72,7 @@ extension TerminalDevicePresenter: DevicePresenter {
             """
         )
         if let complete = authorization.verificationURIComplete {
-            write("Or open this one, and check that it shows the same code:\n\n\(complete.url)\n")
+            write("Or open this address, and check that it shows the same code:\n\n\(complete.url)\n")
         }
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         if showsQRCode, let code = QRCode(link.url), code.width <= Self.columns {

@@ -15,13 +15,13 @@ struct TerminalLine {
     let terminal: Int32
     let maximumSize: Int
 
-    /// What the error of a terminal says that was closed.
+    /// The error message for a closed terminal.
     static let closed = "The terminal was closed."
 
     /// Waits for a line and returns it without its newline.
     /// - Parameters:
-    ///   - waitsInBackground: Whether to wait until the program is in the foreground. One that reads in the background is
-    ///     stopped by the system.
+    ///   - waitsInBackground: Whether to wait until the program is in the foreground. The system stops a program that reads
+    ///     in the background.
     ///   - isCancelled: Whether to stop; checked regularly.
     /// - Throws: `CancellationError`; ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
     ///   long.

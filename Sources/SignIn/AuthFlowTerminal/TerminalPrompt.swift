@@ -8,12 +8,12 @@ import Darwin
 import Glibc
 #endif
 
-/// Asks the user at a terminal, whatever standard input and output are connected to.
+/// Prompts the user at a terminal, regardless of what standard input and output are connected to.
 ///
 /// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is
 /// typed cannot restore it: have Ctrl-C cancel the task instead.
 public enum TerminalPrompt {
-    /// What the error says of a terminal that was closed, as by Ctrl-D.
+    /// The error message for a terminal that was closed, for example with Ctrl-D.
     package static var closed: String { TerminalLine.closed }
 
     /// Asks a question and waits for a line.
@@ -62,7 +62,7 @@ public enum TerminalPrompt {
         let hasSettings = unsafe tcgetattr(terminal, &settings) == 0
         // Never ask for a secret that would be visible.
         guard hasSettings || !isSecret else {
-            throw AuthError(.userAgentFailed, "This terminal cannot hide what is typed.")
+            throw AuthError(.userAgentFailed, "This terminal cannot hide the input.")
         }
         if isSecret {
             var hidden = settings

@@ -8,8 +8,8 @@ import Darwin
 import Glibc
 #endif
 
-/// Accepts redirects that the user pastes at the terminal, while a user agent waits for one: from a browser on another
-/// machine, or one in which the last page could not be shown.
+/// Accepts redirects that the user pastes at the terminal while a user agent waits for a redirect: from a browser on another
+/// machine, or from a browser in which the last page could not be shown.
 ///
 /// ```swift
 /// let redirects = TerminalRedirects()
@@ -17,7 +17,7 @@ import Glibc
 /// let signIn = try await redirects.accepting(for: client) { try await client.signIn() }
 /// ```
 ///
-/// What is pasted goes to ``/AuthFlow/AuthClient/resume(with:)-(String)``, and is checked like any redirect.
+/// The pasted text is passed to ``/AuthFlow/AuthClient/resume(with:)-(String)``, and is validated like any redirect.
 public final class TerminalRedirects: Sendable {
     /// A message for the user.
     public enum Notice: Sendable, Hashable {
@@ -29,7 +29,7 @@ public final class TerminalRedirects: Sendable {
         case tooLong
     }
 
-    /// The longest line that a terminal passes on (`termios(3)`: 4096 with its newline).
+    /// The maximum length of a terminal's lines (`termios(3)`: 4096 with the newline).
     private static let longestLine = 4095
 
     private let isEnabled: Bool
@@ -40,7 +40,7 @@ public final class TerminalRedirects: Sendable {
     /// Creates a reader.
     /// - Parameters:
     ///   - isEnabled: Whether there is a terminal to read; default: detected.
-    ///   - say: Tells the user; default: in English, on standard error.
+    ///   - say: Shows a message to the user; default: in English, on standard error.
     public init(
         isEnabled: Bool = LaunchEnvironment.current().hasTerminal,
         say: @escaping @Sendable (Notice) -> Void = TerminalRedirects.sayOnStandardError
@@ -50,7 +50,7 @@ public final class TerminalRedirects: Sendable {
         (self.visits, self.visit) = AsyncStream.makeStream()
     }
 
-    /// The observer to give to the client, or to call from its observer: it tracks when an address is shown and when
+    /// The observer to give to the client, or to call from its observer: it tracks when a URL is shown and when
     /// the wait for the response is over.
     public var observer: @Sendable (FlowEvent) -> Void {
         { [visit] event in
@@ -64,7 +64,7 @@ public final class TerminalRedirects: Sendable {
     }
 
     /// Runs `body`, and meanwhile passes pasted redirects to a client.
-    /// - Throws: What `body` throws.
+    /// - Throws: Any error that `body` throws.
     public func accepting<Return: Sendable>(
         for client: AuthClient,
         _ body: () async throws -> Return
@@ -117,7 +117,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// A pasted line without the spaces and quotes around it and the marks of bracketed paste.
+    /// A pasted line without surrounding spaces and quotes and without the markers of bracketed paste.
     static func address(in line: String) -> String {
         let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
         let dropped = Set(" \t\r\"'<>".unicodeScalars)
@@ -126,7 +126,7 @@ public final class TerminalRedirects: Sendable {
         return String(scalars)
     }
 
-    /// Tells the user on standard error.
+    /// Shows the message on standard error.
     public static func sayOnStandardError(_ notice: Notice) {
         let text =
             switch notice {
@@ -135,7 +135,7 @@ public final class TerminalRedirects: Sendable {
             case .refused:
                 "That is not the address that this sign-in waits for. Paste the whole address of the last page."
             case .tooLong:
-                "A terminal cuts lines after 4095 characters, and this address is longer. Sign in with a browser that reaches this machine."
+                "A terminal truncates lines after 4095 characters, and this address is longer. Sign in with a browser that can reach this machine."
             }
         TerminalDevicePresenter.writeToStandardError(text)
     }

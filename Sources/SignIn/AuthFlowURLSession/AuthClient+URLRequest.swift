@@ -12,10 +12,10 @@ extension AuthClient {
     /// tokens are bound to a key (DPoP, RFC 9449).
     ///
     /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
-    /// again. ``/AuthFlow/AuthClient/send(_:)`` does that by itself. `URLSession` follows redirects; refuse them in its delegate,
-    /// or the token goes along.
+    /// again. ``/AuthFlow/AuthClient/send(_:)`` does that by itself. `URLSession` follows redirects; reject them in its delegate,
+    /// otherwise the token is sent along.
     /// - Parameter request: The request, to an origin of ``/AuthFlow/AuthClient/Options/apiOrigins``.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token may not go there; what `freshTokens` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token must not be sent there; any error that `freshTokens` throws.
     public func authorize(_ request: inout URLRequest) async throws {
         let fields = try await authorizationFields(
             method: HTTPRequest.Method(rawValue: request.httpMethod ?? "GET") ?? .get,

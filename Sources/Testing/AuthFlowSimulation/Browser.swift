@@ -1,7 +1,7 @@
 package import AuthFlow
 package import HTTPTypes
 
-/// A browser of a ``ServerHistory``: its cookies, and who is signed in at the provider in it.
+/// A browser in a ``ServerHistory``: its cookies, and its user's session at the provider.
 package final class Browser: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     package static let origin = "https://app.example"
 
@@ -12,7 +12,7 @@ package final class Browser: @unchecked Sendable {  // All jobs of a simulation 
 
     package init(name: String) { self.name = name }
 
-    /// The cookie of the session.
+    /// The value of the application's session cookie.
     package var session: String? { cookies[SessionServerCookie.name] }
 
     /// A request with the cookies that the browser has now.
@@ -24,7 +24,7 @@ package final class Browser: @unchecked Sendable {  // All jobs of a simulation 
         return request
     }
 
-    /// Keeps the cookies of a response.
+    /// Stores the cookies of a response.
     package func receive(_ response: TransportResponse) {
         for field in response.head.headerFields[values: .setCookie] {
             let parts = field.split(separator: ";")
@@ -36,11 +36,11 @@ package final class Browser: @unchecked Sendable {  // All jobs of a simulation 
     }
 }
 
-/// The session's cookie.
+/// The session cookie of the application.
 enum SessionServerCookie {
     static let name = "__Host-Http-authflow"
 
-    /// The session that a response begins.
+    /// The value of the session cookie that a response sets; nil when it sets none.
     static func session(in response: TransportResponse) -> String? {
         response.head.headerFields[values: .setCookie].first { $0.hasPrefix("\(name)=") && !$0.contains("Max-Age=0") }
             .map { String($0.dropFirst(name.count + 1).prefix { $0 != ";" }) }

@@ -1,9 +1,9 @@
 import AuthFlow
 import AuthFlowCredentials
 
-/// One history of credentials: several processes serve the sessions of several users.
+/// A simulated history of credentials: several processes serve the sessions of several users.
 package final class CredentialHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.
-    /// The longest time for which a process hands out the tokens of a user who has signed out in another (docs/servers.md).
+    /// The maximum time for which a process still returns the tokens of a user who has signed out in another process (docs/servers.md).
     package static let longestCacheTime = Duration.seconds(10)
 
     /// A process of the application.
@@ -12,13 +12,13 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         let client: OAuthClient
         let credentials: CredentialManager
         var callers = 0
-        /// When a sign-out from each grant returned here.
+        /// The time at which a sign-out of each grant completed in this process.
         var signOuts: [Int: Duration] = [:]
     }
 
     package let setting: HistorySetting
     package private(set) var calls = 0
-    /// The results of changes of the application's data.
+    /// The results of the changes to the application's data.
     private var data: Set<String> = []
     package var isOver = false
     private var servers: [Int: Server] = [:]
@@ -26,7 +26,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     private let resource: String?
 
     /// - Parameters:
-    ///   - seed: Everything follows from it.
+    ///   - seed: The seed, which determines the whole history.
     ///   - recordsTrace: Whether the trace of the simulation is recorded.
     package init(seed: UInt64, recordsTrace: Bool = false) {
         setting = HistorySetting(seed: seed, recordsTrace: recordsTrace)
@@ -99,7 +99,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         }
     }
 
-    /// Begins a call of the process that runs now, or of all.
+    /// Starts a call in the running process, or in every process if none is running.
     private func begin(_ call: @escaping @Sendable (CredentialHistory, Int) async throws -> Void) {
         let running = simulation.runningProcess
         for index in running == .world ? servers.keys.sorted() : [running.index] {
@@ -131,17 +131,17 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         server.credentials.recordKey(for: CredentialKey(session)).digest
     }
 
-    /// Gets tokens, and checks that they are the right ones.
+    /// Gets tokens, and checks that they belong to the session.
     private func use(_ session: String, at index: Int) async throws {
         guard let server = servers[index] else { return }
-        world.note("\(session) asks for a token")
+        world.note("\(session) requests a token")
         let began = simulation.now
         check(try await server.credentials.freshTokens(for: session), session, nil, at: index, since: began)
     }
 
     private func useForResource(_ session: String, at index: Int) async throws {
         guard let server = servers[index], let resource else { return }
-        world.note("\(session) asks for a token for \(resource)")
+        world.note("\(session) requests a token for \(resource)")
         let began = simulation.now
         let tokens = try await server.credentials.freshTokens(for: session, resource: resource)
         check(tokens, session, resource, at: index, since: began)
@@ -149,13 +149,13 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
 
     private func refresh(_ session: String, at index: Int) async throws {
         guard let server = servers[index] else { return }
-        world.note("\(session) asks for a refresh")
+        world.note("\(session) requests a refresh")
         let began = simulation.now
         let tokens = try await server.credentials.refresh(CredentialKey(session)).tokens
         check(tokens, session, nil, at: index, since: began)
     }
 
-    /// Counts in the application's data, and checks that no change has been lost: each result comes once.
+    /// Increments a counter in the application's data, and checks that no change was lost: each result must occur only once.
     private func changeData(of session: String, at index: Int) async throws {
         guard let server = servers[index] else { return }
         let changed = try await server.credentials.changeApplicationData(of: CredentialKey(session)) { data in
@@ -174,7 +174,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         _ = try await use.value
     }
 
-    /// No caller gets a token of another session or resource, nor of one that was signed out more than ten seconds ago, or here before the call.
+    /// Checks that no caller gets a token of another session or resource, nor a token of a session that was signed out more than ten seconds
+    /// ago, or in this process before the call.
     private func check(
         _ tokens: TokenSet,
         _ session: String,
@@ -190,7 +191,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         world.require(provider.grants[grant].session == session, "\(session) gets \(name) of another session")
         world.require(tokenResource == resource, "\(session) gets \(name) for another resource")
         let signOut = servers[index]?.signOuts[grant]
-        world.require(signOut.map { $0 >= began } ?? true, "\(session) gets \(name) where it was signed out before")
+        world.require(signOut.map { $0 >= began } ?? true, "\(session) gets \(name) after its sign-out in this process")
         if let removal = records.removals[grant] {
             let age = simulation.now - removal
             let isKnown = age > Self.longestCacheTime && !world.mayKnowLess(simulation.runningProcess)
@@ -245,14 +246,15 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     package func checkThatNothingIsLeft() {
         for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
             let process = "P\(server.process.index)"
-            world.require(server.callers == 0, "\(server.callers) callers of \(process) wait for ever")
+            world.require(server.callers == 0, "\(server.callers) callers of \(process) wait forever")
             world.require(!server.credentials.unfinished.isBusy, "\(process) has unfinished work")
             world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
         }
         world.require(!records.hasLease, "a lease is held")
     }
 
-    /// What is stored is valid at the provider, unless the provider or a loss that has a reason has ended it.
+    /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or the loss of the newer
+    /// token is explained.
     private func checkThatNothingIsLost() {
         for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil
         {
@@ -260,13 +262,13 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 let isValid = serial == provider.grants[grant].serial
                 world.require(
                     isValid || provider.isLossExplained(grant, from: serial),
-                    "rt.\(grant).\(serial) is stored, and the provider expects rt.\(grant).\(provider.grants[grant].serial)"
+                    "rt.\(grant).\(serial) is stored, but the provider expects rt.\(grant).\(provider.grants[grant].serial)"
                 )
             }
         }
     }
 
-    /// Every session either gets a token or has ended, and a fresh stored credential needs no request.
+    /// Checks that every session either gets a token or has ended, and that a fresh stored credential needs no request.
     private var probe: @Sendable (CredentialHistory, Int) async throws -> Void {
         { history, index in
             for session in history.sessions {
@@ -279,7 +281,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 let requests = history.provider.requests
                 try await history.use(session, at: index)
                 let more = history.provider.requests - requests
-                // Other processes may send theirs meanwhile.
+                // Other processes may send requests in the meantime.
                 if history.servers.count == 1 {
                     history.world.require(more == 0, "a fresh token costs \(more) requests")
                 }

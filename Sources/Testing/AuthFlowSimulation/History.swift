@@ -1,34 +1,34 @@
-/// What happens in a world from a seed on, and whether every rule held: processes serve users for some minutes, while things go wrong; then
-/// nothing goes wrong for a while, and everything must be as it should.
+/// A simulated history, determined by its seed, with a check of every rule: processes serve users for some minutes while faults are injected;
+/// then the faults stop for a while, and the system must recover completely.
 package protocol History: AnyObject, Sendable {
     var setting: HistorySetting { get }
 
-    /// The calls that have returned.
+    /// The number of calls that have returned.
     var calls: Int { get }
 
     /// Whether the faults have stopped.
     var isOver: Bool { get set }
 
-    /// The processes that run.
+    /// The running processes.
     var processes: [Simulation.Process] { get }
 
     func startServer()
 
-    /// A process was killed.
+    /// Removes a process that was killed.
     func forget(_ process: Simulation.Process)
 
-    /// Checks that no call, lease or wait is left.
+    /// Checks that no call, lease or wait is outstanding.
     func checkThatNothingIsLeft()
 
-    /// Runs it.
-    /// - Returns: The first rule that was broken; nil when all held.
+    /// Runs the history.
+    /// - Returns: The first rule that was violated; nil when none was.
     func run() -> String?
 }
 
-/// The world of a history. Everything follows from its seed.
+/// The world of a history, determined by the seed.
 package struct HistorySetting: Sendable {
     package let simulation: Simulation
-    /// The faults that it may have.
+    /// The name of the kind of faults that may occur.
     package let kind: String
     package let world: World
     package let provider: SimulatedProvider
@@ -53,9 +53,9 @@ extension History {
 
     /// Lets time pass with faults, and then without.
     /// - Parameters:
-    ///   - busy: How long there are faults.
-    ///   - useAll: Begins a call for each user, when there have been none for a while.
-    /// - Returns: The first rule that was broken; nil when all held.
+    ///   - busy: The duration of the period with faults.
+    ///   - useAll: Starts a call for each user once there have been no faults for a while.
+    /// - Returns: The first rule that was violated; nil when none was.
     func letTimePass(_ busy: Duration, thenAtRest useAll: () -> Void) -> String? {
         simulation.run(until: busy) { world.violation == nil }
         world.note("no more faults")
@@ -69,7 +69,7 @@ extension History {
         return world.violation
     }
 
-    /// Makes trouble, each second with the probability that the kind of the history has for it.
+    /// Injects faults: each second, with the probabilities of the history's kind.
     func makeTrouble() async {
         let faults = world.faults
         let rates = [faults.kills, faults.pauses, faults.ends, faults.hasOutages ? 30 : 0].map { $0 / 3600 }
@@ -98,7 +98,7 @@ extension History {
     }
 }
 
-/// The history of a seed: one of eight is of a web application's sessions, the others of credentials.
+/// The history for a seed: one in eight covers the sessions of a web application, the others cover credentials.
 package func history(of seed: UInt64, recordsTrace: Bool = false) -> any History {
     seed % 8 == 0
         ? ServerHistory(seed: seed, recordsTrace: recordsTrace)

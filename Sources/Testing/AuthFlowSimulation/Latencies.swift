@@ -1,14 +1,14 @@
 import AuthFlowEssentials
 import Foundation
 
-/// Latencies with a lognormal distribution, which those of networks resemble.
+/// Latencies with a lognormal distribution, which approximates the latencies of networks.
 package struct Latencies: Sendable {
     private let median: Duration
     private let deviation: Double
 
     /// - Parameters:
-    ///   - median: Half of them are shorter.
-    ///   - slow: One of a hundred is longer.
+    ///   - median: The median.
+    ///   - slow: The 99th percentile.
     package init(median: Duration, slow: Duration) {
         self.median = median
         // 2.326 standard deviations above the mean.
@@ -16,7 +16,7 @@ package struct Latencies: Sendable {
     }
 
     package func draw(_ random: inout SeededGenerator) -> Duration {
-        // Box and Muller's transform: a fraction is never 1, so the logarithm is finite.
+        // The Box-Muller transform: a fraction is never 1, so the logarithm is finite.
         let normal = (-2 * log(1 - random.fraction())).squareRoot() * cos(2 * Double.pi * random.fraction())
         return median * exp(deviation * normal)
     }

@@ -4,30 +4,30 @@ import AuthFlowEssentials
 import AuthFlowJSON
 import Foundation
 
-/// Many processes that serve many sessions of a web application, to see how many requests the provider and the database get: in steady
-/// state, after a restart, during an outage and after it.
+/// Many processes that serve many sessions of a web application, to measure how many requests reach the provider and the database: in
+/// steady state, after a restart, and during and after an outage.
 package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulation run on one thread.
-    /// What happens.
+    /// The simulated event.
     package enum Event: String, CaseIterable, Sendable {
-        /// Nothing.
+        /// No event.
         case steady
-        /// All processes are killed, and start again within 30 seconds.
+        /// All processes are killed, and restart within 30 seconds.
         case restart
-        /// The provider answers with status 503 for an hour.
+        /// The provider responds with status 503 for an hour.
         case provider
-        /// The database cannot be reached for ten minutes.
+        /// The database is unavailable for ten minutes.
         case database
     }
 
-    /// The size of it. The defaults are assumptions, which docs/servers.md names.
+    /// The size of the simulated deployment. The defaults are assumptions that docs/servers.md describes.
     package struct Size: Sendable {
         package var processes: Int
         package var sessions: Int
-        /// How long access tokens last.
+        /// The lifetime of access tokens.
         package var lifetime = Duration.seconds(3600)
-        /// The time between two requests of a session, on average.
+        /// The mean time between two requests of a session.
         package var pause = Duration.seconds(300)
-        /// The requests in a second beyond which the provider answers with status 429, for each session: twice those of the steady state.
+        /// The number of requests per second and session above which the provider responds with status 429: twice the steady-state rate.
         package var limit = 2.0 / 3600
 
         package init(processes: Int, sessions: Int) {
@@ -36,29 +36,29 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         }
     }
 
-    /// What happened in a minute.
+    /// The measurements of one minute.
     package struct Minute: Sendable {
-        /// Requests of users, and those of them that got no token.
+        /// The requests of users, and those that got no token.
         package var requests = 0
         package var failures = 0
-        /// Requests that the provider got, and those that it answered with tokens.
+        /// The requests that the provider received, and those that it answered with tokens.
         package var tokenRequests = 0
         package var refreshes = 0
-        /// Sessions that have ended because a process was killed between a refresh and its write.
+        /// The sessions that were lost because a process was killed between a refresh and its write.
         package var lost = 0
-        /// Calls of the database.
+        /// The number of database calls.
         package var storeCalls = 0
-        /// How long requests of users waited, in milliseconds.
+        /// The waiting times of user requests, in milliseconds.
         var waits: [Double] = []
 
-        /// The time in which a part of the requests had their tokens, in milliseconds.
+        /// The time within which the given fraction of the requests got their tokens (a quantile), in milliseconds.
         package func wait(of part: Double) -> Double {
             let sorted = waits.sorted()
             return sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))]
         }
     }
 
-    /// Refresh tokens of sessions, which are their numbers.
+    /// A simulated provider, in which the number of a session identifies its grant.
     private final class Provider: HTTPTransport, @unchecked Sendable {  // All jobs of a simulation run on one thread.
         private static let latencies = Latencies(median: .milliseconds(120), slow: .milliseconds(1000))
 
@@ -117,7 +117,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
     package let simulation: Simulation
     package let size: Size
     package private(set) var minutes: [Minute] = []
-    /// The first rule that was broken.
+    /// The first rule that was violated.
     package var violation: String? { world.violation }
     private let event: Event
     private let world: World
@@ -133,7 +133,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         world = World(simulation: simulation, faults: Faults())
         world.storeLatencies = Latencies(median: .microseconds(500), slow: .milliseconds(5))
         records = SimulatedRecords(world: world)
-        // The only reason for an end is a refresh token that is sent again.
+        // A session can only end because a refresh token was reused.
         world.isEnded = { _ in true }
         for _ in 0..<size.processes { try startProcess() }
         try signIn()
@@ -155,7 +155,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         managers.append((process, credentials))
     }
 
-    /// Stores the credential of each session. The tokens end at all times, some of them before the next request of their session.
+    /// Stores a credential for each session. The expiries are evenly spread, and some of them are before the session's next request.
     private func signIn() throws {
         for session in 0..<size.sessions {
             let began = Simulation.epoch - (size.lifetime + size.pause) * simulation.random.fraction() / .seconds(1)
@@ -176,10 +176,10 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
 
     // MARK: Run
 
-    /// Runs it.
+    /// Runs the simulation.
     /// - Parameters:
-    ///   - minutes: How long. What happens begins after two minutes.
-    ///   - report: Is called after each minute.
+    ///   - minutes: The duration in minutes. The event starts after two minutes.
+    ///   - report: Called after each minute.
     package func run(minutes count: Int, report: (Minute) -> Void) {
         simulation.begin(in: .world) { [self] in await letUsersAsk(until: .seconds(60 * count)) }
         for minute in 0..<count {
@@ -217,7 +217,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
 
     private func change(_ body: (inout Minute) -> Void) { body(&minutes[minutes.count - 1]) }
 
-    /// Users ask independently of each other, and their requests go to any process.
+    /// Users send requests independently of each other, and each request goes to a random process.
     private func letUsersAsk(until end: Duration) async {
         let pause = size.pause / Double(size.sessions)
         while simulation.now < end {

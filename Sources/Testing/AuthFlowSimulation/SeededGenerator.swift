@@ -1,4 +1,4 @@
-/// A generator of random numbers that follow from its seed (SplitMix64). Not for secrets.
+/// A deterministic random number generator with a seed (SplitMix64). Not for secrets.
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -14,15 +14,15 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// Whether something happens that has this probability.
+    /// Returns true with the given probability.
     public mutating func happens(_ probability: Double) -> Bool {
         probability > 0 && fraction() < probability
     }
 
-    /// A number from 0 to 1, without 1.
+    /// A number from 0 up to, but not including, 1.
     package mutating func fraction() -> Double { Double(next() >> 11) / Double(1 << 53) }
 
-    /// A duration within bounds.
+    /// A random duration within bounds.
     public mutating func duration(_ shortest: Duration, _ longest: Duration) -> Duration {
         shortest + (longest - shortest) * fraction()
     }

@@ -4,7 +4,7 @@ import AuthFlowEssentials
 import AuthFlowServer
 import HTTPTypes
 
-/// One history of a web application: several processes serve the browsers of two users, and the provider ends sessions.
+/// A simulated history of a web application: several processes serve the browsers of two users, and the provider ends sessions.
 package final class ServerHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.
     /// A process of the application.
     private struct Server {
@@ -19,11 +19,11 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     private let browsers: [Browser]
     private var servers: [Int: Server] = [:]
     private var rules: SessionRules
-    /// The authorization responses that a browser has received, which may be sent again, or by another browser.
+    /// The authorization responses that browsers have received, which may be replayed in the same browser or in another one.
     private var redirects: [(parameters: String, code: Int)] = []
 
     /// - Parameters:
-    ///   - seed: Everything follows from it.
+    ///   - seed: The seed, which determines the whole history.
     ///   - recordsTrace: Whether the trace of the simulation is recorded.
     package init(seed: UInt64, recordsTrace: Bool = false) {
         setting = HistorySetting(seed: seed, recordsTrace: recordsTrace)
@@ -66,8 +66,8 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
 
     // MARK: Requests
 
-    /// Has a process do something for a request.
-    /// - Returns: The result; nil when none comes within two minutes.
+    /// Runs work for a request in a random process.
+    /// - Returns: The result; nil when there is none within two minutes.
     private func send<Value: Sendable>(
         _ work: @escaping @Sendable (_ sessions: SessionServer, _ process: Simulation.Process) async -> Value
     ) async -> Value? {
@@ -89,7 +89,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         }
     }
 
-    /// The first of the results that are given.
+    /// Delivers only the first result that it is given.
     private final class Answer<Value: Sendable>: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         private var receive: ((Value?) -> Void)?
 
@@ -127,11 +127,11 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         }
     }
 
-    /// Asks for something that needs tokens.
+    /// Sends a request that needs tokens.
     private func ask(for browser: Browser, isAtRest: Bool = false) async {
         guard let cookie = browser.session else { return }
         let request = browser.request(.get, "/api")
-        world.note("\(browser.name) asks for data")
+        world.note("\(browser.name) requests data")
         let result = await send { [self] sessions, process in
             let began = simulation.now
             do {
@@ -151,7 +151,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             }
         }
         guard isAtRest else { return }
-        world.require(result != nil, "\(browser.name) waits for ever")
+        world.require(result != nil, "\(browser.name) waits forever")
         if case .some(.some(let error)) = result { world.require(false, "\(browser.name) is not served: \(error)") }
     }
 
@@ -182,7 +182,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     }
 
     private func finishSignIn(_ browser: Browser, _ parameters: String, _ code: Int, after session: String?) async {
-        // The browser had these sessions when the sign-in began, and now.
+        // The browser's sessions: when the sign-in began, and now.
         let old = [session, browser.session].compactMap { $0 }
         let request = browser.request(.get, "/callback?\(parameters)")
         world.note("\(browser.name) comes back with code.\(code)")
@@ -200,7 +200,8 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         browser.receive(response)
     }
 
-    /// A response that comes twice, or through the browser of another user, whom an attacker wants to sign in as themselves.
+    /// Replays an authorization response, or injects it into another user's browser, like an attacker who wants to sign that user in to the
+    /// attacker's account (login CSRF).
     private func repeatRedirect(_ browser: Browser) async {
         guard let redirect = redirects.suffix(6).randomElement(using: &simulation.random) else { return }
         await finishSignIn(browser, redirect.parameters, redirect.code, after: nil)
@@ -225,7 +226,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
 
     // MARK: The provider
 
-    /// Users sign out at the provider now and then.
+    /// Signs users out at the provider from time to time.
     private func endSessions() async {
         while !isOver {
             try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(5), .seconds(60)))
@@ -241,7 +242,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         await end(session)
     }
 
-    /// Ends a session at the provider, which tells the application until that has said that its own have ended.
+    /// Ends a session at the provider, which repeats the logout token until the application confirms that its own sessions have ended.
     private func end(_ session: Int) async {
         let subject = SimulatedProvider.LogoutSubject.allCases.randomElement(using: &simulation.random) ?? .user
         let logout = provider.endSession(session, of: subject)
@@ -261,7 +262,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
                 if status == .ok { rules.end(logout.grants, at: process) }
                 return status
             }
-            // Some providers repeat a token although it was accepted, and so does an attacker who has seen it.
+            // Some providers resend a token that was already accepted, and an attacker who has obtained the token can replay it.
             if status == .ok, simulation.random.happens(0.8) { return }
             try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(1), .seconds(20)))
         }
@@ -272,13 +273,13 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     package func checkThatNothingIsLeft() {
         for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
             let process = "P\(server.process.index)"
-            world.require(server.requests == 0, "\(server.requests) requests of \(process) wait for ever")
+            world.require(server.requests == 0, "\(server.requests) requests of \(process) wait forever")
             world.require(!server.sessions.isBusy, "\(process) has unfinished work")
             world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
         }
         world.require(!records.hasLease, "a lease is held")
         for grant in rules.ended where records.isStored(grant) {
-            world.require(false, "grant \(grant) is stored, and its session has ended")
+            world.require(false, "grant \(grant) is stored although its session has ended")
         }
     }
 }

@@ -1,17 +1,17 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// What is known of the sessions of a ``ServerHistory``, and the rules that follow from it.
+/// The observed state of the sessions of a ``ServerHistory``, and the rules that they must obey.
 struct SessionRules {
-    /// How long before a sign-in the provider's logout tokens may have been issued that end it all the same: their times have whole seconds,
-    /// and the clocks of processes are up to two seconds apart.
+    /// The number of seconds before a sign-in within which a logout token may have been issued and still end the session: its times are whole
+    /// seconds, and the clocks of processes differ by up to two seconds.
     private static let precision: Int64 = 3
 
-    /// The life of a session, which has one grant.
+    /// The lifecycle of a session. Each session has one grant.
     private struct Life {
-        /// The time at which the browser has its cookie.
+        /// The time at which the browser received its cookie.
         var delivered: Duration?
-        /// When the application first said that it has ended, and in which process.
+        /// The time at which the application first reported its end, and the process that did so.
         var end: (time: Duration, process: Simulation.Process)?
     }
 
@@ -25,14 +25,14 @@ struct SessionRules {
     private let provider: SimulatedProvider
     private let hasKills: Bool
     private var lives: [Int: Life] = [:]
-    /// The grants of sessions that something was asked for which ends them.
+    /// The grants of sessions for which an action that ends them was requested.
     private var mayEnd: Set<Int> = []
     /// The grants of the sessions, by their cookies.
     private var grants: [String: Int] = [:]
-    /// The users who sign out everywhere now.
+    /// The users who are currently signing out everywhere, by the number of the sign-out.
     private var signOuts: [Int: String] = [:]
     private var lastSignOut = 0
-    /// The times of the logout tokens of each user.
+    /// The issue times of each user's logout tokens.
     private var logouts: [String: [Int64]] = [:]
 
     init(world: World, provider: SimulatedProvider) {
@@ -43,15 +43,15 @@ struct SessionRules {
 
     private var now: Duration { world.simulation.now }
 
-    /// The grants whose sessions the application has said to have ended. A process that was killed during a sign-in leaves a session that no
-    /// browser knows.
+    /// The grants whose sessions the application has reported as ended. A process that was killed during a sign-in leaves a session whose
+    /// cookie no browser has.
     var ended: [Int] {
         lives.filter { $0.value.end != nil && ($0.value.delivered != nil || !hasKills) }.keys.sorted()
     }
 
     // MARK: Beginnings
 
-    /// A callback is answered with a session.
+    /// Records that the response to a callback set a session cookie.
     /// - Parameter old: The cookies of the sessions that the browser had.
     mutating func begins(
         _ cookie: String,
@@ -61,10 +61,10 @@ struct SessionRules {
         at process: Simulation.Process
     ) {
         guard let grant = provider.codes[code].grant else {
-            return world.require(false, "code.\(code) begins a session, and was not exchanged")
+            return world.require(false, "code.\(code) begins a session without having been exchanged")
         }
         world.note("a session of grant \(grant) begins in \(browser)")
-        world.require(grants[cookie] == nil, "two sessions have one identifier")
+        world.require(grants[cookie] == nil, "two sessions have the same identifier")
         world.require(!grants.values.contains(grant), "code.\(code) begins a second session")
         world.require(provider.codes[code].browser == browser, "code.\(code) signs in another browser, \(browser)")
         grants[cookie] = grant
@@ -81,12 +81,12 @@ struct SessionRules {
 
     // MARK: Ends
 
-    /// Something is asked for that ends sessions.
+    /// Records that an action that ends sessions was requested.
     mutating func mayEnd(_ cookies: [String]) {
         mayEnd.formUnion(cookies.compactMap { grants[$0] })
     }
 
-    /// The application says that sessions have ended.
+    /// Records that the application has reported the end of sessions.
     mutating func end(_ grants: [Int], at process: Simulation.Process) {
         let time = now
         for grant in grants where lives[grant]?.end == nil { lives[grant, default: Life()].end = (time, process) }
@@ -100,7 +100,7 @@ struct SessionRules {
         let user = provider.grants[own].user
         signOuts[lastSignOut] = user
         let all = lives.keys.sorted().filter { provider.grants[$0].user == user }
-        // Where the session has ended already, its user is not known any more; otherwise the sessions that had begun are meant.
+        // If the session has already ended, its user is no longer known; otherwise the sign-out covers all sessions that had begun.
         let isKnown = lives[own]?.end == nil && provider.grants[own].end == nil
         return SignOut(
             number: lastSignOut,
@@ -112,7 +112,7 @@ struct SessionRules {
 
     mutating func finish(_ signOut: SignOut) {
         guard let user = signOuts.removeValue(forKey: signOut.number) else { return }
-        // Sign-ins in progress may be among those that were found.
+        // The sign-out may have found the sessions of sign-ins in progress, too.
         mayEnd.formUnion(provider.grants.indices.filter { provider.grants[$0].user == user })
     }
 
@@ -131,9 +131,9 @@ struct SessionRules {
             || lives[grant]?.end != nil || isOfLogout
     }
 
-    // MARK: Uses
+    // MARK: Requests
 
-    /// A request gets tokens.
+    /// Checks the tokens that a request gets.
     func gets(
         _ tokens: TokenSet,
         _ subject: String?,
@@ -148,7 +148,7 @@ struct SessionRules {
         world.require(subject == provider.grants[grant].user, "a session has another user's name")
         guard let end = lives[grant]?.end else { return }
         if end.process == process {
-            world.require(end.time >= began, "a request gets \(name) in the process that has ended the session before")
+            world.require(end.time >= began, "a request gets \(name) in the process that had already ended the session")
         }
         let age = now - end.time
         world.require(
@@ -157,10 +157,10 @@ struct SessionRules {
         )
     }
 
-    /// A request is told that there is no session.
+    /// Checks that there is a reason why a request finds no session.
     func hasNoSession(_ cookie: String) {
         guard let grant = grants[cookie], lives[grant]?.delivered != nil else { return }
-        world.note("a request has no session any more: grant \(grant)")
+        world.note("a request no longer has a session: grant \(grant)")
         world.require(isEnding(grant), "the session of grant \(grant) is gone without a reason")
     }
 }

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// The clock of a ``Simulation``. It stands still while a task takes a step.
+/// The clock of a ``Simulation``. It does not advance while a task runs.
 public struct SimulatedClock: Clock {
     let simulation: Simulation
 
-    /// A time of the simulation.
+    /// An instant in the simulation.
     public struct Instant: InstantProtocol {
         /// The time since the beginning.
         public let offset: Duration

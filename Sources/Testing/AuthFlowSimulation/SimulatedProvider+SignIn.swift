@@ -3,10 +3,10 @@ import AuthFlowEssentials
 import AuthFlowJSON
 import Crypto
 
-// Sign-ins of users in browsers, and the ends of their sessions (OpenID Connect Back-Channel Logout 1.0).
+// The sign-ins of users in browsers, and the end of their sessions (OpenID Connect Back-Channel Logout 1.0).
 
 extension SimulatedProvider {
-    /// A user who is signed in at the provider in one browser: `sid` in ID Tokens.
+    /// A user's session at the provider in one browser, which `sid` identifies in ID Tokens.
     struct UserSession {
         let user: String
         var isEnded = false
@@ -24,13 +24,13 @@ extension SimulatedProvider {
     }
 
     /// Signs a user in at the provider.
-    /// - Returns: The session there.
+    /// - Returns: The session at the provider.
     package func beginSession(of user: String) -> Int {
         userSessions.append(UserSession(user: user))
         return userSessions.count - 1
     }
 
-    /// What the provider answers to an authorization request: the parameters of the redirect.
+    /// The provider's response to an authorization request: the parameters of the redirect.
     package func authorize(_ url: String, in session: Int, of browser: String) -> (parameters: String, code: Int)? {
         let query = FormURLEncoding.decode(String(url.drop { $0 != "?" }.dropFirst()))
         guard let query, let state = query["state"], let challenge = query["code_challenge"] else { return nil }
@@ -46,7 +46,7 @@ extension SimulatedProvider {
         let code = codes[number]
         // RFC 7636 section 4.6.
         let challenge = Base64URL.encode(SHA256.hash(data: Array(verifier.utf8)))
-        world.require(challenge == code.challenge, "\(text) comes with another request's verifier")
+        world.require(challenge == code.challenge, "\(text) is sent with the code verifier of another request")
         guard code.grant == nil, !userSessions[code.session].isEnded else {
             world.note("provider: \(text) is refused")
             return refused
@@ -77,10 +77,10 @@ extension SimulatedProvider {
     /// The provider's wall clock.
     private var second: Int64 { Int64((Simulation.epoch + simulation.now / .seconds(1)).timeIntervalSince1970) }
 
-    /// Whom a logout token names.
+    /// The subject of a logout token: a session, a user, or both.
     enum LogoutSubject: CaseIterable { case session, user, sessionAndUser }
 
-    /// Ends a session here, or all of its user.
+    /// Ends a session at the provider, or all sessions of its user.
     /// - Returns: The logout token for the application, and the grants that end.
     func endSession(_ session: Int, of subject: LogoutSubject) -> (token: String, grants: [Int], issuedAt: Int64) {
         let user = userSessions[session].user
@@ -100,17 +100,17 @@ extension SimulatedProvider {
     }
 }
 
-/// The key with which the provider signs.
+/// The provider's signing key.
 struct SimulatedKey {
     static let algorithm = SignatureAlgorithm.es256
     private let key: P256.Signing.PrivateKey
 
     init() {
         do {
-            // Any number of the curve's order will do: nothing that is signed is a secret.
+            // Any scalar below the order of the curve will do: the key need not be secret.
             key = try P256.Signing.PrivateKey(rawRepresentation: Array(repeating: 1, count: 32))
         } catch {
-            preconditionFailure("A P-256 key of 32 bytes is refused.")
+            preconditionFailure("A P-256 key of 32 bytes was rejected.")
         }
     }
 

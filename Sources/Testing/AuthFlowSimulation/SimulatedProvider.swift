@@ -7,19 +7,19 @@ import HTTPTypes
 package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     package static let issuer = "https://provider.example"
 
-    /// What a user has granted at a sign-in.
+    /// The grant of a sign-in.
     package struct Grant: Sendable {
         package let user: String
         package let session: String
         package let resources: [String]
-        /// The number of the refresh token that is valid now.
+        /// The number of the currently valid refresh token.
         package var serial = 0
         package var accessSerial = 0
-        /// Why its tokens are not valid any more.
+        /// The reason why its tokens are no longer valid; nil while they are valid.
         package var end: String?
         /// The session at the provider in which it was granted, for sign-ins in a browser.
         var userSession: Int?
-        /// The time of its ID Token, in seconds.
+        /// The issue time of its ID Token, in seconds.
         var issuedAt: Int64 = 0
         /// The uses of its refresh tokens, in order.
         package var rotations: [Rotation] = []
@@ -29,7 +29,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let process: Simulation.Process
         /// When the process sent it.
         let sentAt: Duration
-        /// Whether the process has its response.
+        /// Whether the process has received the response.
         var isDelivered = false
     }
 
@@ -41,7 +41,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     var codes: [Code] = []
     private(set) lazy var key = SimulatedKey()
     package private(set) var requests = 0
-    /// How long access tokens last, in seconds.
+    /// The lifetime of access tokens, in seconds.
     package var lifetime: Int64
 
     package init(world: World) {
@@ -58,7 +58,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         return Self.credential(grants.count - 1, of: user, resources: resources, at: now, lifetime: lifetime)
     }
 
-    /// The credential of a grant, as it is after its sign-in.
+    /// The credential of a grant, as issued at sign-in.
     static func credential(
         _ grant: Int,
         of user: String,
@@ -96,7 +96,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         return (grant, serial, parts.count == 4 && parts[3] != "-" ? String(parts[3]) : nil)
     }
 
-    /// Whether there is a reason why the response to the use of a refresh token is not stored.
+    /// Whether there is a reason why the response to a refresh request was not stored.
     package func isLossExplained(_ grant: Int, from serial: Int) -> Bool {
         grants[grant].rotations.dropFirst(serial).contains { rotation in
             !rotation.isDelivered || world.couldNotWrite(rotation.process, since: rotation.sentAt)
@@ -206,7 +206,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     /// The use of a refresh token.
     private typealias Use = (grant: Int, serial: Int)
 
-    /// - Parameter isLate: Whether the sender does not wait for the response any more.
+    /// - Parameter isLate: Whether the sender will have stopped waiting for the response.
     private func handle(
         _ call: TransportRequest,
         from process: Simulation.Process,
@@ -223,7 +223,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             return (Self.response(400, ["error": "invalid_request"]), nil)
         }
         if call.head.path == "/revoke" {
-            world.require(mayRevoke(grant), "the tokens of grant \(grant) are revoked, and its session goes on")
+            world.require(mayRevoke(grant), "the tokens of grant \(grant) are revoked although its session continues")
             end(grant, "revoked")
             return (Self.response(200), nil)
         }
@@ -233,7 +233,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             return ended
         }
         guard serial == grants[grant].serial else {
-            // It may have been sent before the other, by a process that was paused until its lease had expired.
+            // A process that was paused until its lease had expired may have sent this request before the other one.
             world.require(
                 isLate || isLossExplained(grant, from: serial) || world.couldNotWrite(process, since: sentAt),
                 "\(token) was sent twice, by P\(grants[grant].rotations[serial].process.index) and P\(process.index)"

@@ -3,7 +3,7 @@ package import AuthFlowDatabase
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The table of a database that the processes share, with the same rules as the statements of the real ones.
+/// The database table that the processes share, with the same rules as the statements of the real databases.
 package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     struct Row {
         let key: RecordKey
@@ -34,9 +34,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private var listeners: [(process: Simulation.Process, receive: @Sendable (DatabaseMessage) -> Void)] = []
     /// The grants in each record, with the numbers of their refresh tokens.
     private var stored: [[UInt8]: [Int: Int]] = [:]
-    /// The highest number of a refresh token of each grant that was stored.
+    /// The highest number of a stored refresh token, for each grant.
     private(set) var newest: [Int: Int] = [:]
-    /// When each grant was removed that is not stored any more.
+    /// The removal time of each grant that is no longer stored.
     private(set) var removals: [Int: Duration] = [:]
 
     package init(world: World) { self.world = world }
@@ -57,7 +57,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         rows[digest].flatMap { $0.leaseEnd > simulation.now ? $0.owner : nil }
     }
 
-    /// Whether a lease is held that has not expired.
+    /// Whether an unexpired lease is held.
     package var hasLease: Bool { rows.values.contains { $0.owner != nil && $0.leaseEnd > simulation.now } }
 
     // MARK: Rules
@@ -72,7 +72,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
             world.require(removals[grant] == nil, "grant \(grant) is stored again after it was removed")
             world.require(
                 serial >= newest[grant] ?? 0,
-                "rt.\(grant).\(serial) is written over rt.\(grant).\(newest[grant] ?? 0)"
+                "rt.\(grant).\(serial) overwrites rt.\(grant).\(newest[grant] ?? 0)"
             )
             newest[grant] = max(serial, newest[grant] ?? 0)
         }
@@ -80,7 +80,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
             removals[grant] = simulation.now
             world.require(
                 world.isEnded(grant) || !Self.hasEnd(rows[digest]?.sealed),
-                "grant \(grant) is stored as ended, and the provider has not ended it"
+                "grant \(grant) is stored as ended although the provider has not ended it"
             )
         }
         world.note("store: \(Self.text(before)) is replaced by \(Self.text(after)), fence \(rows[digest]?.fence ?? 0)")
@@ -220,7 +220,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         listeners.append((process, receive))
     }
 
-    /// Tells all processes, some late and, where the store has faults, some not at all.
+    /// Notifies all processes: some late and, when the store has faults, some not at all.
     private func tell(_ message: RecordMessage) {
         let text = String(decoding: message.text, as: UTF8.self)
         for listener in listeners {

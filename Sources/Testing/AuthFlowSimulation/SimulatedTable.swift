@@ -17,7 +17,7 @@ package struct SimulatedTable: RecordTable {
         self.onMessage = onMessage
     }
 
-    /// What becomes of a call.
+    /// The outcome of a call.
     package enum Fault: CaseIterable, Sendable {
         case slow, unreachable, refused, lostBefore, lostAfter, late
     }

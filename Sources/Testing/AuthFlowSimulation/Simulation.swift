@@ -2,16 +2,16 @@ public import AuthFlow
 public import AuthFlowEssentials
 import CSimulation
 
-/// Runs tasks on one thread, in an order that follows from a seed, and in virtual time.
+/// Runs tasks on one thread, in an order determined by a seed, and in virtual time.
 ///
 /// It simulates several processes: each can be paused or killed between any two steps of its tasks. A failure is replayed by running its
-/// seed again. A task belongs to the process of the task that has begun it.
+/// seed again. A task belongs to the process of the task that started it.
 ///
-/// What is simulated waits on ``clock``, and takes its time and randomness from ``host(of:skew:)``. It may not block, nor
-/// wait for other threads, nor call `Task.yield()`, after which it would never go on.
+/// Simulated code waits on ``clock``, and gets its time and randomness from ``host(of:skew:)``. It must not block, wait for other
+/// threads, or call `Task.yield()`, from which it would never resume.
 ///
-/// For the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise sets and dictionaries have an order
-/// of their own in each process of the system.
+/// For the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise the iteration order of sets and
+/// dictionaries differs between operating system processes.
 public final class Simulation: @unchecked Sendable {  // All of its jobs run on the thread that called run(until:).
     /// A simulated process.
     public struct Process: Hashable, Sendable {
@@ -35,16 +35,16 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// The clock of the simulation.
     public var clock: SimulatedClock { SimulatedClock(simulation: self) }
 
-    /// The generator of all decisions.
+    /// The random number generator for all decisions.
     public var random: SeededGenerator
 
     /// The time since the beginning.
     public private(set) var now = Duration.zero
 
-    /// The steps so far.
+    /// The number of steps so far.
     public private(set) var steps = 0
 
-    /// A hash of all steps so far: two runs with the same one were identical.
+    /// A hash of all steps so far: two runs with the same hash were identical.
     public private(set) var fingerprint: UInt64 = 0xCBF2_9CE4_8422_2325
 
     private var jobs: [Job] = []
@@ -59,14 +59,14 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
 
     /// Creates a simulation.
     /// - Parameters:
-    ///   - seed: Everything follows from it.
+    ///   - seed: The seed, which determines the whole simulation.
     ///   - recordsTrace: Whether ``trace`` is recorded; default: no.
     public init(seed: UInt64, recordsTrace: Bool = false) {
         random = SeededGenerator(seed: seed)
         self.recordsTrace = recordsTrace
     }
 
-    /// The process whose task runs now.
+    /// The process whose task is running.
     public var runningProcess: Process { Process(index: current) }
 
     /// Adds an event to the trace.
@@ -85,7 +85,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return Process(index: states.count - 1)
     }
 
-    /// Kills a process: none of its tasks takes another step, whatever it has begun elsewhere.
+    /// Kills a process: none of its tasks takes another step, even when work that they wait for in the world completes.
     public func kill(_ process: Process) {
         precondition(process != .world)
         note("P\(process.index) is killed")
@@ -94,7 +94,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         timers.removeAll(of: process.index)
     }
 
-    /// Stops a process for a while; its clocks go on.
+    /// Pauses a process for a while; its clocks keep running.
     public func pause(_ process: Process, for duration: Duration) {
         guard case .running = states[process.index] else { return }
         note("P\(process.index) is paused for \(duration)")
@@ -106,7 +106,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         if case .killed = states[process.index] { true } else { false }
     }
 
-    /// Begins a task of a process.
+    /// Starts a task in a process.
     public func begin(in process: Process, _ work: @escaping @Sendable () async -> Void) {
         let previous = current
         current = process.index
@@ -133,7 +133,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return body()
     }
 
-    /// Runs work of the world, for which a process waits: the work goes on when the process is killed.
+    /// Runs work in the world while a process waits for it: the work continues even when the process is killed.
     public func inWorld<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
         try await unsafe withUnsafeThrowingContinuation { continuation in
             begin(in: .world) {
@@ -147,7 +147,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// The time and randomness of a process.
     /// - Parameters:
     ///   - process: The process.
-    ///   - skew: How far its wall clock is ahead; negative: behind.
+    ///   - skew: The offset of its wall clock; negative when the clock is behind.
     public func host(of process: Process, skew: Duration = .zero) -> HostServices {
         HostServices(
             now: { [self] in Self.epoch + (now + skew) / .seconds(1) },
@@ -165,8 +165,8 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// Runs tasks until a time, or until none can take a step.
     /// - Parameters:
     ///   - end: The time.
-    ///   - check: Called after each step; returns whether to go on.
-    /// - Returns: Whether nothing is left that could take a step before or after that time.
+    ///   - check: Called after each step; returns whether to continue.
+    /// - Returns: Whether no task is left that could ever take another step.
     @discardableResult
     public func run(until end: Duration, check: () -> Bool = { true }) -> Bool {
         capturingJobs { takeSteps(until: end, check) }
@@ -202,7 +202,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         unsafe jobs.append(Job(pointer: pointer, process: owner))
     }
 
-    /// Takes one of the jobs that can run now.
+    /// Removes and returns one of the jobs that can run now.
     private func nextJob() -> Job? {
         var count = 0
         for job in jobs where isRunning(job.process) { count += 1 }
@@ -219,7 +219,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         if case .running = states[process] { true } else { false }
     }
 
-    /// When the next timer fires or the next process goes on.
+    /// The time at which the next timer fires or the next process resumes.
     private func nextTime() -> Duration? {
         var next = timers.next(where: isRunning)
         for case .paused(let end) in states { next = min(next ?? end, end) }
@@ -246,6 +246,6 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         unsafe timers.remove(number)?.continuation.resume(throwing: CancellationError())
     }
 
-    /// The waits of a process that have not ended.
+    /// The number of pending waits of a process.
     public func waits(of process: Process) -> Int { timers.count(of: process.index) }
 }

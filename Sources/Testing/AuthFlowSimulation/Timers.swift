@@ -1,4 +1,4 @@
-/// The tasks of a simulation that wait for a time: a binary heap, as there may be hundreds of thousands of them.
+/// The timers that the tasks of a simulation wait for: a binary heap, because there may be hundreds of thousands of them.
 struct Timers {
     @safe struct Timer {
         let time: Duration
@@ -10,9 +10,9 @@ struct Timers {
     }
 
     private var heap: [Timer] = []
-    /// Those in the heap that were cancelled.
+    /// The numbers of the cancelled timers in the heap.
     private var removed: Set<UInt64> = []
-    /// Those whose time has come while their process was paused.
+    /// The timers that became due while their process was paused.
     private var held: [Timer] = []
     private var waiting: [UInt64: Timer] = [:]
     private var last: UInt64 = 0
@@ -46,7 +46,7 @@ struct Timers {
 
     func count(of process: Int) -> Int { waiting.values.count { $0.process == process } }
 
-    /// The time of the first timer whose process can go on. Others that come before it are held.
+    /// The time of the first timer whose process is running. Earlier timers are held.
     mutating func next(where isRunning: (Int) -> Bool) -> Duration? {
         while let first = heap.first {
             if removed.remove(first.number) != nil {
@@ -61,7 +61,7 @@ struct Timers {
         return heap.first?.time
     }
 
-    /// Takes the timers whose time has come and whose processes can go on, in order.
+    /// Removes and returns the due timers whose processes are running, in order.
     mutating func takeDue(at now: Duration, where isRunning: (Int) -> Bool) -> [Timer] {
         for timer in held where isRunning(timer.process) { insert(timer) }
         held.removeAll { isRunning($0.process) }

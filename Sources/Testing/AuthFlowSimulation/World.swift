@@ -1,18 +1,18 @@
 import AuthFlow
 
-/// Faults that a history may have, each as the probability that a request or a call has it.
+/// The faults of a history: probabilities per request or call, and rates per hour.
 package struct Faults: Sendable {
-    /// Requests to the provider that fail or are cut off, before or after their effect.
+    /// The probability that a request to the provider fails or is cut off, before or after its effect.
     package var provider: Double
-    /// Calls of the store that are slow, fail, or are cut off, before or after their effect.
+    /// The probability that a call of the store is slow, fails, or is cut off, before or after its effect.
     package var store: Double
-    /// Whether there are times at which the store cannot be reached at all.
+    /// Whether the store is completely unavailable at times.
     package var hasOutages: Bool
-    /// How many processes are killed in an hour.
+    /// The number of processes killed per hour.
     package var kills: Double
-    /// How many pauses of processes, of up to a minute, there are in an hour.
+    /// The number of process pauses per hour, of up to a minute each.
     package var pauses: Double
-    /// Sessions that the provider ends in an hour.
+    /// The number of sessions that the provider ends per hour.
     package var ends: Double
 
     package init(
@@ -31,7 +31,7 @@ package struct Faults: Sendable {
         self.ends = ends
     }
 
-    /// The kinds of histories: each kind shows what holds without the others' faults.
+    /// The kinds of histories: each kind shows which rules hold in the absence of the other kinds' faults.
     package static let kinds: [(name: String, faults: Faults)] = [
         ("calm", Faults()),
         ("provider", Faults(provider: 0.15, ends: 20)),
@@ -42,17 +42,17 @@ package struct Faults: Sendable {
     ]
 }
 
-/// What the simulated processes share, and the rules that hold at every step.
+/// The state that the simulated processes share, and the rules that hold at every step.
 package final class World: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     package let simulation: Simulation
     package var faults: Faults
-    /// Until when the store cannot be reached.
+    /// The time until which the store is unavailable.
     package private(set) var outageEnd = Duration.zero
     private var outages: [Range<Duration>] = []
     private var pauses: [Int: [Range<Duration>]] = [:]
-    /// When each process last could not reach the store.
+    /// The time at which each process last failed to reach the store.
     private var failures: [Int: Duration] = [:]
-    /// The first rule that was broken.
+    /// The first rule that was violated.
     package private(set) var violation: String?
 
     /// Whether the provider has ended a grant.
@@ -92,8 +92,8 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
 
     package func noteFailure(of process: Simulation.Process) { failures[process.index] = simulation.now }
 
-    /// Whether a process may hand out what it knew ten seconds ago: it could not reach the store, and trusts the tokens in its memory for
-    /// longer; or it was paused since.
+    /// Whether a process may return tokens that were removed more than ten seconds ago: it could not reach the store, and trusts the tokens in
+    /// its memory for longer; or it was paused in the meantime.
     package func mayKnowLess(_ process: Simulation.Process) -> Bool {
         let wasPaused = pauses[process.index, default: []].contains { simulation.now - $0.upperBound < .seconds(1) }
         return wasPaused || failures[process.index].map { simulation.now - $0 < .seconds(6) } ?? false
@@ -104,8 +104,8 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
         simulation.pause(process, for: duration)
     }
 
-    /// Whether there was something since a time that can keep a process from writing a response before its lease has expired: the window
-    /// that docs/architecture.md names.
+    /// Whether a kill, an outage or a pause since the given time may have kept a process from writing a response before its lease expired: the
+    /// window that docs/architecture.md describes.
     package func couldNotWrite(_ process: Simulation.Process, since: Duration) -> Bool {
         func isLong(_ range: Range<Duration>) -> Bool {
             range.upperBound > since && range.upperBound - range.lowerBound >= .seconds(9)

@@ -2,14 +2,14 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowJSON
 
-/// A failure as JSON on standard output, for a program that has asked for JSON. The sentence for the user is on standard error as always.
+/// A failure as JSON on standard output, for a program that has requested JSON. The message for the user goes to standard error as usual.
 struct FailureReport {
     private let json: JSON
 
-    /// Their standard output, or what stands behind their options, is another program's.
+    /// The commands whose standard output, or whose arguments after the options, belong to another program.
     private static let others = ["curl", "mcp", "credential", "exec"]
 
-    /// - Returns: nil when no JSON was asked for, or the command has answered.
+    /// - Returns: nil when JSON was not requested, or when the command has already printed a result.
     init?(_ error: any Error, _ status: ExitCode, arguments: [String] = CommandLine.arguments) {
         let own = ProgramName.arguments(arguments)
         let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }
@@ -28,7 +28,7 @@ struct FailureReport {
         let message =
             switch error {
             case is CancellationError: "Cancelled."
-            // Without the usage, which stands on standard error.
+            // Without the usage, which is printed to standard error.
             case let error as CommandLineError: AuthFlowCommand.message(for: error.error)
             default: ExitStatus.message(for: error)
             }

@@ -19,7 +19,7 @@ import Glibc
         OpenDescriptors.reserve(for: CommandLine.arguments)
         // Before the command starts: a signal with its default action would end the process after a refresh token was sent.
         guard OpenDescriptors.haveRoom, Signals.install() else {
-            Terminal.talk("authflow: This process may open too few files. See: ulimit -n")
+            Terminal.talk("authflow: The limit on open files is too low. See: ulimit -n")
             leave(with: ExitStatus.failure)
         }
         let work = Task.detached { try await runCommand() }
@@ -30,13 +30,13 @@ import Glibc
         }
     }
 
-    /// Waits for the command, says how it ended, and exits.
+    /// Waits for the command, reports its outcome, and exits.
     private static func end(with work: Task<Void, any Error>) async {
         let status: ExitCode
         do {
             try await work.value
             status = ExitStatus.success
-            // A bridge ends when its host does, whatever is under way.
+            // A bridge exits when its host does, even if requests are in progress.
             if UnfinishedClients.isBusy { _ = await UnfinishedClients.drain() }
         } catch {
             // A refresh in progress has already used up the old refresh token, so its response is stored first.
@@ -61,7 +61,7 @@ import Glibc
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         let arguments = ProgramName.arguments(CommandLine.arguments)
-        // A library that changes the environment while it is loaded keeps Swift from finding the arguments: help is not their result.
+        // A library that changes the environment while it is loaded can hide the arguments from Swift: this must not print the help.
         guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("There is no command.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
         do {
@@ -88,7 +88,7 @@ import Glibc
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.talk("Cancelled.")
         case _ where error is HelperAnswered: break
-        // The command has already said what it could not end.
+        // The command has already reported the tokens or the session that it could not end.
         case ExitStatus.signedOutHereOnly: break
         case ExitStatus.usage where error is CommandLineError || error is MisspelledCommand:
             Terminal.talk(ExitStatus.message(for: error))
@@ -103,7 +103,7 @@ import Glibc
     }
 }
 
-/// Git and Docker find their helpers by the names of programs: this one has several.
+/// Git and Docker find their helpers by program name, so this program has several names.
 enum ProgramName {
     private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
 
@@ -118,7 +118,7 @@ enum ProgramName {
 
 /// The three standard streams.
 enum StandardStreams {
-    /// Opens those that the program was started without. Otherwise the next file opened would get the descriptor of
+    /// Opens the streams that the program was started without. Otherwise the next file opened would get the descriptor of
     /// one of them, and output would be written into that file.
     static func openMissing() {
         for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
@@ -142,11 +142,11 @@ struct AuthFlowCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "authflow",
         abstract:
-            "Signs you in with any OAuth 2.0 or OpenID Connect provider, from a configuration file or from options.",
+            "Sign in with any OAuth 2.0 or OpenID Connect provider, configured by a file or by options.",
         discussion: """
             Results go to standard output, everything else to standard error.
             Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \
-            discovery, 8 storage, 9 signed out here and not everywhere, 130 cancelled.
+            discovery, 8 storage, 9 signed out only on this machine, 130 cancelled.
             """,
         version: "0.2.0",
         groupedSubcommands: [
@@ -164,7 +164,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
                 ]
             ),
             CommandGroup(
-                name: "Set up and find faults",
+                name: "Set up and troubleshoot",
                 subcommands: [
                     ConfigCommand.self, DoctorCommand.self, DiscoverCommand.self, AccessTokenCommand.self,
                     RegisterCommand.self,

@@ -9,7 +9,7 @@ struct MisspelledCommand: CommandFailure {
     var message: String { "Error: \(description)" }
 
     /// - Parameter arguments: The program's arguments.
-    /// - Returns: nil when the parser is to read them.
+    /// - Returns: nil when the parser should parse them.
     init?(_ arguments: [String]) {
         var words = arguments[...]
         if words.first == "help" { words = words.dropFirst() }
@@ -18,7 +18,7 @@ struct MisspelledCommand: CommandFailure {
         while let word = words.popFirst(), !word.hasPrefix("-") {
             let commands = Self.commands(of: parent)
             guard !commands.isEmpty else { break }
-            // Its default command may take any word.
+            // Its default command may accept any word.
             guard commands[word] != nil || parent.configuration.defaultSubcommand == nil else { return nil }
             guard let command = commands[word] else {
                 guard word != "help" else { return nil }
@@ -31,12 +31,12 @@ struct MisspelledCommand: CommandFailure {
             parent = command
             path.append(word)
         }
-        // Options of this tool stand before the program.
+        // Options of this tool come before the program.
         let own = arguments.dropFirst().prefix { $0.hasPrefix("-") }
         let builtIn = ["--help", "-h", "-help", "--help-hidden", "-help-hidden", "--version"]
         guard arguments.first == "exec", !own.contains("--"), !own.contains(where: builtIn.contains) else { return nil }
         let rest = arguments.dropFirst(1 + own.count)
-        // A value of an option may come first; the program is behind "--" then.
+        // A value of an option may come first; the program then follows "--".
         guard !own.isEmpty || !rest.isEmpty else { return nil }
         guard own.isEmpty || !rest.contains("--") else { return nil }
         let program = own.isEmpty ? rest.first ?? "PROGRAM" : "PROGRAM"

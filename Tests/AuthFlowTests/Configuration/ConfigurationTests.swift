@@ -145,7 +145,7 @@ extension UserAgentFactory {
             more: #", "scopes": ["openid", 5]"#,
             place: "3:109",
             keyPath: "profiles.work.scopes[1]",
-            words: "expected a string"
+            words: "expected a non-empty string"
         ),
         Fault(
             more: #", "scopes": ["a\"b"]"#,

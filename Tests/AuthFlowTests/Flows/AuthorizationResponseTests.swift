@@ -220,7 +220,7 @@ import Testing
         let replay = #expect(throws: AuthError.self) {
             try check("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)
         }
-        #expect(replay?.description.contains("already") == true)
+        #expect(replay?.description.contains("more than once") == true)
     }
 
     @Test func showsTheErrorDescriptionWithoutControlCharacters() throws {

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// A code forge in the manner of GitLab: discovery at its host, users described by an API of its own, revocation without a hint.
+/// A code forge like GitLab: discovery at its host, users described by its own API, revocation without a token type hint.
 struct ForgeProvider: ProviderAdapter {
     let issuer: String
 
@@ -11,7 +11,7 @@ struct ForgeProvider: ProviderAdapter {
     }
 
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) {
-        // The forge shows its own sign-in form, whichever company account the browser knows.
+        // The forge shows its own sign-in form, whatever company account the browser is signed in to.
         if request.purpose == .authorization { request.parameters["prefer"] = "password" }
     }
 }
@@ -38,9 +38,9 @@ extension ForgeProvider: TokenRevoking {
 }
 
 extension ProviderFactory {
-    /// `forge`: a forge at a host of your own.
+    /// `forge`: a forge at your own host.
     static var forge: ProviderFactory {
-        let issuer = ConfigurationKey("issuer", required: .issuer, "The address of the forge.")
+        let issuer = ConfigurationKey("issuer", required: .issuer, "The URL of the forge.")
         return ProviderFactory("forge", keys: [issuer], defaultScopes: ["profile", "offline_access"]) {
             ForgeProvider(issuer: try $0[issuer])
         }

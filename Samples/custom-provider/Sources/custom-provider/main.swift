@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowHeadless
 import AuthFlowTesting
 
-// Tests the adapter as AuthFlow's own are tested: the conformance suite against an emulator, and a sign-in by configuration.
+// Tests the adapter like AuthFlow's own adapters: the conformance suite against an emulator, and a sign-in by configuration.
 
 /// The conformance suite, against the emulator. Its client and the redirect URI are those of `EmulatorScene.registration()`.
 func conforms() async throws {

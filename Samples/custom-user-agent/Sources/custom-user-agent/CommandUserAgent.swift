@@ -1,8 +1,8 @@
 import AuthFlow
 import Foundation
 
-/// Lets another program show the page: it reads the address from standard input, and writes the one that it was
-/// redirected to on standard output. Neither is ever in a command line.
+/// Lets another program show the page: the program reads the URL from standard input, and writes the URL that it was
+/// redirected to on standard output. Neither URL ever appears on a command line.
 ///
 /// That program may be anything: a browser in a test, a kiosk, a script that asks a user in a chat.
 struct CommandUserAgent: UserAgent {
@@ -36,7 +36,7 @@ struct CommandUserAgent: UserAgent {
         try process.run()
         try input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
         try input.fileHandleForWriting.close()
-        // A response that arrives another way, or Ctrl-C, cancels this task, which ends the program.
+        // A response that arrives in another way, or Ctrl-C, cancels this task, which ends the program.
         let response = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 Thread.detachNewThread {

@@ -3,11 +3,11 @@ import AuthFlowResourceServerConfiguration
 import HTTPTypes
 import Hummingbird
 
-/// The messages of an MCP server without sessions, whose one tool says who calls it.
+/// The messages of an MCP server without sessions, whose only tool reports the caller.
 struct MCPTools {
-    /// The largest message, in bytes.
+    /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
-    /// The revisions that it speaks, the newest first. In all of them a client begins with `initialize`.
+    /// The supported revisions, newest first. In all of them a client starts with `initialize`.
     private static let revisions = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
     /// The server's own origin.
@@ -56,7 +56,7 @@ struct MCPTools {
     }
 
     private static let tool: JSON = [
-        "name": "whoami", "description": "Says who calls, and what the token permits.",
+        "name": "whoami", "description": "Reports the caller, and the permissions of the token.",
         "inputSchema": ["type": "object", "properties": [:], "additionalProperties": false],
     ]
 

@@ -1,4 +1,4 @@
-// An MCP server (Streamable HTTP) with one tool, which requires an access token: its address is enough for clients.
+// An MCP server (Streamable HTTP) with one tool, which requires an access token: clients need only its URL.
 //
 //     mcp-server CONFIGURATION PORT
 //

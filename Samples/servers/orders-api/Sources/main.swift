@@ -1,4 +1,4 @@
-// An API that receives access tokens, with a public route, one that demands a scope, and one that requires a recent multi-factor sign-in.
+// An API that receives access tokens, with a public route, one that requires a scope, and one that requires a recent multi-factor sign-in.
 //
 //     orders-api CONFIGURATION PORT
 //

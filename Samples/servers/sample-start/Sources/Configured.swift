@@ -1,14 +1,14 @@
 import Foundation
 
-/// The configuration file and the port that a program was started with. With other arguments it ends (`EX_USAGE`).
+/// The configuration file and the port that a program was started with. With other arguments the program exits (`EX_USAGE`).
 public func arguments(_ usage: String) -> (path: String, port: Int) {
     let arguments = CommandLine.arguments
     guard arguments.count == 3, let port = Int(arguments[2]) else { end(usage: usage) }
     return (arguments[1], port)
 }
 
-/// Makes the server that a configuration describes. A mistake in it is the operator's: the program ends with a message (`EX_CONFIG`), and does
-/// not crash.
+/// Makes the server that a configuration describes. A mistake in it is the operator's, so the program exits with a message (`EX_CONFIG`)
+/// instead of crashing.
 public func configured<Server>(_ server: () throws -> Server) -> Server {
     do {
         return try server()
@@ -17,7 +17,7 @@ public func configured<Server>(_ server: () throws -> Server) -> Server {
     }
 }
 
-/// Ends a program that was started with the wrong arguments.
+/// Exits a program that was started with the wrong arguments.
 public func end(usage: String) -> Never { end("Usage: \(usage)", status: 64) }
 
 private func end(_ message: String, status: Int32) -> Never {

@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 
-/// The one page of the application: who is signed in, in which browsers, and a button for each thing.
+/// The only page of the application: who is signed in, in which browsers, and a button for each action.
 struct Page: ResponseGenerator {
     let session: Session?
     let sessions: [SessionSummary]

@@ -23,7 +23,7 @@ struct WebContext: SessionRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-/// What the application keeps in a session.
+/// The application's data in a session.
 struct Notebook: SessionData {
     var notes: [String] = []
 }
@@ -63,7 +63,7 @@ let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .subj
 router.get("/forward-auth") { request, _ in
     Response(await forwardAuth.response(to: request.head) ?? TransportResponse(head: HTTPResponse(status: .notFound)))
 }
-// Scripts of the page call the API through the application, which puts the access token in.
+// Scripts of the page call the API through the application, which adds the access token.
 let api = try option("--api").map { address in
     try ResourceProxy.Route(
         "/api/",
@@ -83,7 +83,7 @@ router.get("/") { request, context in
         session: session,
         sessions: try await server.sessions(ofUserOf: session),
         token:
-            "The access token is good until \(expiry?.formatted(.iso8601) ?? "its end, which the provider does not say").",
+            "The access token is good until \(expiry?.formatted(.iso8601) ?? "an unknown time").",
         notes: try await server.data(Notebook.self, of: session)?.notes ?? []
     )
 }

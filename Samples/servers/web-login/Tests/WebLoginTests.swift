@@ -132,7 +132,7 @@ private struct Site {
         let metrics = TestMetrics()
         let site = try Site(observer: FlowEvent.metrics(factory: metrics))
         try await site.application.test(.router) { client in
-            // The tokens have expired as soon as they are there.
+            // The tokens expire as soon as they are issued.
             site.scene.emulator.accessTokenLifetime = 0
             let cookie = try await site.signIn(client)
             let labels = [("step", "code exchange"), ("outcome", "succeeded"), ("code", "none")]

@@ -2,7 +2,7 @@
 public enum Base64URL {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
-    /// The value of every byte; 255 for those outside the alphabet.
+    /// The value of each byte; 255 for bytes outside the alphabet.
     private static let values: [UInt8] = {
         var values = [UInt8](repeating: 255, count: 256)
         for (value, character) in alphabet.enumerated() { values[Int(character)] = UInt8(value) }
@@ -28,8 +28,8 @@ public enum Base64URL {
     }
 
     /// Decodes text.
-    /// - Returns: The bytes, or nil when the text holds any other character (padding and white space included), has an
-    ///   impossible length, or has bits left over that are not zero, so that no two texts decode to the same bytes.
+    /// - Returns: The bytes, or nil when the text contains any other character (including padding and whitespace), has an
+    ///   invalid length, or has non-zero trailing bits, so that no two texts decode to the same bytes.
     public static func decode(_ text: some StringProtocol) -> [UInt8]? {
         decode(utf8: Array(text.utf8)[...])
     }
@@ -37,8 +37,8 @@ public enum Base64URL {
     /// Decodes text that is given as UTF-8 bytes.
     package static func decode(utf8 text: ArraySlice<UInt8>) -> [UInt8]? {
         var isValid = true
-        // Tokens are decoded before they are trusted, so this should be fast. It needs no check at every byte: the
-        // table has an entry for every byte, and the target has room for the longest result.
+        // Tokens are decoded before they are trusted, so this should be fast. No per-byte bounds check is needed: the
+        // table has an entry for every byte, and the target is large enough for the longest result.
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: text.count * 3 / 4 + 1) { target, count in
             unsafe values.withUnsafeBufferPointer { values in
                 unsafe text.withUnsafeBufferPointer { text in
@@ -60,7 +60,7 @@ public enum Base64URL {
                         seen |= value
                         rest = rest &<< 6 | UInt32(value & 63)
                     }
-                    // The remainder holds no byte, one or two, and bits that must be zero.
+                    // The remainder encodes zero, one or two bytes, and bits that must be zero.
                     switch text.count & 3 {
                     case 0: break
                     case 2:
@@ -74,7 +74,7 @@ public enum Base64URL {
                         isValid = rest & 0b11 == 0
                     default: isValid = false
                     }
-                    // Every value of the alphabet is below 64; every other byte has 255.
+                    // The value of every byte of the alphabet is below 64; that of every other byte is 255.
                     isValid = isValid && seen < 64
                 }
             }

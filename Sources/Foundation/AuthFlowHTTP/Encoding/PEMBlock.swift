@@ -5,34 +5,34 @@ package struct PEMBlock {
     package let label: String
     package let text: String
 
-    /// The content between its lines, decoded; nil when that is not base64.
+    /// The decoded content between the encapsulation boundaries; nil when it is not base64.
     package var content: [UInt8]? {
         let lines = text.split(whereSeparator: \.isNewline).dropFirst().dropLast()
         return Data(base64Encoded: lines.joined()).map(Array.init)
     }
 
-    /// The one block with a private key that needs no passphrase.
+    /// Returns the text's only private key, which must not be encrypted with a passphrase.
     package static func privateKey(in text: String) throws(AuthError) -> PEMBlock {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
         }
         let blocks = blocks(in: text)
-        // RFC 1421 section 4.6.1.1: older files say so beneath the label.
+        // RFC 1421 section 4.6.1.1: older files declare encryption in a header below the label.
         if blocks.contains(where: { $0.label == "ENCRYPTED PRIVATE KEY" || $0.text.contains("Proc-Type: 4,ENCRYPTED") })
         {
-            throw refuse("it has a passphrase, which cannot be asked for at every request; write it without one")
+            throw refuse("it is encrypted, and its passphrase cannot be entered at every request; store it without one")
         }
-        // OpenSSL writes EC PARAMETERS before an elliptic key, and a certificate may stand beside one.
+        // OpenSSL writes EC PARAMETERS before an EC key, and the text may also contain a certificate.
         let keys = blocks.filter { ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].contains($0.label) }
         guard let key = keys.first else {
             if blocks.contains(where: { $0.label == "OPENSSH PRIVATE KEY" }) {
-                throw refuse("it is in the format of OpenSSH; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
+                throw refuse("it is in OpenSSH format; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
             }
             if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw refuse("it is a public key") }
             if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw refuse("it is a certificate") }
             throw refuse("the text has no private key in PEM or JWK form")
         }
-        guard keys.count == 1 else { throw refuse("the text has several; keep one in each file") }
+        guard keys.count == 1 else { throw refuse("the text has several private keys; use a separate file for each") }
         return key
     }
 

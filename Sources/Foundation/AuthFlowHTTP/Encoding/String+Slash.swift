@@ -1,4 +1,4 @@
 extension String {
-    /// A path without the slash at its end.
+    /// The path without its trailing slash.
     package var droppingLastSlash: String { hasSuffix("/") ? String(dropLast()) : self }
 }

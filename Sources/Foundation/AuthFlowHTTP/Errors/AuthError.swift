@@ -9,7 +9,7 @@ public struct AuthError: Error, Sendable {
     /// The error code: an open set, to which plug-ins may add their own codes.
     public let code: Code
 
-    /// What happened, which rule it breaks, and what to do.
+    /// The message for the user: what happened, which rule was violated, and what to do.
     public let message: String
 
     /// The error parameters that the provider sent; nil when it sent none.
@@ -18,7 +18,7 @@ public struct AuthError: Error, Sendable {
     /// The HTTP status of the response that caused the error; nil when none did.
     public let status: Int?
 
-    /// How long the server asks the client to wait (`Retry-After`); nil when it does not say.
+    /// The delay that the server requests before a retry (`Retry-After`); nil when it requests none.
     public let retryAfter: Duration?
 
     /// The underlying error, for debugging.
@@ -46,7 +46,7 @@ public struct AuthError: Error, Sendable {
     ///   - message: A sentence for the user, without any secret.
     ///   - providerError: The error parameters that the provider sent.
     ///   - status: The HTTP status of the response that caused it; default: that of `providerError`.
-    ///   - retryAfter: How long the server asks the client to wait.
+    ///   - retryAfter: The delay that the server requests before a retry.
     ///   - underlyingError: The error that caused this one.
     public init(
         _ code: Code,
@@ -79,68 +79,68 @@ extension AuthError {
         public static let discoveryFailed = Self(rawValue: "discovery_failed")
         /// A document names an issuer other than the one that was requested.
         public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
-        /// No response came: name resolution, the connection or TLS failed, or the connection broke.
+        /// No response was received: name resolution, the connection or TLS failed, or the connection was lost.
         public static let networkFailed = Self(rawValue: "network_failed")
         /// The provider is overloaded or limits the request rate (status 429 or 503); see ``AuthError/retryAfter``.
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// The operation timed out.
         public static let timedOut = Self(rawValue: "timed_out")
-        /// The user, or the provider for them, denied the request (`access_denied`).
+        /// The user, or the provider on the user's behalf, denied the request (`access_denied`).
         public static let accessDenied = Self(rawValue: "access_denied")
         /// The provider responded with an OAuth error, which is in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
-        /// A response of the provider does not follow its specification.
+        /// A response from the provider does not conform to its specification.
         public static let invalidResponse = Self(rawValue: "invalid_reply")
         /// The redirect URL is not an authorization response to this sign-in.
         public static let invalidCallback = Self(rawValue: "invalid_callback")
         /// The ID Token failed a check, named in the message.
         public static let invalidIDToken = Self(rawValue: "invalid_id_token")
-        /// The user's authentication was weaker, or longer ago, than requested (`acr`, `max_age`).
+        /// The user's authentication was weaker or older than requested (`acr`, `max_age`).
         public static let insufficientUserAuthentication = Self(rawValue: "insufficient_user_authentication")
         /// A logout token failed a check, which the message names.
         public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")
-        /// The UserInfo response is about another subject than the ID Token, or cannot be verified.
+        /// The UserInfo response is about a different subject than the ID Token, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
         /// The provider does not support what was requested.
         public static let unsupported = Self(rawValue: "unsupported")
-        /// The user agent cannot work here, or could not finish.
+        /// The user agent cannot run in this environment, or could not complete.
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
-        /// No user agent that may be used can work here: the user has to sign in elsewhere, or by other means.
+        /// No permitted user agent can run in this environment: the user must sign in elsewhere or by other means.
         public static let noUserAgent = Self(rawValue: "no_user_agent")
         /// The port of the redirect URI is in use.
         public static let portBusy = Self(rawValue: "port_busy")
         /// An API rejected the access token.
         public static let accessTokenRejected = Self(rawValue: "access_token_rejected")
-        /// The user who signed in is not the one who is already signed in.
+        /// The user who signed in is different from the user who was already signed in.
         public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
         /// A protected resource requires scopes that the access token does not have, and requesting them did not help.
         public static let insufficientScope = Self(rawValue: "insufficient_scope")
-        /// A key in a hardware token cannot be used: the token is absent, locked, or does not accept the PIN.
+        /// A key in a hardware token cannot be used: the token is absent or locked, or rejects the PIN.
         public static let keyUnavailable = Self(rawValue: "key_unavailable")
-        /// A workload's assertion is missing, has expired, or is for another audience.
+        /// A workload's assertion is missing, has expired, or is for a different audience.
         public static let assertionUnusable = Self(rawValue: "assertion_unusable")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
         /// The database of a store is damaged, and nothing in it can be used.
         public static let storeDamaged = Self(rawValue: "store_damaged")
-        /// Another process holds the lease on a credential for longer than this one waits.
+        /// Another process held the lease on a credential for longer than this process's timeout.
         public static let leaseBusy = Self(rawValue: "lease_busy")
         /// Another holder has taken over the lease on a credential, so nothing was written.
         public static let leaseLost = Self(rawValue: "lease_lost")
-        /// It is not known whether a credential was written: a connection was cut off, and another holder has written since.
+        /// It is not known whether a credential was written: the connection was lost, and another holder has written since.
         public static let outcomeUnknown = Self(rawValue: "outcome_unknown")
-        /// The stored record is readable but not a usable credential: it is damaged, too large, of another version, or
+        /// The stored record is readable but not a usable credential: it is damaged, too large, of a different version, or
         /// its key is missing. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
-        /// The data of an application in a session is too large, or of a version that this program cannot read.
+        /// The application's data in a session is too large, or of a version that this program cannot decode.
         public static let sessionDataUnusable = Self(rawValue: "session_data_unusable")
     }
 }
 
 extension AuthError {
-    /// Whether a retry may succeed: the server could not be reached, or could not handle the request now.
+    /// Whether a retry may succeed: the server could not be reached, or could not handle the request at the time.
     package var isPassing: Bool {
         let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
         return isUnavailable || [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code)
@@ -152,12 +152,12 @@ extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, Loca
     public var description: String {
         // The provider's text appears once, even if the message already contains it.
         guard let providerError, !message.contains("\(providerError)") else { return message }
-        return "\(message) (the provider said: \(providerError))"
+        return "\(message) (the provider returned: \(providerError))"
     }
 
-    /// As ``description``: an error that no caller catches ends the program with a sentence.
+    /// The same as ``description``, so that an uncaught error terminates the program with a readable message.
     public var debugDescription: String { description }
 
-    /// As ``description``, for `localizedDescription`.
+    /// The same as ``description``, for `localizedDescription`.
     public var errorDescription: String? { description }
 }

@@ -1,4 +1,4 @@
-/// Makes untrusted text safe to show in a terminal, a log or a page.
+/// Makes untrusted text safe to display in a terminal, a log or a web page.
 public enum DisplayText {
     /// Replaces control and format characters (which can move a cursor or reverse a line) and truncates long text.
     /// - Parameters:
@@ -13,7 +13,7 @@ public enum DisplayText {
     }
 
     /// Whether a character is invisible but affects the display of others: it controls a terminal, changes the writing
-    /// direction, or has no agreed appearance.
+    /// direction, or has no standard appearance.
     package static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: true
@@ -21,7 +21,7 @@ public enum DisplayText {
         }
     }
 
-    /// Escapes characters that have a meaning in HTML, for use in text and in quoted attributes.
+    /// Escapes the special characters of HTML, for use in text and in quoted attributes.
     ///
     /// It works on code points, as HTML parsers do: in Swift a quotation mark followed by a combining mark is not
     /// equal to a quotation mark.

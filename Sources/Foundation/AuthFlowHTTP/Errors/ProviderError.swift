@@ -11,7 +11,7 @@ public struct ProviderError: Sendable, Hashable {
     /// `error_uri`: a page about the error. It is untrusted: do not open it automatically.
     public let errorURI: String?
 
-    /// The HTTP status the error came with; nil when it came in a redirect.
+    /// The HTTP status of the error response; nil when the error arrived in a redirect.
     public let status: Int?
 
     /// Creates a provider error.
@@ -33,7 +33,7 @@ extension ProviderError: CustomStringConvertible {
 }
 
 extension ProviderError {
-    /// Reads the error members of a JSON response (RFC 6749 section 5.2).
+    /// Parses the error members of a JSON response (RFC 6749 section 5.2).
     /// - Returns: nil when there is no `error` string.
     public init?(_ json: JSON, status: Int) {
         // Section 5.2: error = 1*NQSCHAR. An empty value counts as absent.

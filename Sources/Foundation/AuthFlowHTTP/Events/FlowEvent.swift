@@ -1,9 +1,9 @@
 public import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Something that happened during a flow: the one stream that progress, logs, traces and tests read.
+/// An event of a flow. Progress displays, logs, traces and tests all read the same stream of events.
 ///
-/// Nothing in it is secret but ``url``, which is for the user who signs in and no one else.
+/// It contains no secrets except in ``url``, which only the user who is signing in may see.
 public struct FlowEvent: Sendable {
     /// A step of a flow, as an open set: user agents and adapters may add their own.
     public struct Step: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
@@ -14,7 +14,7 @@ public struct FlowEvent: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public var description: String { rawValue }
 
-        /// Finding the provider's endpoints.
+        /// Discovering the provider's endpoints.
         public static let discovery = Self(rawValue: "discovery")
         /// Choosing one of several sign-in methods.
         public static let flowChoice = Self(rawValue: "flow")
@@ -24,23 +24,23 @@ public struct FlowEvent: Sendable {
         public static let authorizationRequest = Self(rawValue: "authorization request")
         /// Waiting for the redirect with the authorization response.
         public static let userAgentVisit = Self(rawValue: "user agent visit")
-        /// One page or redirect that an agent without a window went through.
+        /// One page or redirect that a headless user agent followed.
         public static let pageVisit = Self(rawValue: "page")
         /// Checking the redirect.
         public static let authorizationResponse = Self(rawValue: "authorization response")
-        /// Asking for a code to sign in with on another screen.
+        /// Requesting a user code for the device flow (RFC 8628).
         public static let deviceAuthorization = Self(rawValue: "device authorization")
-        /// Waiting for the user to do that.
+        /// Polling until the user has signed in on another device.
         public static let devicePolling = Self(rawValue: "device polling")
         /// Exchanging the code for tokens.
         public static let codeExchange = Self(rawValue: "code exchange")
-        /// Exchanging a token for others.
+        /// Exchanging a token for other tokens.
         public static let tokenExchange = Self(rawValue: "token exchange")
         /// Checking the ID Token.
         public static let idTokenValidation = Self(rawValue: "ID Token validation")
-        /// Finding out who signed in.
+        /// Determining which user signed in.
         public static let identity = Self(rawValue: "identity")
-        /// Obtaining an access token without a user.
+        /// Obtaining an access token without a user, by client credentials or a JWT bearer assertion.
         public static let grantWithoutUser = Self(rawValue: "grant without a user")
         /// Exchanging the refresh token for new tokens.
         public static let refresh = Self(rawValue: "refresh")
@@ -56,37 +56,37 @@ public struct FlowEvent: Sendable {
         public static let storing = Self(rawValue: "storing")
     }
 
-    /// How far the step has come.
+    /// The progress of a step.
     public enum Progress: Sendable, Hashable {
-        /// It has begun.
+        /// The step has started.
         case began
-        /// It is done.
+        /// The step has succeeded.
         case succeeded
-        /// It has failed, with this code; nil for an error of another kind, such as one of a store of the app's own.
+        /// The step has failed with this code; nil for any other kind of error, such as an error from a custom store.
         case failed(AuthError.Code?)
-        /// Its task was cancelled.
+        /// The step's task was cancelled.
         case cancelled
-        /// Something worth knowing happened within it.
+        /// A notable event occurred during the step.
         case note
     }
 
-    /// Names the flow: random, the same on all of its events.
+    /// The flow ID: random, and the same for all events of the flow.
     public let flowID: String
 
     /// The step.
     public let step: Step
 
-    /// How far it has come.
+    /// The progress of the step.
     public let progress: Progress
 
-    /// When, by the wall clock.
+    /// The wall-clock time of the event.
     public let time: Date
 
-    /// More, by name. Never secret.
+    /// Further details by name. They never contain secrets.
     public let details: [String: String]
 
-    /// The address to open, on the event that asks the user to. It carries `state` and `nonce`: show it to the user,
-    /// and keep it out of logs. ``description`` leaves its values out.
+    /// The URL to open, in the event that asks the user to open it. It contains `state` and `nonce`: display it to the
+    /// user, but do not log it. ``description`` omits its parameter values.
     public let url: String?
 }
 
@@ -109,13 +109,13 @@ extension FlowEvent: CustomStringConvertible, WithoutReflection {
 
 /// Publishes the events of one flow.
 public struct FlowReporter: Sendable {
-    /// What is known of the flow; nil without an observer; no event is made then.
+    /// The flow ID, the clock and the observer; nil without an observer, in which case no events are created.
     private let published: (flowID: String, now: @Sendable () -> Date, observer: @Sendable (FlowEvent) -> Void)?
 
     /// Creates a reporter.
     /// - Parameters:
-    ///   - host: Gives the flow its ID and the events their time.
-    ///   - observer: Receives every event, at once and in order; default: none does.
+    ///   - host: The source of the flow ID and of the event times.
+    ///   - observer: Receives every event, immediately and in order; default: no observer.
     public init(host: HostServices = .system, observer: (@Sendable (FlowEvent) -> Void)? = nil) {
         self.published = observer.map { (Base64URL.encode(host.randomBytes(6)), host.now, $0) }
     }
@@ -123,9 +123,9 @@ public struct FlowReporter: Sendable {
     /// Publishes one event.
     /// - Parameters:
     ///   - step: The step it belongs to.
-    ///   - progress: How far the step has come.
-    ///   - details: More, by name. Never secret.
-    ///   - url: An address that the user is asked to open.
+    ///   - progress: The progress of the step.
+    ///   - details: Further details by name. They must not contain secrets.
+    ///   - url: A URL that the user is asked to open.
     public func report(
         _ step: FlowEvent.Step,
         _ progress: FlowEvent.Progress = .note,
@@ -138,16 +138,16 @@ public struct FlowReporter: Sendable {
         )
     }
 
-    /// Publishes that a check was passed.
+    /// Publishes that a check has passed.
     /// - Parameters:
     ///   - step: The step it belongs to.
-    ///   - check: What was checked, such as the name of a claim.
-    ///   - clause: Which clause of which specification asks for it.
+    ///   - check: The subject of the check, such as the name of a claim.
+    ///   - clause: The clause of the specification that requires the check.
     public func passed(_ step: FlowEvent.Step, _ check: String, _ clause: String) {
         report(step, details: ["check": check, "clause": clause])
     }
 
-    /// Runs a step and publishes its beginning and its end.
+    /// Runs a step and publishes its start and its outcome.
     package func step<Return>(
         _ step: FlowEvent.Step,
         details: @autoclosure () -> [String: String] = [:],

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Lets any number of readers follow the events of a client, as an observer to give to it.
+/// An observer for a client that lets any number of readers follow the client's events.
 ///
 /// ```swift
 /// let events = FlowEventStream()
@@ -14,15 +14,15 @@ public final class FlowEventStream: Sendable {
     /// Creates a stream without readers.
     public init() {}
 
-    /// What to give to a client.
+    /// The observer to pass to a client.
     public var observer: @Sendable (FlowEvent) -> Void {
         { [self] event in
             for reader in readers.withLock({ Array($0.values) }) { reader.yield(event) }
         }
     }
 
-    /// The events from now on.
-    /// - Parameter limit: How many are kept for a reader that is slow; the oldest are dropped first.
+    /// Returns a stream of the events from now on.
+    /// - Parameter limit: The maximum number of events buffered for a slow reader; the oldest are dropped first.
     public func stream(keeping limit: Int = 1000) -> AsyncStream<FlowEvent> {
         let (stream, continuation) = AsyncStream<FlowEvent>.makeStream(bufferingPolicy: .bufferingNewest(limit))
         let id = next.withLock { next in

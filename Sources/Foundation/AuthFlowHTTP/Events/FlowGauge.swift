@@ -1,12 +1,12 @@
-/// A figure of the present state of a process, for monitoring. Its name and labels have no value that a user or a provider chooses.
+/// A metric of the current state of a process, for monitoring. Its name and labels never contain values chosen by a user or a provider.
 public struct FlowGauge: Sendable, Hashable, CustomStringConvertible {
-    /// The name as Prometheus writes names: lower-case words with underscores, the unit last where there is one.
+    /// The name, following Prometheus naming conventions: lower-case words with underscores, and the unit, if any, last.
     public let name: String
 
     /// The labels, such as the provider's name in the application.
     public var labels: [String: String]
 
-    /// The figure.
+    /// The value.
     public let value: Double
 
     /// Creates a gauge.
@@ -21,7 +21,7 @@ public struct FlowGauge: Sendable, Hashable, CustomStringConvertible {
         self.init(name, Double(count), labels: labels)
     }
 
-    /// A line of Prometheus' text format.
+    /// A line in the Prometheus text format.
     public var description: String {
         let pairs = labels.sorted { $0.key < $1.key }.map { "\($0.key)=\"\(Self.escaped($0.value))\"" }
         return "\(name)\(pairs.isEmpty ? "" : "{\(pairs.joined(separator: ","))}") \(value)"
@@ -34,8 +34,8 @@ extension FlowGauge {
     }
 }
 
-/// A transport or a store that knows how much it has to do.
+/// A transport or a store that reports its current load.
 public protocol GaugeSource: Sendable {
-    /// The present figures. No waiting, no input or output.
+    /// The current values. Reading them must neither block nor perform I/O.
     var gauges: [FlowGauge] { get }
 }

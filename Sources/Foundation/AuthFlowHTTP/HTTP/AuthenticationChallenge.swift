@@ -1,7 +1,7 @@
 import AuthFlowJSON
 public import HTTPTypes
 
-/// One challenge of a server's `WWW-Authenticate` (RFC 9110 section 11.6.1): what it takes to be let in.
+/// One challenge in a server's `WWW-Authenticate` field (RFC 9110 section 11.6.1): the authentication that it requires.
 public struct AuthenticationChallenge: Sendable, Hashable {
     /// `auth-scheme` in lower case: it is case-insensitive (section 11.1).
     public let scheme: String
@@ -9,7 +9,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
     /// The parameters by their names in lower case.
     public let parameters: [String: String]
 
-    /// What schemes such as `Negotiate` have in place of parameters (section 11.2); default: none.
+    /// The `token68`, which schemes such as `Negotiate` use instead of parameters (section 11.2); default: none.
     public let token68: String?
 
     /// Creates a challenge.
@@ -19,13 +19,13 @@ public struct AuthenticationChallenge: Sendable, Hashable {
         self.token68 = token68
     }
 
-    /// The most that is read of all fields together, in bytes.
+    /// The maximum total size of the fields, in bytes.
     private static let maximumSize = 16 * 1024
 
     /// The challenges of all `WWW-Authenticate` fields, in order.
     ///
-    /// A challenge that names a parameter twice is left out, because two readers could disagree about it. What is malformed is not
-    /// read, up to the end of its field. More than 16 KiB are not read at all.
+    /// A challenge that repeats a parameter is skipped, because two parsers could interpret it differently. Malformed input is skipped
+    /// up to the end of its field. Fields with a total size of more than 16 KiB are ignored.
     public static func challenges(in fields: HTTPFields) -> [AuthenticationChallenge] {
         let values = fields[values: .wwwAuthenticate]
         guard values.reduce(0, { $0 + $1.utf8.count }) <= maximumSize else { return [] }
@@ -37,7 +37,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
         challenges(in: response.head.headerFields)
     }
 
-    /// Reads the list of section 11.6.1, in which a comma separates both challenges and their parameters: a name
+    /// Parses the list of section 11.6.1, in which a comma separates both challenges and their parameters: a name
     /// followed by an equals sign is a parameter, and one without is the scheme of the next challenge.
     private struct Reader {
         private var bytes: [UInt8] = []
@@ -45,7 +45,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
         private var ends: [Int] = []
         private var position = 0
 
-        /// RFC 9110 section 5.3: several fields of one name are the same as one, joined by commas, in order.
+        /// RFC 9110 section 5.3: several fields with the same name are equivalent to one, joined by commas, in order.
         init(fields: [String]) {
             for field in fields {
                 bytes += field.utf8
@@ -54,7 +54,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
             }
         }
 
-        /// Something that no grammar covers: what follows it could mean anything.
+        /// Input that does not match the grammar, which makes everything after it ambiguous.
         private struct Malformed: Error {}
 
         mutating func challenges() -> [AuthenticationChallenge] {
@@ -77,12 +77,12 @@ public struct AuthenticationChallenge: Sendable, Hashable {
 
         private var endOfField: Int { ends.first { $0 >= position } ?? bytes.count }
 
-        /// The rest of a challenge after its scheme; nil when it cannot be relied on.
+        /// The rest of a challenge after its scheme; nil when it is ambiguous.
         private mutating func challenge(_ scheme: String) throws(Malformed) -> AuthenticationChallenge? {
             let end = position
             skip(separators: false)
             guard position > end else {
-                // Only a space leads to parameters; without one, only the next element may follow.
+                // Parameters must follow a space; without a space, only the next element may follow.
                 guard isAtEndOfElement else { throw Malformed() }
                 return AuthenticationChallenge(scheme: scheme)
             }
@@ -114,7 +114,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
             if current == UInt8(ascii: "\"") {
                 value = quotedString()
             } else if name == "resource_metadata" {
-                // An address is no token, and some servers leave its quotes out all the same.
+                // A URL is not a valid token, but some servers omit the quotes anyway.
                 value = unquotedAddress()
             } else {
                 value = token()
@@ -147,8 +147,8 @@ public struct AuthenticationChallenge: Sendable, Hashable {
             return position > start ? String(decoding: bytes[start..<position], as: UTF8.self) : nil
         }
 
-        /// `token68 = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="` (section 11.2); nil when that is not all there
-        /// is before the next comma. One that ends in "=" looks like a parameter without a value.
+        /// `token68 = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="` (section 11.2); nil when anything else
+        /// precedes the next comma. A `token68` that ends in "=" looks like a parameter without a value.
         private mutating func token68() -> String? {
             let start = position
             let isPart: (UInt8) -> Bool = { byte in
@@ -170,7 +170,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
             return String(decoding: bytes[start..<end], as: UTF8.self)
         }
 
-        /// `quoted-string` (section 5.6.4); nil when it has no end.
+        /// `quoted-string` (section 5.6.4); nil when it is unterminated.
         private mutating func quotedString() -> String? {
             position += 1
             let end = endOfField

@@ -1,11 +1,11 @@
-/// The kinds of names that a certificate has in its subjectAltName extension (RFC 5280 section 4.2.1.6).
+/// The kinds of names in a certificate's subjectAltName extension (RFC 5280 section 4.2.1.6).
 package struct CertificateNames {
     /// Whether there is a dNSName.
     package private(set) var hasHostName = false
     /// Whether there is an iPAddress.
     package private(set) var hasAddress = false
 
-    /// - Parameter pem: The certificate. One that cannot be read has no names.
+    /// - Parameter pem: The certificate. A certificate that cannot be decoded has no names.
     package init(pem: String) {
         guard let certificate = PEMBlock.blocks(in: pem).first?.content,
             var names = Self.subjectAltName(of: certificate)
@@ -19,7 +19,7 @@ package struct CertificateNames {
     /// 2.5.29.17
     private static let identifier: [UInt8] = [0x55, 0x1D, 0x11]
 
-    /// RFC 5280 section 4.1: the extensions are the last member of the part that is signed.
+    /// RFC 5280 section 4.1: the extensions are the last field of the TBSCertificate.
     private static func subjectAltName(of certificate: [UInt8]) -> DERReader? {
         var file = DERReader(certificate[...])
         guard let whole = file.next(0x30) else { return nil }

@@ -3,7 +3,7 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension TransportResponse {
-    /// The response without the secrets of its request, where it is a refusal: also with status 200, as some servers send them.
+    /// The response, without the secrets of its request if it is an error response, even one with status 200, as some servers send.
     package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
@@ -21,19 +21,19 @@ extension TransportResponse {
     }
 }
 
-/// The secrets that were sent with a request. A server that refuses it may repeat them in its words, which are shown to users and kept in
-/// logs.
+/// The secrets that were sent with a request. A server that rejects the request may echo them in its error message, which is displayed to
+/// users and logged.
 struct EchoedSecrets {
-    /// As bytes, the longest first: one may contain another.
+    /// The secrets as bytes, longest first, because one secret may contain another.
     private let secrets: [[UInt8]]
 
-    /// Parameters of requests that are secrets, or prove something.
+    /// The request parameters that are secrets or proofs.
     private static let names: Set<String> = [
         "code", "code_verifier", "refresh_token", "device_code", "client_secret", "client_assertion", "assertion",
         "token", "subject_token", "actor_token", "device_secret", "password", "request",
     ]
 
-    /// - Parameter request: What was sent, with a form as its body where it had any.
+    /// - Parameter request: The request that was sent; its body, if any, is a form.
     init(in request: TransportRequest) {
         var secrets: [String] = []
         if let authorization = request.head.headerFields[.authorization] {
@@ -60,11 +60,11 @@ struct EchoedSecrets {
         guard !secrets.isEmpty else { return response }
         var response = response
         let challenges = response.head.headerFields[fields: .wwwAuthenticate]
-        // Where RFC 6750 section 3 puts the description of an error, beside its code.
+        // RFC 6750 section 3 puts the description of an error here, together with its code.
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
             HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
         }
-        // Tokens may be equal to those that were sent, so a response that brings some is not changed.
+        // New tokens may be equal to those that were sent, so a response that contains tokens is not changed.
         if let json = try? response.parsed(), json["access_token"] == nil,
             !response.isSuccessful || json["error"] != nil
         {
@@ -85,7 +85,7 @@ struct EchoedSecrets {
         case .string(let text): return .string(redacted(text))
         case .array(let elements): return .array(elements.map { redacted($0) })
         case .object(let members):
-            // RFC 6749 section 5.2: a code. Words in its place are words.
+            // RFC 6749 section 5.2: `error` is a code. If it contains spaces, it is free text and is redacted too.
             return .object(
                 Dictionary(
                     uniqueKeysWithValues: members.map { name, value in
@@ -102,7 +102,7 @@ struct EchoedSecrets {
         let secrets = secrets.filter { $0.count > length }
         var rest = Array(text.utf8)[...]
         var clean: [UInt8] = []
-        // In one pass: a provider chooses its tokens, and one may be a part of what stands in its place.
+        // In a single pass: the provider chooses its tokens, and a token may be a substring of the placeholder.
         while let byte = rest.first {
             if let secret = secrets.first(where: { $0[0] == byte && rest.starts(with: $0) }) {
                 clean += "<redacted>".utf8

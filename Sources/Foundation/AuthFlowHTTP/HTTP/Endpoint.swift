@@ -1,18 +1,18 @@
 import AuthFlowEssentials
 
-/// The address of one of a provider's services: absolute, `https`, or `http` on this machine's own loopback.
+/// The absolute URL of one of a provider's endpoints: `https`, or `http` on a loopback address.
 ///
 /// RFC 9700 section 2.6: "Authorization responses MUST NOT be transmitted over unencrypted network connections", and
-/// OAuth 2.1 section 1.5 asks for TLS on every OAuth URL. Plain `http` passes for `127.0.0.1`, `[::1]` and `localhost`
-/// only, where no attacker is in between.
+/// OAuth 2.1 section 1.5 requires TLS for every OAuth URL. Plain `http` is accepted only for `127.0.0.1`, `[::1]` and
+/// `localhost`, where there can be no on-path attacker.
 public struct Endpoint: Sendable, Hashable {
-    /// The URL exactly as it was given. Issuers are compared by it, character by character.
+    /// The URL exactly as given. Issuers are compared by this string, character by character.
     public let url: String
 
     /// `https` or `http`.
     public let scheme: String
 
-    /// The host in lower case; an IPv6 address stands in brackets.
+    /// The host in lower case; an IPv6 address is enclosed in brackets.
     public let host: String
 
     /// The port, when the URL names one.
@@ -24,21 +24,21 @@ public struct Endpoint: Sendable, Hashable {
     /// The query, percent-encoded as given, when there is one.
     public let query: String?
 
-    /// The farthest into this machine that the host may resolve to. What a user has written may be anywhere; what a server names may
-    /// be no nearer to this machine than that server itself, whatever its name resolves to.
+    /// The most local scope of addresses that the host may resolve to. A host that a user configures may resolve to any address; a host
+    /// that a server names must not resolve to an address that is more local than that server itself.
     package var allowedReach = NetworkReach.thisMachine
 
-    /// Reads an address.
+    /// Parses a URL.
     /// - Parameters:
     ///   - url: The URL.
-    ///   - name: What the URL is, for the message, such as `token_endpoint`.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when it is not an absolute URL, is not protected, or carries
+    ///   - name: The name of the URL for error messages, such as `token_endpoint`.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when it is not an absolute URL, is insecure, or contains
     ///   credentials or a fragment.
     public init(_ url: String, name: String = "URL") throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The \(name) \"\(Redaction.url(url))\" cannot be used: \(reason).")
         }
-        // URL parsers disagree about what to do with these, which is how one host is taken for another.
+        // URL parsers handle these characters differently, which is how one host is mistaken for another.
         guard url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") }) else {
             throw refuse("it contains a space, a backslash or a character outside ASCII")
         }
@@ -47,17 +47,17 @@ public struct Endpoint: Sendable, Hashable {
         else {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
-        // URL libraries decode it, each in its own way: `%6cocalhost` is this machine to some.
+        // URL libraries decode percent signs in different ways: to some, `%6cocalhost` is this machine.
         guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
             throw refuse("it contains a user name")
         }
         guard components.fragment == nil else { throw refuse("it has a fragment (#...), which RFC 6749 forbids") }
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
-            throw refuse("only https is safe; plain http works only for 127.0.0.1, [::1] and localhost")
+            throw refuse("only https is safe; plain http is accepted only for 127.0.0.1, [::1] and localhost")
         }
         guard !NetworkReach.isObscureAddress(host) else {
-            throw refuse("its host is a number that is read in several ways; write an IPv4 address as 192.0.2.1")
+            throw refuse("its host is a number that can be parsed in several ways; write an IPv4 address as 192.0.2.1")
         }
         if let port = components.port {
             guard (1...65535).contains(port) else { throw refuse("the port is not between 1 and 65535") }
@@ -70,7 +70,7 @@ public struct Endpoint: Sendable, Hashable {
         self.query = components.percentEncodedQuery
     }
 
-    /// Scheme, host and port, as a browser tells sites apart (RFC 6454). Default ports are left out.
+    /// The web origin (RFC 6454): scheme, host and port. Default ports are omitted.
     public var origin: String {
         let isDefault = port == nil || port == (scheme == "https" ? 443 : 80)
         return "\(scheme)://\(host)" + (isDefault ? "" : ":\(port ?? 0)")
@@ -81,7 +81,7 @@ public struct Endpoint: Sendable, Hashable {
         host == "127.0.0.1" || host == "[::1]" || host == "localhost"
     }
 
-    /// The URL with parameters added to its query, which is kept (RFC 6749 section 3.1).
+    /// The URL with parameters added to its existing query, which is retained (RFC 6749 section 3.1).
     public func url(adding parameters: FormParameters) -> String {
         guard !parameters.pairs.isEmpty else { return url }
         let separator = query == nil ? "?" : query == "" ? "" : "&"
@@ -103,7 +103,7 @@ extension Endpoint {
 }
 
 extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
-    /// The URL with the values of its query left out.
+    /// The URL without the values of its query parameters.
     public var description: String { Redaction.url(url) }
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var debugDescription: String { description }

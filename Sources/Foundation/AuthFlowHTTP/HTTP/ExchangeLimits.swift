@@ -3,12 +3,12 @@ import Synchronization
 
 /// The limits of every exchange with a provider, whichever transport performs it.
 package enum ExchangeLimits {
-    /// Sends a request, bounded in time, following no redirect.
+    /// Sends a request with a timeout, without following redirects.
     ///
-    /// A request waits for a connection as long as its timeout at most, and is not sent afterwards. Once it has been sent it has the
-    /// whole timeout for its response: a token response that comes late may have the only copy of a refresh token in it.
-    /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `timed_out`, or with `invalid_reply` for a
-    ///   redirect.
+    /// A request waits for a connection for at most its timeout, after which it is no longer sent. Once it has been sent, the full timeout
+    /// applies again to its response, because a late token response may contain the only copy of a refresh token.
+    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `timed_out`, or with `invalid_reply`
+    ///   for a redirect.
     package static func send(
         _ call: TransportRequest,
         by transport: any HTTPTransport,
@@ -17,7 +17,7 @@ package enum ExchangeLimits {
         let sending = Sending()
         var observed = call
         observed.addCheckBeforeSending { () throws(AuthError) in try sending.begin(call) }
-        // A server that sends a byte now and then extends nothing.
+        // A server that trickles bytes does not extend the timeout.
         let response = try await withDeadline(call.timeout, clock: clock) {
             sending.end() ? call.timeout : nil
         } orThrow: {
@@ -29,7 +29,7 @@ package enum ExchangeLimits {
         return response
     }
 
-    /// A redirect would carry the code, the secret or the token to a URL that is not configured. A 304 has no location (RFC 9110
+    /// Following a redirect would send the code, the secret or the token to a URL that is not configured. A 304 has no location (RFC 9110
     /// section 15.4.5).
     package static func refuseRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
         let status = head.status.code
@@ -43,13 +43,13 @@ package enum ExchangeLimits {
     }
 }
 
-/// The moment at which a request is sent, and the one at which its time to be sent is over: whichever comes first counts.
+/// The race between the sending of a request and the timeout for sending it: whichever comes first wins.
 private final class Sending: Sendable {
     private enum State { case waiting, sent, over }
 
     private let state = Mutex(State.waiting)
 
-    /// - Throws: ``AuthError`` with `timed_out` when the time is over.
+    /// - Throws: ``AuthError`` with `timed_out` when the timeout has expired.
     func begin(_ call: TransportRequest) throws(AuthError) {
         let isOver = state.withLock { state in
             guard state != .over else { return true }
@@ -59,7 +59,7 @@ private final class Sending: Sendable {
         if isOver { throw call.wasNotSent }
     }
 
-    /// Ends the time to be sent; a response has as much again, once.
+    /// Marks the timeout for sending as expired. A response then gets the same time again, once.
     /// - Returns: Whether the request has been sent.
     func end() -> Bool {
         state.withLock { state in
@@ -70,7 +70,7 @@ private final class Sending: Sendable {
 }
 
 extension TransportRequest {
-    /// The error of a request for which no connection became available in time.
+    /// The error for a request for which no connection became available in time.
     package var wasNotSent: AuthError {
         AuthError(
             .timedOut,

@@ -1,6 +1,6 @@
-/// Takes apart several `Set-Cookie` fields that a library has joined with commas.
+/// Splits several `Set-Cookie` fields that a library has joined with commas.
 package enum FoldedCookies {
-    /// Splits at the commas that begin a new cookie, and not at the one in `Expires=Wed, 21 Oct 2026 ...`.
+    /// Splits at the commas that start a new cookie, but not at the comma in `Expires=Wed, 21 Oct 2026 ...`.
     ///
     /// A new cookie begins with `name=`, before any semicolon (RFC 6265 section 4.1.1); the text after the comma of a
     /// date begins with a number and a space.

@@ -1,6 +1,6 @@
-/// Named values in order, as they stand in a query or a form body (`application/x-www-form-urlencoded`).
+/// Name-value pairs in order, as in a query or a form body (`application/x-www-form-urlencoded`).
 public struct FormParameters: Sendable, Hashable {
-    /// The names and values, in the order they are sent or were received. A name may stand more than once.
+    /// The names and values, in the order in which they are sent or were received. A name may occur more than once.
     public private(set) var pairs: [Pair] = []
 
     /// One name with its value.
@@ -14,7 +14,7 @@ public struct FormParameters: Sendable, Hashable {
     /// Creates an empty list.
     public init() {}
 
-    /// The value of the first parameter with this name. Setting replaces all of that name; setting nil removes them.
+    /// The value of the first parameter with this name. Setting it replaces all parameters with that name; nil removes them.
     public subscript(name: String) -> String? {
         get { pairs.first { $0.name == name }?.value }
         set {
@@ -36,13 +36,13 @@ public struct FormParameters: Sendable, Hashable {
     /// Every value with this name.
     public func values(for name: String) -> [String] { pairs.filter { $0.name == name }.map(\.value) }
 
-    /// The first name that stands more than once, if there is one. It takes one pass, however many parameters there are.
+    /// The first name that occurs more than once, if any. It is found in a single pass, however many parameters there are.
     package var repeatedName: String? {
         var seen: Set<String> = []
         return pairs.first { !seen.insert($0.name).inserted }?.name
     }
 
-    /// The names, in order, each once.
+    /// The distinct names, in order.
     public var names: [String] {
         var seen: Set<String> = []
         return pairs.map(\.name).filter { seen.insert($0).inserted }
@@ -57,6 +57,6 @@ extension FormParameters: ExpressibleByDictionaryLiteral {
 }
 
 extension FormParameters: CustomStringConvertible, WithoutReflection {
-    /// The names with their values left out.
+    /// The names without their values.
     public var description: String { names.map { "\($0)=<redacted>" }.joined(separator: "&") }
 }

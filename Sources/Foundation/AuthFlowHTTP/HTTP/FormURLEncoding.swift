@@ -11,7 +11,7 @@ public enum FormURLEncoding {
     /// Encodes one name or value.
     public static func encode(_ text: String) -> String { encode(text, space: "+") }
 
-    /// Encodes one name or value for a reader that may not take a `+` for a space.
+    /// Encodes one name or value for a decoder that may not treat `+` as a space.
     package static func encodeWithoutPlus(_ text: String) -> String { encode(text, space: "%20") }
 
     private static func encode(_ parameters: FormParameters, space: String) -> String {
@@ -49,11 +49,11 @@ public enum FormURLEncoding {
     }
 
     /// Decodes a form body or a query.
-    /// - Returns: The parameters, or nil when an escape is broken, the bytes are not UTF-8, or a name or a value has more than 64
+    /// - Returns: The parameters, or nil when an escape is malformed, the bytes are not UTF-8, or a name or a value has more than 64
     ///   combining marks in a row.
     public static func decode(_ text: some StringProtocol) -> FormParameters? {
         var parameters = FormParameters()
-        // WHATWG URL section 5.1 splits bytes. Swift's characters would hide a separator that a combining mark follows.
+        // WHATWG URL section 5.1 splits bytes. Splitting by Swift characters would miss a separator before a combining mark.
         for field in Array(text.utf8).split(separator: UInt8(ascii: "&")) {
             let halves = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
             guard let name = decodeValue(halves[0]), let value = decodeValue(halves.count > 1 ? halves[1] : []) else {

@@ -1,11 +1,11 @@
 package import AuthFlowEssentials
 
-/// A date in HTTP fields (RFC 9110 section 5.6.7), in the format that is sent today:
+/// A date in HTTP fields (RFC 9110 section 5.6.7), in the current format (IMF-fixdate):
 /// `Sun, 06 Nov 1994 08:49:37 GMT`.
 package enum HTTPDate {
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
-    /// Reads a date; nil for anything else.
+    /// Parses a date; nil for anything else.
     package static func date(_ text: String) -> Date? {
         let parts = text.utf8.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false).map {
             String($0) ?? ""
@@ -20,7 +20,7 @@ package enum HTTPDate {
         return date(year: year, month: month + 1, day: day, hour: hour, minute: minute, second: second)
     }
 
-    /// Writes a date.
+    /// Formats a date.
     package static func text(_ date: Date) -> String {
         let seconds = Int(date.timeIntervalSince1970.rounded(.down))
         let days = seconds / 86400
@@ -35,9 +35,9 @@ package enum HTTPDate {
 
     private static func twoDigits(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
 
-    /// A date of the Gregorian calendar in Greenwich; nil when there is no such day or time.
+    /// A Gregorian date in GMT; nil when the day or time does not exist.
     package static func date(year: Int, month: Int, day: Int, hour: Int, minute: Int, second: Int) -> Date? {
-        // A leap second is the first of the next minute.
+        // A leap second counts as the first second of the next minute.
         guard (1...12).contains(month), (1...31).contains(day), (0..<24).contains(hour), (0..<60).contains(minute),
             (0...60).contains(second), (1601...9999).contains(year)
         else { return nil }
@@ -47,7 +47,7 @@ package enum HTTPDate {
         return Date(timeIntervalSince1970: Double(days * 86400 + hour * 3600 + minute * 60 + second))
     }
 
-    /// How many days there are between 1970 and a month.
+    /// The number of days from 1 January 1970 to the first day of a month.
     private static func days(before year: Int, _ month: Int) -> Int {
         let isLeapYear = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         let lengths = [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

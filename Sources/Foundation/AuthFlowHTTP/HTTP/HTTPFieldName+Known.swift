@@ -1,9 +1,9 @@
 package import HTTPTypes
 
 extension HTTPField.Name {
-    /// The name of a field of a standard, which is a valid one.
+    /// Creates a field name from a standard, which is known to be valid.
     package init(known name: String) {
-        guard let valid = HTTPField.Name(name) else { preconditionFailure("\(name) is not the name of a header field") }
+        guard let valid = HTTPField.Name(name) else { preconditionFailure("\(name) is not a valid header field name") }
         self = valid
     }
 }

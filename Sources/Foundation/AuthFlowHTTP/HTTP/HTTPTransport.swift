@@ -13,22 +13,22 @@ public import HTTPTypes
 /// ```
 public protocol HTTPTransport: Sendable {
     /// Sends a request and returns the whole response.
-    /// - Throws: ``AuthError`` with `network_failed` when no response came, `timed_out` when it took too long,
+    /// - Throws: ``AuthError`` with `network_failed` when no response arrived, `timed_out` when it took too long,
     ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
     func send(_ call: TransportRequest) async throws -> TransportResponse
 
     /// Sends a request and returns the response as soon as its status and headers have arrived: for event streams.
     ///
-    /// The timeout of the request is for the headers, and the maximum body size limits the unread bytes. Default:
-    /// waits for the whole response.
+    /// The request's timeout applies to the headers, and the maximum body size limits the unread bytes. Default: waits
+    /// for the whole response.
     /// - Throws: As ``send(_:)``. Reading the body throws the error that ends it early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
 
     /// Sends a request whose body is sent as it arrives, and returns the response once its headers have arrived and the body has been
-    /// sent, or the server wants no more of it.
+    /// sent, or the server no longer accepts it.
     ///
-    /// The timeout is for each part of the body, and for the headers after the last one. The request is sent once: no part can be read
-    /// again. Default: collects the body, and sends it whole.
+    /// The timeout applies to each part of the body, and to the headers after the last part. The request is sent only once, because no
+    /// part can be read again. Default: collects the body and sends it as a whole.
     /// - Throws: As ``stream(_:)``; `network_failed` with the body's error as its `underlyingError` when the body ends early.
     func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream
 }
@@ -55,7 +55,7 @@ extension HTTPTransport {
 }
 
 extension AuthError {
-    /// The error of a request whose body could not be read to its end.
+    /// The error for a request whose body could not be read completely.
     package static func bodyEndedEarly(of call: TransportRequest, _ error: any Error) -> any Error {
         error is CancellationError
             ? error : AuthError(.networkFailed, "The body of \(call) ended early.", underlyingError: error)
@@ -76,15 +76,15 @@ public struct TransportRequest: Sendable {
     /// The maximum size of the response body, in bytes.
     public var maximumResponseSize: Int
 
-    /// Whether a streamed response waits for a reader that is slower than the server, instead of failing when
-    /// ``maximumResponseSize`` bytes have not been read. Only on Linux.
+    /// Whether a streamed response is paused while the reader is slower than the server (backpressure), instead of failing
+    /// when ``maximumResponseSize`` bytes have not been read. Linux only.
     package var holdsBack = false
 
     /// The connections that the request uses; default: those to authorization servers.
     public var pool = ConnectionPool.authorizationServers
 
-    /// The most local address that the connection may use: the endpoint's kind. A transport rejects a more local one before it connects,
-    /// and does not reuse an existing connection to one either.
+    /// The most local scope of addresses that the connection may use, from the endpoint. A transport rejects a more local address before
+    /// it connects, and does not reuse an existing connection to one either.
     package var allowedReach: NetworkReach
 
     /// The checks that run immediately before the request is sent.
@@ -127,8 +127,8 @@ public struct TransportRequest: Sendable {
         checks.append(check)
     }
 
-    /// Runs the checks. A transport calls it once, immediately before the request leaves, and sends nothing when it throws. The time
-    /// for the response counts from this call; for a transport that does not call it, from the start.
+    /// Runs the checks. A transport must call it once, immediately before it sends the request, and must send nothing when it throws.
+    /// The timeout for the response starts at this call; for a transport that does not call it, at the start.
     /// - Throws: ``AuthError`` with the reason for not sending the request.
     public func willSend() throws(AuthError) {
         for check in checks { try check() }
@@ -151,7 +151,7 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
 }
 
 extension TransportRequest: CustomStringConvertible, WithoutReflection {
-    /// Method and redacted address: header fields and bodies carry secrets.
+    /// The method and the redacted URL, because header fields and bodies contain secrets.
     public var description: String { "\(head.method) \(Redaction.url(url))" }
 }
 
@@ -163,7 +163,7 @@ public struct TransportResponse: Sendable {
     /// The body.
     public var body: [UInt8]
 
-    /// The kind of the peer's address; nil when the transport does not report it, or there is a proxy.
+    /// The scope of the peer's address; nil when the transport does not report it, or there is a proxy.
     package var reach: NetworkReach?
 
     /// Creates a response.
@@ -186,7 +186,7 @@ public struct TransportResponse: Sendable {
         head.headerFields[.date].flatMap(HTTPDate.date)
     }
 
-    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before retrying; nil when the response does not say.
+    /// `Retry-After` (RFC 9110 section 10.2.3): the delay before a retry; nil when the response does not specify one.
     public func retryAfter(now: Date) -> Duration? {
         guard let value = head.headerFields[.retryAfter] else { return nil }
         if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
@@ -195,8 +195,8 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// The freshness lifetime of the response (RFC 9111 section 5.2.2), within bounds: no server can make the client fetch all
-    /// the time, or never again.
+    /// The freshness lifetime of the response (RFC 9111 section 5.2.2), within bounds: no server can make the client fetch again
+    /// constantly, or never.
     /// - Parameters:
     ///   - age: The default, in seconds.
     ///   - bounds: The bounds, in seconds.
@@ -210,7 +210,7 @@ extension TransportResponse {
 }
 
 extension TransportResponse: CustomStringConvertible, WithoutReflection {
-    /// The status and the size only, because bodies carry tokens.
+    /// The status and the size only, because bodies contain tokens.
     public var description: String { "\(status), \(body.count) bytes" }
 }
 

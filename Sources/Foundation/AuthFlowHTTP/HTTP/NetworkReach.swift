@@ -6,12 +6,12 @@ import Darwin
 import Glibc
 #endif
 
-/// What can be reached at an address: any host, a private network, or only this machine.
+/// The scope of an address: the public network, a private network, or only this machine.
 ///
-/// An address that a public server names is used only when it is public itself. Otherwise a hostile provider could have
-/// a client send codes and secrets to services that trust everything on the same machine or network.
+/// An address that a public server names is used only if it is itself public. Otherwise a hostile provider could make a
+/// client send codes and secrets to services that trust everything on the same machine or network (SSRF).
 package enum NetworkReach: Int, Sendable, Comparable {
-    /// A name, or a public address. Whether a name resolves to another one is known when a connection is made.
+    /// A host name or a public address. Whether a name resolves to a non-public address is not known until a connection is made.
     case anywhere
     /// An address of a private or local network, or of another block that is not part of the public network.
     case privateNetwork
@@ -20,12 +20,12 @@ package enum NetworkReach: Int, Sendable, Comparable {
 
     package static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
 
-    /// - Parameter address: An address in numbers, as the system writes it.
+    /// - Parameter address: A numeric address, as formatted by the system.
     package init(address: String) {
         self.init(host: address.contains(":") ? "[\(address)]" : address)
     }
 
-    /// - Parameter host: The host of an ``Endpoint``, in lower case; an IPv6 address stands in brackets.
+    /// - Parameter host: The host of an ``Endpoint``, in lower case; an IPv6 address is enclosed in brackets.
     init(host: String) {
         let name = host.hasSuffix(".") ? String(host.dropLast()) : host
         if name == "localhost" || name.hasSuffix(".localhost") {
@@ -39,8 +39,8 @@ package enum NetworkReach: Int, Sendable, Comparable {
         }
     }
 
-    /// Whether the last label of a host is a number, by which resolvers take the whole for an IPv4 address (WHATWG URL section
-    /// 3.5), and it is not written with four decimal numbers: `127.1`, `0x7f000001` and `2130706433` all mean this machine.
+    /// Whether the last label of a host is a number, so that resolvers parse the host as an IPv4 address (WHATWG URL section 3.5),
+    /// but the host is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean this machine.
     static func isObscureAddress(_ host: String) -> Bool {
         guard !host.hasPrefix("[") else { return false }
         let labels = (host.hasSuffix(".") ? String(host.dropLast()) : host).split(separator: ".")
@@ -49,7 +49,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
         return isNumber && (bytes(ofIPv4: host) == nil)
     }
 
-    /// Whether a host is an address, and not a name.
+    /// Whether a host is an IP address rather than a name.
     package static func isAddress(_ host: String) -> Bool {
         bytes(ofIPv4: host) != nil || host.hasPrefix("[") && bytes(ofIPv6: host) != nil
     }
@@ -58,14 +58,14 @@ package enum NetworkReach: Int, Sendable, Comparable {
         let parts = host.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 4 else { return nil }
         let bytes = parts.compactMap { part in
-            // A leading zero means an octal number to some resolvers and a decimal one to others.
+            // Some resolvers parse a number with a leading zero as octal, others as decimal.
             part.count > 1 && part.hasPrefix("0") || !part.allSatisfy(\.isNumber) ? nil : UInt8(part)
         }
         return bytes.count == 4 ? bytes : nil
     }
 
     private static func bytes(ofIPv6 host: String) -> [UInt8]? {
-        // A zone (RFC 6874) is one of this machine's interfaces.
+        // A zone identifier (RFC 6874) names one of this machine's interfaces.
         let text = host.dropFirst().prefix { $0 != "]" && $0 != "%" }
         var address = in6_addr()
         guard unsafe inet_pton(AF_INET6, String(text), &address) == 1 else { return nil }
@@ -89,8 +89,8 @@ package enum NetworkReach: Int, Sendable, Comparable {
         }
     }
 
-    /// IANA IPv4 Special-Purpose Address Registry: the blocks that are not globally reachable, and multicast (RFC 5771). Those for
-    /// documentation lead nowhere.
+    /// IANA IPv4 Special-Purpose Address Registry: the blocks that are not globally reachable, and multicast (RFC 5771). The
+    /// documentation blocks are omitted, because nothing can be reached there.
     private static let blocksOfIPv4 = [
         Block([0], 8, .thisMachine),
         Block([127], 8, .thisMachine),
@@ -105,12 +105,12 @@ package enum NetworkReach: Int, Sendable, Comparable {
         Block([240], 4, .privateNetwork),
     ]
 
-    /// The same for IPv6, within global unicast (IANA IPv6 Address Space): the protocol assignments of the IETF, Teredo among them. Nothing
-    /// outside 2000::/3 is public: fc00::/7, fe80::/10, fec0::/10, ff00::/8, 100::/64 and 64:ff9b:1::/48 (RFC 8215) need no row.
+    /// The same for IPv6, within global unicast (IANA IPv6 Address Space): the IETF protocol assignments, which include Teredo. Nothing
+    /// outside 2000::/3 is public, so fc00::/7, fe80::/10, fec0::/10, ff00::/8, 100::/64 and 64:ff9b:1::/48 (RFC 8215) need no entry.
     private static let blocksOfIPv6 = [
         Block([0x20, 0x01, 0x00], 23, .privateNetwork),
         Block([0x20], 3, .anywhere),
-        // ::, ::1, and the addresses compatible with IPv4 that are not in use any more.
+        // ::, ::1, and the deprecated IPv4-compatible addresses.
         Block([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 96, .thisMachine),
     ]
 
@@ -119,7 +119,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
     }
 
     private static func reach(ofIPv6 bytes: [UInt8]) -> NetworkReach {
-        // Addresses that lead to an IPv4 address: mapped (RFC 4291 section 2.5.5.2), translated (RFC 6052), 6to4 (RFC 3056).
+        // Addresses that embed an IPv4 address: mapped (RFC 4291 section 2.5.5.2), translated (RFC 6052), 6to4 (RFC 3056).
         if bytes.prefix(12).elementsEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
             || bytes.prefix(12).elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
         {
@@ -131,20 +131,20 @@ package enum NetworkReach: Int, Sendable, Comparable {
 }
 
 extension Endpoint {
-    /// What can be reached at this address.
+    /// The scope of the host.
     package var reach: NetworkReach { NetworkReach(host: host) }
 
-    /// Limits what the host may resolve to, where another server names it.
+    /// Limits the scope of the addresses that the host may resolve to, for a URL that another server names.
     /// - Parameters:
-    ///   - reach: What the connection to the server led to that names it; nil when that is not known, and nothing changes.
-    ///   - home: The server itself. Its host is who it says it is by its certificate.
+    ///   - reach: The scope of the peer's address in the connection to that server; nil when unknown, in which case nothing changes.
+    ///   - home: The URL of that server. Its own host is exempt, because its certificate authenticates it.
     package mutating func limitReach(to reach: NetworkReach?, unlessAt home: Endpoint?) {
         guard let reach, host != home?.host else { return }
         allowedReach = min(allowedReach, max(reach, self.reach))
     }
 
-    /// Whether a server at this address may name another one to send something to: never one that is nearer to this
-    /// machine than itself, and plain http only when it is at a loopback address by plain http itself.
+    /// Whether a server at this URL may name another URL to which the client sends requests. The other URL must not be more
+    /// local than this one, and may use plain http only if this one does, on a loopback address.
     package func mayName(_ other: Endpoint) -> Bool {
         other.reach <= reach && (other.scheme == "https" || scheme == "http")
     }

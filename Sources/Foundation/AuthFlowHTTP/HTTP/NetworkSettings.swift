@@ -13,8 +13,8 @@ public struct NetworkSettings: Sendable {
     /// The client certificate for servers that request one (mutual TLS); nil for none.
     public var clientCertificate: ClientCertificate?
 
-    /// Addresses that replace DNS lookups, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests, and
-    /// without effect with a proxy, which resolves names itself.
+    /// Addresses that replace DNS lookups, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests;
+    /// they have no effect with a proxy, which resolves names itself.
     public var addresses: [String: String] = [:]
 
     /// The timeout for connecting, including TLS; default: 15 seconds.
@@ -24,18 +24,18 @@ public struct NetworkSettings: Sendable {
     public var firstByteTimeout = Duration.seconds(30)
 
     /// The maximum number of requests in progress at one host, for each ``ConnectionPool``; default: 64. Further requests wait, and fail
-    /// as not sent if they time out before a connection is available.
+    /// without being sent if they time out before a connection is available.
     public var connectionsPerHost = 64
 
     /// The maximum number of requests in progress at all hosts together, for each ``ConnectionPool``; default: 256.
     public var maximumConnections = 256
 
-    /// Creates settings with the defaults for everything.
+    /// Creates settings with default values.
     public init() {}
 
-    /// Which proxy is used.
+    /// The choice of a proxy.
     public enum Proxy: Sendable {
-        /// None.
+        /// No proxy.
         case none
         /// One proxy for everything except loopback.
         case server(ProxyServer)
@@ -58,8 +58,8 @@ public struct NetworkSettings: Sendable {
         package let place: String
 
         /// Creates a proxy.
-        /// - Throws: ``AuthError`` with `invalid_configuration` when the address is not a proxy's, or has
-        ///   credentials in it.
+        /// - Throws: ``AuthError`` with `invalid_configuration` when the URL is not a valid proxy URL, or contains
+        ///   credentials.
         public init(url: String, username: String? = nil, password: Secret? = nil) throws(AuthError) {
             func refuse(_ reason: String) -> AuthError {
                 AuthError(.invalidConfiguration, "The proxy cannot be used: \(reason).")
@@ -70,17 +70,17 @@ public struct NetworkSettings: Sendable {
             guard parts.count == 3, parts[1].isEmpty,
                 ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased())
             else {
-                throw refuse("its address does not begin with http://, https://, socks5:// or socks5h://")
+                throw refuse("its URL does not begin with http://, https://, socks5:// or socks5h://")
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
-                throw refuse("its address contains a user name, which has to be given separately")
+                throw refuse("its URL contains a user name, which must be given separately")
             }
-            // Without one, libcurl would use 1080.
+            // Without a port, libcurl would use 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
-            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its address has no port") }
+            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its URL has no port") }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
-                throw refuse("its address is not a host with a port")
+                throw refuse("its URL does not consist of a scheme, a host and a port")
             }
             self.url = "\(parts[0].lowercased())//\(place)"
             self.username = username
@@ -94,7 +94,7 @@ public struct NetworkSettings: Sendable {
         /// The file with the certificate chain: the certificate, then the intermediate certificates.
         public let file: String
 
-        /// The file with the private key, which has no passphrase.
+        /// The file with the private key, which must not be encrypted with a passphrase.
         public let keyFile: String
 
         /// Creates a certificate from files.
@@ -106,8 +106,8 @@ public struct NetworkSettings: Sendable {
 }
 
 extension NetworkSettings {
-    /// The proxy that a call goes through; nil for none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the environment names a proxy that is not valid.
+    /// The proxy for a request; nil for none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the environment specifies an invalid proxy.
     package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
         // A proxy must not see the traffic between two programs on this machine, and could not reach them.
@@ -126,7 +126,7 @@ extension NetworkSettings {
 }
 
 extension TransportRequest {
-    /// The host in lower case; an IPv6 address stands in brackets.
+    /// The host in lower case; an IPv6 address is enclosed in brackets.
     fileprivate var host: String {
         let authority = head.authority ?? ""
         let port = authority.utf8.lastIndex(of: UInt8(ascii: ":"))
@@ -140,12 +140,12 @@ extension TransportRequest {
 }
 
 extension NetworkSettings.ProxyServer: CustomStringConvertible, WithoutReflection {
-    /// The address, without the credentials.
+    /// The URL, without the credentials.
     public var description: String { url }
 }
 
 extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
-    /// The kind of the proxy. Environment variables are not shown, because they may be secrets.
+    /// The kind of proxy. Environment variables are not included, because they may contain secrets.
     public var description: String {
         switch self {
         case .none: "no proxy"

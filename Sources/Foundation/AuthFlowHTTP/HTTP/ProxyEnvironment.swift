@@ -1,27 +1,27 @@
-/// The proxy that the environment names, by curl's conventions.
+/// The proxy that the environment variables specify, following curl's conventions.
 struct ProxyEnvironment {
     private let variables: [String: String]
 
     init(_ variables: [String: String]) { self.variables = variables }
 
     /// The proxy for a server; nil for none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the variable that applies is not a proxy's address.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the applicable variable is not a valid proxy URL.
     func proxy(scheme: String, host: String, port: Int) throws(AuthError) -> NetworkSettings.ProxyServer? {
         guard !isExcepted(host, port) else { return nil }
-        // HTTP_PROXY is set by a header field of a request where a program runs as CGI, and is not read for that reason.
+        // HTTP_PROXY is not read, because a request's header field sets it when a program runs as CGI (httpoxy).
         let names = scheme == "http" ? ["http_proxy"] : ["https_proxy", "HTTPS_PROXY"]
         for name in names + ["all_proxy", "ALL_PROXY"] {
             guard let value = variables[name], !value.isEmpty else { continue }
             do throws(AuthError) {
                 return try Self.server(value)
             } catch {
-                throw AuthError(.invalidConfiguration, "The variable \(name) does not name a proxy. \(error.message)")
+                throw AuthError(.invalidConfiguration, "The variable \(name) is not a proxy URL. \(error.message)")
             }
         }
         return nil
     }
 
-    /// Reads an address as in these variables: the scheme may be missing, and credentials may precede the host.
+    /// Parses a URL from one of these variables: the scheme may be missing, and credentials may precede the host.
     private static func server(_ value: String) throws(AuthError) -> NetworkSettings.ProxyServer {
         let (scheme, rest) =
             value.firstRange(of: "://").map { (String(value[..<$0.lowerBound]), String(value[$0.upperBound...])) } ?? (
@@ -39,7 +39,7 @@ struct ProxyEnvironment {
         )
     }
 
-    /// Whether `no_proxy` names a host: by its name, by a domain it is in, or by `*`; with a port, for that port only.
+    /// Whether `no_proxy` matches a host: by its name, by a parent domain, or by `*`; an entry with a port matches that port only.
     private func isExcepted(_ host: String, _ port: Int) -> Bool {
         let list = variables["no_proxy"] ?? variables["NO_PROXY"] ?? ""
         let rootless = host.hasSuffix(".") ? String(host.dropLast()) : host

@@ -2,17 +2,17 @@ public import AuthFlowEssentials
 import HTTPTypes
 
 extension TransportResponse {
-    /// Returns when the server has handled the request, and throws when it is unavailable or limits the request rate.
+    /// Returns if the server has handled the request, and throws if the server is unavailable or limits the request rate.
     ///
-    /// Any status from 500 on is a server error, unless the body names an OAuth error.
+    /// Any status of 500 or above is a server error, unless the body contains an OAuth error.
     ///
-    /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may say when to retry in `Retry-After`. Many
-    /// providers count requests in `X-RateLimit-Remaining` and say in `X-RateLimit-Reset`, in seconds since 1970, when
-    /// the count starts again, or write `X-Rate-Limit-`; some then respond with 403.
+    /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may specify the delay before a retry in
+    /// `Retry-After`. Many providers report the remaining requests in `X-RateLimit-Remaining`, and the time of the next
+    /// reset in seconds since 1970 in `X-RateLimit-Reset`, or use the prefix `X-Rate-Limit-`; some then respond with 403.
     /// - Parameters:
     ///   - source: The server that responded, for the message.
     ///   - now: The current time.
-    /// - Throws: ``AuthError`` with `temporarily_unavailable`, and how long to wait when that is known.
+    /// - Throws: ``AuthError`` with `temporarily_unavailable`, and the delay before a retry if it is known.
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
@@ -30,14 +30,14 @@ extension TransportResponse {
             .temporarilyUnavailable,
             isLimited
                 ? "\(source) limits the request rate (status \(status)). \(advice)"
-                : "\(source) has a server error (status \(status)). \(advice)",
+                : "\(source) responded with a server error (status \(status)). \(advice)",
             providerError: words,
             status: status,
             retryAfter: wait
         )
     }
 
-    /// Whether an OAuth error came with the status, and takes precedence: some servers send all of theirs with 500.
+    /// Whether the response has an OAuth error that takes precedence over the status: some servers send all errors with 500.
     private static func saysMore(_ error: ProviderError?) -> Bool {
         guard let error else { return false }
         return !["server_error", "temporarily_unavailable"].contains(error.error) && !error.error.hasPrefix("status ")

@@ -1,24 +1,24 @@
 import AuthFlowJSON
 import HTTPTypes
 
-/// An HTTP message as it may be shown: what it was, and the names of what it carried. Values are shown only for a short
-/// list of parameters that are never secret; for all others only the length is shown.
+/// An HTTP message in a form that is safe to display: its title, and the names of its parameters, header fields and
+/// members. Values are shown only for a short list of parameters that are never secret; for all others, only the length.
 public struct RedactedMessage: Sendable, Hashable {
     /// One parameter, header field or member.
     public struct Parameter: Sendable, Hashable {
         /// Its name.
         public let name: String
-        /// Its value, when that may be shown; otherwise its length, in brackets.
+        /// Its value, if it may be shown; otherwise its length, in parentheses.
         public let value: String
     }
 
-    /// Method and address, or status.
+    /// The method and the URL, or the status.
     public let title: String
 
-    /// What it carried, in order.
+    /// The parameters, header fields and members, in order.
     public let parameters: [Parameter]
 
-    /// Parameters whose values describe a sign-in and cannot be used to take part in it.
+    /// The parameters whose values describe a sign-in but cannot be used to interfere with it.
     private static let publicNames: Set<String> = [
         "response_type", "response_mode", "scope", "client_id", "redirect_uri", "post_logout_redirect_uri",
         "code_challenge_method", "grant_type", "prompt", "max_age", "acr_values", "token_type", "expires_in", "error",
@@ -62,7 +62,7 @@ public struct RedactedMessage: Sendable, Hashable {
         self.init(title: "\(response.status) \(response.head.status.reasonPhrase)\(type)", parameters: parameters)
     }
 
-    /// A browser's visit to an address.
+    /// A browser's visit to a URL.
     public init(visit url: String) {
         let (address, query) = Self.split(url)
         self.init(title: "GET \(Redaction.url(address))", parameters: Self.parameters(of: query))

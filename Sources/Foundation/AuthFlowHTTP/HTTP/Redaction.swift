@@ -1,14 +1,15 @@
-/// The one place that decides which parts of a URL may be shown.
+/// The single place that decides which parts of a URL may be shown.
 package enum Redaction {
     /// The URL with the values of its query and fragment, and any user name, replaced.
     ///
-    /// Names of parameters stay: they say what happened. All values go: a list of dangerous names is never complete.
+    /// Parameter names are retained, because they show what happened. All values are removed, because no list of sensitive
+    /// names is ever complete.
     package static func url(_ url: some StringProtocol) -> String {
-        // By code points: to Swift's characters an equals sign with a combining mark behind it is no equals sign.
+        // By code points: as a Swift character, an equals sign followed by a combining mark is not an equals sign.
         let url = String(url).unicodeScalars[...]
         let beforeFragment = url.prefix { $0 != "#" }
         let base = beforeFragment.prefix { $0 != "?" }
-        // An equals sign in a path is that of a query without its question mark.
+        // An equals sign in a path is treated as part of a query without its question mark.
         let path = base.prefix { $0 != "=" }
         var result = withoutUser(path) + (path.endIndex < base.endIndex ? "=…" : "")
         if base.endIndex < beforeFragment.endIndex { result += "?" + values(of: beforeFragment[base.endIndex...]) }

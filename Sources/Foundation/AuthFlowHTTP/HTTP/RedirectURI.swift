@@ -1,21 +1,21 @@
 import AuthFlowEssentials
 
-/// A registered redirect URI: where the provider sends the user back to (RFC 8252 section 7).
+/// A registered redirect URI, to which the provider redirects the user agent (RFC 8252 section 7).
 public struct RedirectURI: Sendable, Hashable {
     /// The three kinds of redirect URI of a native app.
     public enum Kind: Sendable, Hashable {
-        /// An HTTP server on this machine (RFC 8252 section 7.3); without a port, any free one is used.
+        /// An HTTP server on the loopback interface (RFC 8252 section 7.3); without a port, any free port is used.
         case loopback(host: String, port: Int?, path: String)
         /// A scheme that the app has registered with the system (RFC 8252 section 7.1).
         case privateUse(scheme: String)
-        /// An `https` address that the app has claimed (RFC 8252 section 7.2), or the address of a server.
+        /// An `https` URI that the app has claimed (RFC 8252 section 7.2), or the URI of a server.
         case https
     }
 
-    /// The URI exactly as it is sent. For a loopback address with a free port, the port is still missing.
+    /// The URI exactly as it is sent. For a loopback URI on any free port, the port is not yet included.
     public let uri: String
 
-    /// What kind of address it is.
+    /// The kind of redirect URI.
     public let kind: Kind
 
     /// `http://127.0.0.1/callback`, on a free port.
@@ -29,7 +29,7 @@ public struct RedirectURI: Sendable, Hashable {
         self.kind = kind
     }
 
-    /// Reads a redirect URI.
+    /// Parses a redirect URI.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URI cannot be used safely.
     public init(_ uri: String) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
@@ -42,13 +42,13 @@ public struct RedirectURI: Sendable, Hashable {
         }
         switch scheme {
         case "http":
-            // A port of 0 in a configuration means the same as none: any free one.
+            // Port 0 in a configuration means the same as no port: any free port.
             let plain = uri.replacing(":0/", with: "/", maxReplacements: 1)
             let endpoint: Endpoint
             do throws(AuthError) {
                 endpoint = try Endpoint(plain, name: "redirect URI")
             } catch {
-                throw refuse("plain http works only for 127.0.0.1, [::1] and localhost (RFC 8252 section 7.3)")
+                throw refuse("plain http is accepted only for 127.0.0.1, [::1] and localhost (RFC 8252 section 7.3)")
             }
             guard endpoint.query == nil else { throw refuse("a loopback redirect URI must not have a query") }
             let path = endpoint.path.isEmpty ? "/" : endpoint.path
@@ -68,7 +68,7 @@ public struct RedirectURI: Sendable, Hashable {
         }
     }
 
-    /// The URI with a port added, for a loopback address without one.
+    /// The URI with a port added, if it is a loopback URI without a port.
     /// - Parameter port: The port that was bound.
     public func uri(port: Int) -> String {
         guard case .loopback(let host, nil, let path) = kind else { return uri }
@@ -82,8 +82,8 @@ extension RedirectURI: CustomStringConvertible {
 }
 
 extension RedirectURI: ExpressibleByStringLiteral {
-    /// Creates a redirect URI from an address in the source code. The program ends when the address cannot be used: a value that
-    /// comes from elsewhere is read by ``init(_:)``.
+    /// Creates a redirect URI from a string literal. An invalid URI is a precondition failure; a value from any other source must be
+    /// parsed with ``init(_:)``.
     public init(stringLiteral value: String) {
         do throws(AuthError) {
             try self.init(value)

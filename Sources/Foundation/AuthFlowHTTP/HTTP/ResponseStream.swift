@@ -1,15 +1,15 @@
 public import HTTPTypes
 import Synchronization
 
-/// A response whose head has arrived, and whose body arrives in parts.
+/// A response whose status and headers have arrived, and whose body arrives in parts.
 public struct ResponseStream: Sendable {
     /// The status and header fields.
     public let head: HTTPResponse
 
-    /// The body. When nothing refers to it any more, the exchange ends.
+    /// The body. The exchange is cancelled when the last reference to the body is released.
     public let body: ResponseBody
 
-    /// What the connection led to; nil where the transport does not say, or there is a proxy.
+    /// The scope of the peer's address; nil when the transport does not report it, or there is a proxy.
     package var reach: NetworkReach?
 
     /// Creates a response.
@@ -19,7 +19,7 @@ public struct ResponseStream: Sendable {
     }
 }
 
-/// The body of a response, in the parts in which it arrives, for one reader.
+/// The body of a response, in parts as they arrive, for a single reader.
 public final class ResponseBody: AsyncSequence, Sendable {
     private struct State {
         var parts: [[UInt8]] = []
@@ -27,7 +27,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         var end: Result<Void, any Error>?
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var cancel: (@Sendable () -> Void)?
-        /// Asks for the rest, which is held back while there is no room.
+        /// Requests the rest, which is held back while the buffer is full.
         var resume: (@Sendable () -> Void)?
         var isHeldBack = false
         var attachment: (any AnyObject & Sendable)?
@@ -36,14 +36,14 @@ public final class ResponseBody: AsyncSequence, Sendable {
     private let state = Mutex(State())
     private let limit: Int
 
-    /// The largest part that others are joined to, in bytes.
+    /// The maximum size of a part that is joined from smaller parts, in bytes.
     private static let joinedSize = 64 * 1024
 
     /// Creates a body.
-    /// - Parameter limit: The most bytes that may arrive and not have been read yet.
+    /// - Parameter limit: The maximum number of bytes that have arrived but have not been read yet.
     public init(limit: Int) { self.limit = limit }
 
-    /// Creates a body that has arrived whole.
+    /// Creates a body that has arrived completely.
     public convenience init(_ bytes: [UInt8]) {
         self.init(limit: bytes.count)
         append(bytes)
@@ -52,30 +52,30 @@ public final class ResponseBody: AsyncSequence, Sendable {
 
     deinit { cancel() }
 
-    /// Sets what ends the exchange before its end, which is called once at the most.
+    /// Sets the callback that aborts the exchange before it has completed. It is called at most once.
     public func onCancel(_ cancel: @escaping @Sendable () -> Void) {
         state.withLock { if $0.end == nil { $0.cancel = cancel } }
     }
 
-    /// Sets the callback that retries a held-back part, once there is room.
+    /// Sets the callback that retries a held-back part, once there is room in the buffer.
     package func onRoom(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
 
-    /// Keeps an object for as long as the body is read.
+    /// Retains an object for as long as the body exists.
     package func attach(_ object: any AnyObject & Sendable) { state.withLock { $0.attachment = object } }
 
     /// The result of offering a part.
     package enum Offer: Sendable {
         case taken
-        /// It is offered again later: see ``onRoom(_:)``.
+        /// The buffer is full. The part must be offered again later: see ``onRoom(_:)``.
         case heldBack
-        /// Nothing is read any more.
+        /// The body is no longer being read.
         case ended
     }
 
     /// Offers a part to a reader that may be slower than the server.
     package func offer(_ part: [UInt8]) -> Offer {
         let isFull = state.withLock { state in
-            // A part that is larger than the limit fits when nothing else is there.
+            // A part that is larger than the limit fits into an empty buffer.
             guard state.end == nil, state.reader == nil, state.size > 0, state.size + part.count > limit else {
                 return false
             }
@@ -87,7 +87,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     }
 
     /// Adds a part.
-    /// - Returns: false when it does not fit, or nothing is read any more.
+    /// - Returns: false when it does not fit, or the body is no longer being read.
     @discardableResult public func append(_ part: [UInt8]) -> Bool { append(part, isBounded: true) }
 
     private func append(_ part: [UInt8], isBounded: Bool) -> Bool {
@@ -100,7 +100,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
             }
             guard !isBounded || state.size + part.count <= limit else { return (false, nil) }
             state.size += part.count
-            // Small parts are joined: each array has a cost of its own.
+            // Small parts are joined, because every array has an overhead.
             if let last = state.parts.last, last.count + part.count <= Self.joinedSize {
                 state.parts[state.parts.count - 1] += part
             } else {
@@ -113,7 +113,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     }
 
     /// Ends the body.
-    /// - Parameter error: Why it is not whole; default: it is.
+    /// - Parameter error: The reason why the body is incomplete; default: nil, for a complete body.
     public func finish(throwing error: (any Error)? = nil) {
         let reader = state.withLock { state -> CheckedContinuation<[UInt8]?, any Error>? in
             guard state.end == nil else { return nil }
@@ -125,8 +125,8 @@ public final class ResponseBody: AsyncSequence, Sendable {
         if let error { reader?.resume(throwing: error) } else { reader?.resume(returning: nil) }
     }
 
-    /// Ends the exchange. What has arrived can still be read.
-    /// - Parameter error: What reading on throws; default: `CancellationError`.
+    /// Aborts the exchange. Data that has already arrived can still be read.
+    /// - Parameter error: The error that subsequent reads throw; default: `CancellationError`.
     public func cancel(throwing error: any Error = CancellationError()) {
         let cancel = state.withLock { state in
             defer { state.cancel = nil }
@@ -165,8 +165,8 @@ public final class ResponseBody: AsyncSequence, Sendable {
     }
 
     /// Reads the rest.
-    /// - Parameter limit: The most bytes.
-    /// - Throws: ``AuthError`` with `invalid_reply` when there are more.
+    /// - Parameter limit: The maximum number of bytes.
+    /// - Throws: ``AuthError`` with `invalid_reply` when the body is larger.
     public func collect(upTo limit: Int) async throws -> [UInt8] {
         var bytes: [UInt8] = []
         for try await part in self {

@@ -1,8 +1,8 @@
 package import HTTPTypes
 
-/// A page that a user sees between the application and the provider: a title, a sentence or two, and where to go from here.
+/// A page that a user sees between the application and the provider: a title, a sentence or two, and links to continue.
 ///
-/// It has no script, loads nothing, cannot be framed, is kept by no cache, and follows the colors and fonts of the system.
+/// It has no scripts, loads no resources, cannot be framed, is never cached, and follows the system's colors and fonts.
 package struct StatusPage: Sendable {
     /// The symbol above the title.
     package enum Mark: String, Sendable {
@@ -27,13 +27,13 @@ package struct StatusPage: Sendable {
     package var title: String
     package var message: String
     package var links: [Link] = []
-    /// The page that the browser goes on to by itself.
+    /// The page to which the browser is redirected automatically.
     package var nextURL: String?
     /// The name of the application, above the title; empty for none.
     package var application = ""
     /// The color of the line above the page, as `#rrggbb`; nil for none.
     package var accentColor: String?
-    /// The language of the texts (BCP 47).
+    /// The language of the text (BCP 47).
     package var language = "en"
 
     package init(status: HTTPResponse.Status, mark: Mark = .none, title: String, message: String) {
@@ -43,7 +43,7 @@ package struct StatusPage: Sendable {
         self.message = message
     }
 
-    /// Whether a text is a color as `#rrggbb`, which is put into the style of the page.
+    /// Whether a text is a color in the form `#rrggbb`, and thus safe to insert into the page's style sheet.
     package static func isColor(_ text: String) -> Bool {
         text.utf8.count == 7 && text.utf8.first == UInt8(ascii: "#")
             && text.utf8.dropFirst().allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }

@@ -1,7 +1,7 @@
 public import AuthFlowJSON
 
 extension TransportResponse {
-    /// Whether the status is one of success (RFC 9110 section 15.3).
+    /// Whether the status is in the 2xx (Successful) class (RFC 9110 section 15.3).
     package var isSuccessful: Bool { (200..<300).contains(status) }
 
     /// The body as JSON. RFC 8259 section 8.1: a parser "MAY ignore the presence of a byte order mark rather than treating it as an
@@ -21,7 +21,7 @@ extension TransportResponse {
         } catch {
             throw AuthError(
                 .invalidResponse,
-                "The response of \(source) (status \(status)) is not JSON that can be accepted: \(error).",
+                "The response from \(source) (status \(status)) is not acceptable JSON: \(error).",
                 status: status,
                 underlyingError: error
             )
@@ -29,7 +29,7 @@ extension TransportResponse {
         guard json.object != nil else {
             throw AuthError(
                 .invalidResponse,
-                "The response of \(source) is \(json.kind), not a JSON object.",
+                "The response from \(source) is \(json.kind), not a JSON object.",
                 status: status
             )
         }

@@ -2,11 +2,11 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension TransportResponse {
-    /// The server's description of an error, wherever it stands: in OAuth's members (RFC 6749 section 5.2), in a
-    /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that many APIs have; nil when
+    /// The server's description of an error, wherever it appears: in the OAuth members (RFC 6749 section 5.2), in a
+    /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that many APIs use; nil when
     /// there is none.
     ///
-    /// It is for users to read. The engine itself reads errors only where RFC 6749 puts them.
+    /// It is intended for users. The engine itself evaluates errors only where RFC 6749 defines them.
     public var providerError: ProviderError? {
         let json = (try? parsed()).flatMap { $0.object == nil ? nil : $0 }
         if let error = json.flatMap({ ProviderError($0, status: status) }) { return error }
@@ -27,7 +27,7 @@ extension TransportResponse {
         return words.map { ProviderError(error: "status \(status)", errorDescription: $0, status: status) }
     }
 
-    /// The text of a list of faults, as validators send it: strings, or objects with a message.
+    /// The text of a list of errors, as validators return it: strings, or objects with a message.
     private static func words(_ faults: [JSON]) -> String? {
         let words = faults.prefix(5).compactMap { $0.string ?? $0["message"]?.string ?? $0["detail"]?.string }
         return words.isEmpty ? nil : words.joined(separator: "; ")

@@ -15,8 +15,8 @@ public struct UploadBody: Sendable {
     }
 
     /// Reads the whole body.
-    /// - Throws: The error that ends it early; `CancellationError` when the task is cancelled, after which a sequence may end as if it were
-    ///   whole.
+    /// - Throws: The error that ends it early; `CancellationError` when the task is cancelled, because a sequence may then end as if it
+    ///   were complete.
     package func collected() async throws -> [UInt8] {
         var bytes: [UInt8] = []
         for try await part in parts { bytes += part }

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// Calls functions when their times come.
+/// Calls functions at scheduled times.
 ///
-/// One task sleeps for all of them, until the first is due. Most are removed long before: a deadline for each request would otherwise
-/// start and stop a timer of the system for each of them.
+/// A single task sleeps until the first alarm is due. Most alarms are removed long before they are due: without sharing, the deadline
+/// of every request would start and stop its own system timer.
 final class Alarms: Sendable {
-    /// Those of this process.
+    /// The alarms of this process.
     static let shared = Alarms()
 
-    /// How much later than at its time an alarm may ring, so that the system can wake up for several things at once.
+    /// The maximum delay of an alarm, so that the system can coalesce wake-ups.
     static let tolerance = Duration.milliseconds(100)
 
     private struct State {
@@ -31,11 +31,11 @@ final class Alarms: Sendable {
 
     private let state = Mutex(State())
 
-    /// Has a function called.
+    /// Schedules a function call.
     /// - Parameters:
-    ///   - time: When, or up to the tolerance later.
+    ///   - time: The time of the call, which may be late by up to the tolerance.
     ///   - ring: The function. It must not block.
-    /// - Returns: A number to remove it by.
+    /// - Returns: A number with which to remove the alarm.
     func add(at time: ContinuousClock.Instant, _ ring: @escaping @Sendable () -> Void) -> UInt64 {
         state.withLock { state in
             state.lastNumber += 1
@@ -45,9 +45,9 @@ final class Alarms: Sendable {
         }
     }
 
-    /// Removes an alarm. It may be ringing at this moment.
+    /// Removes an alarm. Its function may already be running.
     func remove(_ number: UInt64) {
-        // What the function holds is released outside the lock: it might come back here.
+        // The function is released outside the lock, because a deinitializer of its captures could call this object again.
         let removed = state.withLock { $0.alarms.removeValue(forKey: number) }
         withExtendedLifetime(removed) {}
     }
@@ -65,7 +65,7 @@ final class Alarms: Sendable {
 
     private func wake(_ number: UInt64) {
         let due = state.withLock { state -> [UInt64: Alarm] in
-            // Another one sleeps in its place.
+            // Another sleeper has replaced this one.
             guard state.sleeper?.number == number else { return [:] }
             state.sleeper = nil
             let now = ContinuousClock.now

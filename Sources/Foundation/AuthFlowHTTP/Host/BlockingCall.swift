@@ -1,11 +1,11 @@
-/// Runs a library call that blocks its thread for a time that this program cannot bound.
+/// Runs a library call that blocks its thread for an unbounded time.
 package enum BlockingCall {
-    /// Runs a call on a thread of its own. A cancelled caller returns at once: the thread ends when the call does, and
-    /// its result is discarded.
+    /// Runs a call on a separate thread. A cancelled caller returns immediately; the thread exits when the call returns,
+    /// and the result is discarded.
     /// - Parameters:
     ///   - call: The call.
-    ///   - onCancel: Tells the call to end, from another thread.
-    /// - Throws: What `call` throws, or `CancellationError`.
+    ///   - onCancel: Aborts the call; called on another thread.
+    /// - Throws: Any error thrown by `call`, or `CancellationError`.
     package static func run<Value: Sendable>(
         _ call: @escaping @Sendable () throws -> Value,
         onCancel: @escaping @Sendable () -> Void

@@ -16,7 +16,7 @@ package enum BoundedFile {
         return contents(of: descriptor, maximumSize: maximumSize)
     }
 
-    /// The content of a plain file; nil also for anything else, such as a pipe, which would be waited for.
+    /// The content of a regular file; nil also for anything else, such as a pipe, which would block.
     package static func contents(ofPlainFile path: String, maximumSize: Int) -> [UInt8]? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }

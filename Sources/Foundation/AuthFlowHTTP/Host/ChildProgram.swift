@@ -2,16 +2,16 @@
 import AuthFlowEssentials
 package import Glibc
 
-/// Starts programs without the streams, terminal, signals or environment of this one.
+/// Starts child processes that do not inherit the streams, terminal, signal handling or environment of this process.
 package enum ChildProgram {
-    /// `POSIX_SPAWN_SETSID` of glibc's and musl's spawn.h, which Swift does not see because GNU extensions are off.
+    /// `POSIX_SPAWN_SETSID` from spawn.h of glibc and musl, not visible to Swift because GNU extensions are disabled.
     private static let newSession: Int32 = 0x80
 
-    /// Starts a program in a session of its own.
+    /// Starts a program in a new session.
     ///
-    /// Foundation's `Process` can do neither of two things that matter here: give the browser its own session, so that
-    /// Ctrl-C in the terminal does not end it, and restore the signals that a command-line tool ignores, which a child
-    /// would otherwise ignore for good.
+    /// Foundation's `Process` can do neither of two things that are required here: start the browser in a new session, so
+    /// that Ctrl-C in the terminal does not terminate it, and reset the signals that a command-line tool ignores, which a
+    /// child process would otherwise ignore permanently.
     /// - Parameter output: The descriptor for its standard output; nil to discard it.
     package static func spawn(
         _ command: [String],
@@ -46,7 +46,7 @@ package enum ChildProgram {
         defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
         var identifier: pid_t = 0
         var status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
-        // A script that was just written is busy while a child of another thread has not yet closed what it inherited.
+        // A script that was just written is busy until another thread's child process has closed the inherited descriptors.
         for _ in 0..<20 where status == ETXTBSY {
             usleep(5_000)
             status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
@@ -58,8 +58,8 @@ package enum ChildProgram {
         return identifier
     }
 
-    /// Runs a program to its end.
-    /// - Returns: Its exit status, and what it printed.
+    /// Runs a program until it exits.
+    /// - Returns: Its exit status and its standard output.
     package static func output(
         of command: [String],
         environment: [String: String]
@@ -68,7 +68,7 @@ package enum ChildProgram {
         guard unsafe pipe(&ends) == 0 else {
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started: there are too many open files.")
         }
-        // Another program that is started at this moment does not keep them open.
+        // So that a program started concurrently does not inherit the descriptors.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         defer { close(ends[0]) }
         let identifier = Result { () throws(AuthError) in
@@ -87,22 +87,22 @@ package enum ChildProgram {
         return (end(of: child), bytes)
     }
 
-    /// Waits for the end of a program, so that it does not stay in the process table.
+    /// Waits for a program to exit, so that it does not remain in the process table as a zombie.
     /// - Returns: Its exit status.
     package static func end(of identifier: pid_t) -> Int32 {
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) == -1 {
-            // The status is not known where SIGCHLD is ignored.
+            // The status is unknown when SIGCHLD is ignored.
             guard errno == EINTR else { return 1 }
         }
-        // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
+        // wait(2): the low seven bits are the signal that terminated it, the next eight its exit status.
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }
 
-    /// Keeps the browser from inheriting what this program has open, such as the loopback port.
+    /// Prevents the browser from inheriting the open descriptors of this process, such as the loopback socket.
     private static func closeTheRest(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
-        // A GNU extension (glibc 2.34), looked up at run time. It closes what is open when the program starts,
-        // also what another thread has just opened.
+        // A GNU extension (glibc 2.34), looked up at run time. It closes the descriptors that are open when the
+        // program starts, including any that another thread has just opened.
         typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
         if let address = unsafe dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
             let closeFrom = unsafe unsafeBitCast(address, to: CloseFrom.self)

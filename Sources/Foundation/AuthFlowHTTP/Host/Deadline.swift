@@ -1,16 +1,16 @@
 import Synchronization
 
-/// Runs an operation and stops it when time runs out.
+/// Runs an operation and cancels it when a timeout expires.
 ///
-/// The operation is cancelled and awaited, so that whatever it opened is closed when this returns.
+/// The cancelled operation is awaited, so that all resources it opened are closed when this function returns.
 /// - Parameters:
-///   - duration: How long it may take.
+///   - duration: The timeout.
 ///   - clock: The clock of the timeout.
-///   - extension: Called when time has run out; returns how much longer the operation may take; default: nil, no longer.
-///   - timeoutError: Makes the error to throw when time runs out.
-///   - operation: What to run.
-/// - Returns: What `operation` returns, also when it came late: a refresh token in it may be the only copy.
-/// - Throws: What `operation` throws, the timeout error, or `CancellationError`.
+///   - extension: Called when the timeout expires; returns the additional time for the operation; default: nil, for none.
+///   - timeoutError: Creates the error to throw when the timeout expires.
+///   - operation: The operation.
+/// - Returns: The result of `operation`, even if it is late: it may contain the only copy of a refresh token.
+/// - Throws: Any error thrown by `operation`, the timeout error, or `CancellationError`.
 public func withDeadline<Return: Sendable>(
     _ duration: Duration,
     clock: any Clock<Duration>,
@@ -38,7 +38,7 @@ public func withDeadline<Return: Sendable>(
     }
 }
 
-/// The timer of one deadline, which is started again when the deadline is extended.
+/// The timer of one deadline, which is restarted when the deadline is extended.
 private final class DeadlineTimer: Sendable {
     private enum State {
         case idle
@@ -57,7 +57,7 @@ private final class DeadlineTimer: Sendable {
             state = .running(cancel: cancel)
             return false
         }
-        // The operation has completed meanwhile.
+        // The operation has completed in the meantime.
         if isStopped { cancel() }
     }
 
@@ -71,7 +71,7 @@ private final class DeadlineTimer: Sendable {
 }
 
 extension Task where Failure == any Error {
-    /// Begins a task on the caller's thread where the system can: to wake another one takes longer than many an operation.
+    /// Starts a task on the caller's thread if the system supports it: waking another thread takes longer than many operations.
     fileprivate static func begun(_ operation: @escaping @Sendable () async throws -> Success) -> Task {
         if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
             Task.immediate { try await operation() }
@@ -82,7 +82,7 @@ extension Task where Failure == any Error {
 }
 
 extension Clock<Duration> {
-    /// Has a function called later.
+    /// Schedules a function call after a delay.
     /// - Returns: A function that cancels the call, if it has not been made yet.
     fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void
     {
@@ -91,7 +91,7 @@ extension Clock<Duration> {
             return { Alarms.shared.remove(alarm) }
         }
         let timer = Task {
-            // Deadlines have a tolerance and plain waits have none, so a test's clock can tell them apart.
+            // Deadlines have a tolerance and plain waits have none, so a test clock can distinguish them.
             try await sleep(for: duration, tolerance: Alarms.tolerance)
             function()
         }

@@ -4,13 +4,13 @@ import Darwin
 import Glibc
 #endif
 
-/// A thread for blocking work, so that no thread of Swift's pool blocks: it has only as many as there are processors.
+/// A thread for blocking work, so that no thread of Swift's cooperative pool blocks, which has only one thread per core.
 package enum DetachedThread {
-    /// Runs work on a new thread, which ends with it.
-    /// - Returns: Whether the thread was started; false when the system refuses another one.
+    /// Runs work on a new thread, which exits when the work is done.
+    /// - Returns: Whether the thread was started; false when the system cannot create another thread.
     @discardableResult package static func run(_ work: @escaping @Sendable () -> Void) -> Bool {
         let box = unsafe Unmanaged.passRetained(Work(work))
-        // Allocated, because the compiler finds the type's initializer now in one C module, now in another.
+        // Allocated, because the compiler finds the type's initializer sometimes in one C module, sometimes in another.
         let attributes = UnsafeMutablePointer<pthread_attr_t>.allocate(capacity: 1)
         defer { unsafe attributes.deallocate() }
         unsafe pthread_attr_init(attributes)
@@ -26,7 +26,7 @@ package enum DetachedThread {
         return status == 0
     }
 
-    /// Carries a closure through the pointer that C passes to a thread.
+    /// A box that passes a closure through the pointer argument of a C thread function.
     private final class Work: Sendable {
         let run: @Sendable () -> Void
         init(_ run: @escaping @Sendable () -> Void) { self.run = run }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The first of several results, for the one task that waits: the result of a call, or the task's cancellation.
+/// The first of several results, for a single waiting task: the result of a call, or the task's cancellation.
 package final class FirstResult<Value: Sendable>: Sendable {
     private enum State {
         case idle
@@ -12,9 +12,9 @@ package final class FirstResult<Value: Sendable>: Sendable {
 
     package init() {}
 
-    /// Waits for the first result. A cancelled task does not wait, even when the work goes on.
+    /// Waits for the first result. A cancelled task does not wait, even if the work continues.
     /// - Parameters:
-    ///   - begin: Begins the work, unless the task was cancelled before.
+    ///   - begin: Starts the work; not called when the task is already cancelled.
     ///   - onCancel: Called when the task is cancelled, from another thread.
     /// - Throws: The error of the first result, or `CancellationError`.
     package func value(
@@ -27,13 +27,13 @@ package final class FirstResult<Value: Sendable>: Sendable {
                 begin()
             }
         } onCancel: {
-            // In this order: work that begins at this moment either finds the result or receives `onCancel`.
+            // In this order, so that work that is just starting either finds the result or receives `onCancel`.
             finish(.failure(CancellationError()))
             onCancel()
         }
     }
 
-    /// Reports a result; all but the first are dropped.
+    /// Reports a result; all but the first are ignored.
     package func finish(_ result: Result<Value, any Error>) {
         let continuation = state.withLock { state -> CheckedContinuation<Value, any Error>? in
             defer { state = .finished }
@@ -43,7 +43,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
         continuation?.resume(with: result)
     }
 
-    /// Whether there is a result already.
+    /// Whether a result has been reported.
     package var isFinished: Bool {
         state.withLock { state in
             if case .finished = state { return true }
@@ -51,7 +51,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
         }
     }
 
-    /// - Returns: Whether it is worth waiting: false when the task was cancelled before.
+    /// - Returns: Whether to wait: false when the task is already cancelled.
     private func wait(_ continuation: CheckedContinuation<Value, any Error>) -> Bool {
         state.withLock { state in
             guard case .idle = state else { return false }

@@ -10,14 +10,14 @@ package enum HomeDirectory {
     package static func path(environment: [String: String]) -> String {
         if let home = environment["HOME"], home.hasPrefix("/") { return home }
         #if canImport(Glibc)
-        // Foundation takes an empty HOME for a path.
+        // Foundation uses an empty HOME as a path.
         if let home = inUserDatabase() { return home }
         #endif
         return FileManager.default.homeDirectoryForCurrentUser.path
     }
 
     #if canImport(Glibc)
-    /// The home directory in the system's user database; nil where the user is not in it.
+    /// The home directory in the system's user database; nil when the user is not listed there.
     private static func inUserDatabase() -> String? {
         for size in [4096, 64 * 1024, 1024 * 1024] {
             var entry = unsafe passwd()

@@ -8,19 +8,19 @@ import Glibc
 ///
 /// Tests pass their own; all other callers use ``system``.
 public struct HostServices: Sendable {
-    /// The wall clock, which token lifetimes are compared with.
+    /// The wall clock, which is used to check token lifetimes.
     public var now: @Sendable () -> Date
 
-    /// Returns that many bytes from a cryptographically secure source.
+    /// Returns the given number of bytes from a cryptographically secure source.
     public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
 
-    /// The clock that timeouts, waits and leases run on. Unlike the wall clock it never jumps; it counts the time in which the machine sleeps.
+    /// The clock for timeouts, waits and leases. Unlike the wall clock it never jumps, and it includes the time in which the machine sleeps.
     public var clock: any Clock<Duration>
 
-    /// The variables of the environment. Read only for what a configuration or a default path names.
+    /// The environment variables. Only variables that a configuration or a default path refers to are read.
     public var environment: [String: String]
 
-    /// Creates services; default for each: the system's.
+    /// Creates host services; each defaults to the system's.
     public init(
         now: @escaping @Sendable () -> Date = { Date() },
         randomBytes: @escaping @Sendable (_ count: Int) -> [UInt8] = HostServices.systemRandomBytes,
@@ -36,10 +36,10 @@ public struct HostServices: Sendable {
     /// The system's clock, randomness and environment.
     public static var system: HostServices { HostServices() }
 
-    /// Bytes from the system's generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
+    /// Returns bytes from the system's random number generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
     public static func systemRandomBytes(_ count: Int) -> [UInt8] {
         #if canImport(Glibc)
-        // One call of the system: "The maximum permitted value for the length argument is 256" (getentropy(3)).
+        // A single system call: "The maximum permitted value for the length argument is 256" (getentropy(3)).
         if count <= 256 {
             var bytes = [UInt8](repeating: 0, count: count)
             if unsafe bytes.withUnsafeMutableBytes({ unsafe getentropy($0.baseAddress, count) }) == 0 { return bytes }
@@ -48,7 +48,7 @@ public struct HostServices: Sendable {
         var generator = SystemRandomNumberGenerator()
         var bytes: [UInt8] = []
         bytes.reserveCapacity(count + 8)
-        // Eight at a time: each number is a call of the system.
+        // Eight bytes at a time, because each number is a system call.
         while bytes.count < count {
             let number = generator.next() as UInt64
             for shift in stride(from: 0, to: 64, by: 8) {
@@ -58,14 +58,14 @@ public struct HostServices: Sendable {
         return Array(bytes.prefix(count))
     }
 
-    /// The time without its fraction, as in JWTs: a stored value is then read back unchanged.
+    /// The current time in whole seconds, as in JWTs, so that a stored value is read back unchanged.
     package var wholeSecond: Date { Date(timeIntervalSince1970: now().timeIntervalSince1970.rounded(.down)) }
 
-    /// A string of 43 characters that holds 256 random bits, for `state`, `nonce` and `code_verifier`.
+    /// A string of 43 characters with 256 random bits, for `state`, `nonce` and `code_verifier`.
     package func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
 }
 
 extension HostServices: CustomStringConvertible, WithoutReflection {
-    /// The names of the environment's variables: their values may be secrets.
+    /// The names of the environment variables, because their values may be secrets.
     public var description: String { "host services with \(environment.keys.sorted().joined(separator: ", "))" }
 }

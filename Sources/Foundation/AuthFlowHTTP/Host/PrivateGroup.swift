@@ -4,9 +4,9 @@ package import Darwin
 package import Glibc
 #endif
 
-/// The group that many systems give to each user alone, named after them.
+/// The user private group: many systems create one for each user, with the user's name.
 package enum PrivateGroup {
-    /// Whether a group is this user's own, and no other user is in it.
+    /// Whether a group is this user's private group, without any other members.
     package static func isOwn(_ group: gid_t) -> Bool {
         var user = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?

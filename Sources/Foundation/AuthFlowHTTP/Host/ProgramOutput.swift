@@ -5,14 +5,14 @@ import Synchronization
 import Glibc
 #endif
 
-/// Runs a program for what it prints.
+/// Runs a program and captures its output.
 package enum ProgramOutput {
-    /// Runs a program to its end. Cancelling ends the program and everything it has started.
+    /// Runs a program until it exits. Cancellation kills the program and every process that it has started.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The whole environment of the program.
-    ///   - maximumSize: The most that it may print, in bytes.
-    /// - Returns: Its exit status and what it printed; nil for the output when that was more.
+    ///   - maximumSize: The maximum size of its output, in bytes.
+    /// - Returns: Its exit status and its output; nil for the output when it was larger.
     package static func of(
         _ command: [String],
         environment: [String: String],
@@ -27,17 +27,17 @@ package enum ProgramOutput {
             child.kill()
         }
         #else
-        throw AuthError(.unsupported, "Programs are run for their output on Linux only.")
+        throw AuthError(.unsupported, "Running a program for its output is supported on Linux only.")
         #endif
     }
 
-    /// Runs a program to its end on this thread, where a task cannot be waited for.
+    /// Runs a program until it exits, on this thread, for callers that cannot await a task.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The whole environment of the program.
-    ///   - maximumSize: The most that it may print, in bytes.
-    ///   - limit: How long it may run. It is ended then, with everything it has started.
-    /// - Returns: Its exit status and what it printed; nil for the output when that was more, or it took too long.
+    ///   - maximumSize: The maximum size of its output, in bytes.
+    ///   - limit: The timeout, after which the program and every process that it has started are killed.
+    /// - Returns: Its exit status and its output; nil for the output when it was larger, or the program timed out.
     package static func waiting(
         for command: [String],
         environment: [String: String],
@@ -47,27 +47,27 @@ package enum ProgramOutput {
         #if os(Linux)
         try Child().run(command, environment: environment, maximumSize: maximumSize, until: .now + limit)
         #else
-        throw AuthError(.unsupported, "Programs are run for their output on Linux only.")
+        throw AuthError(.unsupported, "Running a program for its output is supported on Linux only.")
         #endif
     }
 }
 
 #if os(Linux)
-/// A program that runs in a session of its own, until it has been awaited: its number may then be another's.
+/// A program that runs in a separate session. Its process ID is valid until it is reaped, after which it may be reused.
 private final class Child: Sendable {
     private enum State {
         case notStarted
         case running(pid_t)
-        /// Whether it was ended from outside or by itself, it is not to be ended any more.
+        /// The program has ended, or was cancelled before its start, and must not be killed any more.
         case over
     }
 
     private let state = Mutex(State.notStarted)
 
-    /// How long a program that has ended may leave its output open, in milliseconds: what it started may have it still.
+    /// How long the output may stay open after the program has exited, in milliseconds: its children may have inherited it.
     private static let patience: Int32 = 100
 
-    /// Ends the program and what it has started, also when it has not been started yet.
+    /// Kills the program and every process that it has started; if it has not been started yet, prevents its start.
     func kill() {
         state.withLock { state in
             if case .running(let identifier) = state { Glibc.kill(-identifier, SIGKILL) }
@@ -75,7 +75,7 @@ private final class Child: Sendable {
         }
     }
 
-    /// Runs the program to its end, on a thread that may wait.
+    /// Runs the program until it exits, on a thread that may block.
     func run(
         _ command: [String],
         environment: [String: String],
@@ -106,8 +106,8 @@ private final class Child: Sendable {
         return (awaitEnd(), bytes)
     }
 
-    /// What the program prints until it ends; nil when that is more than allowed. A program that it leaves behind may keep the pipe
-    /// open, so that the end of the program counts and not that of the pipe.
+    /// The output of the program until it exits; nil when it is larger than allowed. A process that it leaves behind may hold the pipe
+    /// open, so the exit of the program is decisive, not the end of the pipe.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
@@ -138,11 +138,11 @@ private final class Child: Sendable {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the program to exit.
     private func awaitEnd() -> Int32 {
         guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
         var information = unsafe siginfo_t()
-        // Not reaped yet, so that the number stays its own until it is not ended any more.
+        // Not reaped yet, so that its process ID is not reused while the program can still be killed.
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return state.withLock { state in
             state = .over

@@ -1,8 +1,8 @@
 import Synchronization
 
-/// One piece of work that any number of tasks wait for.
+/// An operation that any number of tasks can wait for.
 ///
-/// It runs to its end even when tasks stop waiting: a cancelled task returns at once, without affecting the others.
+/// It runs to completion even if tasks stop waiting: a cancelled task returns immediately, without affecting the others.
 package final class SharedTask<Value: Sendable>: Sendable {
     private enum State {
         case running(waiters: [UInt64: CheckedContinuation<Value, any Error>], count: UInt64)
@@ -11,7 +11,7 @@ package final class SharedTask<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.running(waiters: [:], count: 0))
 
-    /// Begins the work.
+    /// Starts the work.
     package init(_ work: @escaping @Sendable () async throws -> Value) {
         Task {
             do {
@@ -32,7 +32,7 @@ package final class SharedTask<Value: Sendable>: Sendable {
     }
 
     /// Waits for the result.
-    /// - Throws: What the work throws, or `CancellationError` when the task that waits is cancelled.
+    /// - Throws: Any error thrown by the work, or `CancellationError` when the waiting task is cancelled.
     package func value() async throws -> Value {
         let ticket = state.withLock { state -> UInt64 in
             guard case .running(let waiters, let count) = state else { return 0 }
@@ -44,7 +44,7 @@ package final class SharedTask<Value: Sendable>: Sendable {
                 let result = state.withLock { state -> Result<Value, any Error>? in
                     switch state {
                     case .finished(let result): return result
-                    // Checked under the lock that the handler below takes: a cancellation is not missed or seen twice.
+                    // Checked under the lock that the handler below acquires, so a cancellation is never missed or seen twice.
                     case .running where Task.isCancelled: return .failure(CancellationError())
                     case .running(var waiters, let count):
                         waiters[ticket] = continuation

@@ -11,15 +11,15 @@ package enum SystemCall {
         unsafe writeBytes(descriptor, bytes, count)
     }
 
-    /// Writes all of the bytes, whether the system takes them at once or in parts.
-    /// - Returns: Whether all were written; `errno` says why not.
+    /// Writes all bytes, even if the system accepts them only in parts.
+    /// - Returns: Whether all bytes were written; if not, `errno` contains the reason.
     package static func write(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
             let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
             if count < 0 {
                 if errno == EINTR { continue }
-                // A terminal or a pipe that another program has made non-blocking takes no more for now.
+                // A terminal or a pipe that another program has made non-blocking accepts no more data for now.
                 var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 if errno == EAGAIN, unsafe poll(&entry, 1, -1) >= 0 || errno == EINTR { continue }
                 return false

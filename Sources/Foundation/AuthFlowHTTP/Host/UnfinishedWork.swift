@@ -1,36 +1,36 @@
 import AuthFlowJSON
 import Synchronization
 
-/// Work that is finished even when the task that waits for it is cancelled: a rotated refresh token that is not stored
-/// is lost.
+/// Work that is completed even if the task that waits for it is cancelled: a rotated refresh token that is not stored is
+/// lost.
 package final class UnfinishedWork: Sendable {
     private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
     private let next = Atomic<UInt64>(0)
     private let sent = Atomic(0)
     private let isClosed = Atomic(false)
-    /// Who has something that could not be written, and tries again when asked.
+    /// The owners of unsaved credentials, with the functions that retry the writes.
     private let unwritten = Mutex<[(owner: ObjectIdentifier, write: @Sendable () async -> Bool)]>([])
 
     package init() {}
 
-    /// Has a drain try once more to write what could not be written.
+    /// Makes a drain retry the write of unsaved credentials.
     /// - Parameters:
-    ///   - owner: Who has it.
-    ///   - write: Returns whether nothing is left.
+    ///   - owner: The owner of the unsaved credentials.
+    ///   - write: Retries the write, and returns whether all credentials are saved.
     package func keepUnwritten(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
         forgetUnwritten(of: owner)
         unwritten.withLock { $0.append((ObjectIdentifier(owner), write)) }
     }
 
-    /// Nothing is left that could not be written.
+    /// Removes the owner, which has no unsaved credentials any more.
     package func forgetUnwritten(of owner: AnyObject) {
         unwritten.withLock { $0.removeAll { $0.owner == ObjectIdentifier(owner) } }
     }
 
-    /// Begins a piece of work that any number of tasks can wait for.
+    /// Starts an operation that any number of tasks can wait for.
     package func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
         let number = next.add(1, ordering: .relaxed).newValue
-        // Until the task is known, a drain waits for it here.
+        // Until the task is registered, a drain waits for this placeholder.
         let (started, start) = AsyncStream<Void>.makeStream()
         running.withLock { $0[number] = { for await _ in started {} } }
         let task = SharedTask { [self] in
@@ -42,10 +42,10 @@ package final class UnfinishedWork: Sendable {
         return task
     }
 
-    /// Runs a piece of work to its end. A cancelled caller returns at once.
-    /// - Throws: What `work` throws, or `CancellationError` when the caller is cancelled.
+    /// Runs an operation to completion. A cancelled caller returns immediately.
+    /// - Throws: Any error thrown by `work`, or `CancellationError` when the caller is cancelled.
     package func finish<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
-        // No work begins for a caller that is already cancelled.
+        // No work is started for a caller that is already cancelled.
         try Task.checkCancellation()
         return try await begin(work).value()
     }
@@ -53,20 +53,20 @@ package final class UnfinishedWork: Sendable {
     /// Whether work is in progress, or a credential could not be stored.
     package var isBusy: Bool { running.withLock { !$0.isEmpty } || unwritten.withLock { !$0.isEmpty } }
 
-    /// How much is in progress, and how many owners have unwritten credentials.
+    /// The number of operations in progress, and the number of owners with unsaved credentials.
     package var counts: (running: Int, unwritten: Int) { (running.withLock(\.count), unwritten.withLock(\.count)) }
 
-    /// Counts a request that uses up a refresh token, until its response is stored.
+    /// Counts a request that consumes a refresh token, until its response is stored.
     /// - Throws: `CancellationError` when the process is about to exit.
     package func beginSending() throws {
-        // Counted before the look, as ``close()`` looks after it has closed: one of the two sees the other.
+        // Counted before the check, while ``hasSent`` is read after ``close()``: at least one side sees the other.
         sent.add(1, ordering: .sequentiallyConsistent)
         guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
         endSending()
         throw CancellationError()
     }
 
-    /// For the moment at which a refresh token would leave: its response could not be stored any more.
+    /// Called immediately before a refresh token is sent: once the process is about to exit, its response could not be stored.
     /// - Throws: ``AuthError`` with ``AuthError/Code/closing``.
     package func requireOpen() throws(AuthError) {
         guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
@@ -75,14 +75,14 @@ package final class UnfinishedWork: Sendable {
 
     package func endSending() { sent.subtract(1, ordering: .sequentiallyConsistent) }
 
-    /// No refresh token is sent from now on.
+    /// Prevents refresh tokens from being sent from now on.
     package func close() { isClosed.store(true, ordering: .sequentiallyConsistent) }
 
     /// Whether a refresh token was sent whose response is not stored yet.
     package var hasSent: Bool { sent.load(ordering: .sequentiallyConsistent) > 0 }
 
-    /// Waits until nothing is under way, and tries to write what could not be written.
-    /// - Returns: Whether all work ended in time, and nothing is left unwritten.
+    /// Waits until no work is in progress, and retries the writes of unsaved credentials.
+    /// - Returns: Whether all work completed in time, and all credentials are saved.
     package func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
         do {
             return try await withDeadline(patience, clock: clock) {
@@ -109,6 +109,6 @@ package final class UnfinishedWork: Sendable {
 }
 
 extension AuthError.Code {
-    /// The process is about to exit. No caller gets it.
+    /// The process is about to exit. This code is internal and never reaches a caller.
     package static let closing = Self(rawValue: "closing")
 }

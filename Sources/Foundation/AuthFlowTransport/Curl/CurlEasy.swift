@@ -5,7 +5,7 @@ import CCurl
 @safe final class CurlEasy {
     private let pointer: OpaquePointer
 
-    /// The address, by which libcurl identifies the handle.
+    /// The address of the handle, which identifies it in libcurl.
     var identifier: UInt { unsafe UInt(bitPattern: pointer) }
 
     /// Passes the handle to another libcurl function.
@@ -16,7 +16,7 @@ import CCurl
 
     private var lists: [OpaquePointer] = unsafe []
 
-    /// - Returns: nil when there is no memory.
+    /// - Returns: nil when memory allocation fails.
     init?() {
         guard let pointer = unsafe authflow_curl_easy_new() else { return nil }
         unsafe self.pointer = pointer
@@ -31,7 +31,7 @@ import CCurl
         note(unsafe authflow_curl_set_number(pointer, option, Int64(value)))
     }
 
-    /// Sets an option that not every version of libcurl has.
+    /// Sets an option that not every version of libcurl supports.
     func trySet(_ option: authflow_curl_option, _ value: Int) {
         _ = unsafe authflow_curl_set_number(pointer, option, Int64(value))
     }
@@ -42,7 +42,7 @@ import CCurl
 
     /// Sets bytes that libcurl copies.
     func set(_ option: authflow_curl_option, bytes: [UInt8]) {
-        // An empty array has no address, and no address would mean that there is no body.
+        // An empty array has no base address, and a null pointer would mean that there is no body.
         let bytes = bytes.isEmpty ? [0] : bytes
         unsafe bytes.withUnsafeBytes { buffer in
             note(
@@ -51,7 +51,7 @@ import CCurl
         }
     }
 
-    /// Sets a list, which is kept for as long as the option is.
+    /// Sets a list, which is retained for as long as the handle exists.
     func set(_ option: authflow_curl_option, list lines: [String]) {
         var list: OpaquePointer?
         for line in lines {
@@ -77,7 +77,7 @@ import CCurl
         note(unsafe authflow_curl_set_receivers(pointer, header, body, beforeRequest, address))
     }
 
-    /// Sets the function that gives the bytes of the request's body. `context` must outlive the transfer.
+    /// Sets the function that supplies the bytes of the request body. `context` must outlive the transfer.
     func setSender(_ context: CurlTransfer, _ send: authflow_curl_receive) {
         let address = unsafe Unmanaged.passUnretained(context).toOpaque()
         note(unsafe authflow_curl_set_sender(pointer, send, address))
@@ -89,10 +89,10 @@ import CCurl
         note(unsafe authflow_curl_set_open_socket(pointer, openSocket, address))
     }
 
-    /// Resumes a paused transfer. An error of its receivers ends it as usual.
+    /// Resumes a paused transfer. An error in its callbacks ends the transfer as usual.
     func resume() { _ = unsafe authflow_curl_resume(pointer) }
 
-    /// The certificate of the server, in PEM, when this transfer has made its connection.
+    /// The server's certificate, in PEM, if this transfer opened its connection.
     var certificate: String? {
         unsafe authflow_curl_certificate(pointer).map { unsafe String(cString: $0) }
     }

@@ -4,7 +4,7 @@ import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// The error of a failed exchange, in our own words: those of libcurl may quote the address with its query.
+/// The error for a failed exchange, with a message of our own, because libcurl's message may quote the URL with its query.
 struct CurlFailure {
     /// The results when a server rejects a client certificate.
     private static let rejections = [
@@ -24,7 +24,7 @@ struct CurlFailure {
         easy: CurlEasy?
     ) {
         let place = call.head.authority ?? "the server"
-        // With a proxy, a connection that could not be made is the one to it: there is no other.
+        // With a proxy, a failed connection is always the connection to the proxy: there is no other.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
         func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
@@ -35,36 +35,40 @@ struct CurlFailure {
                 "\(isConnected ? place : peer) did not respond within \(waited.formattedSeconds)."
             )
         case AUTHFLOW_CURL_NO_HOST_ADDRESS:
-            error = failure("The name \(place) is not known here. Is it spelt right, and is there a network?")
+            error = failure(
+                "The host name \(place) cannot be resolved. Is it spelled correctly, and is the network available?"
+            )
         case AUTHFLOW_CURL_NO_PROXY_ADDRESS:
-            error = failure("The name of \(peer) is not known here. Is it spelt right?")
+            error = failure("The host name of \(peer) cannot be resolved. Is it spelled correctly?")
         case _ where proxy != nil && [401, 407].contains(connectStatus):
-            error = failure("\(peer.capitalizedFirst) wants a user name and a password, or refuses those it was given.")
+            error = failure(
+                "\(peer.capitalizedFirst) requires a user name and a password, or rejected the configured credentials."
+            )
         case _ where proxy != nil && connectStatus >= 300:
             error = failure("\(peer.capitalizedFirst) refuses to connect to \(place) (status \(connectStatus)).")
         case AUTHFLOW_CURL_NO_CONNECTION:
-            error = failure("Nothing responds at \(peer). Is the address right, and is the server up?")
+            error = failure("Nothing responds at \(peer). Is the address correct, and is the server running?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
             let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
             let reason =
                 isBadFile
-                ? ": the authorities could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
+                ? ": the CA file could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
             error = failure(
-                "No trusted TLS connection to \(place) could be made: its certificate was refused\(reason)."
+                "No trusted TLS connection to \(place) could be established: its certificate was rejected\(reason)."
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(
-                "The client certificate for \(place) cannot be used. Is it PEM, does the key belong to it, and is the key without a passphrase?"
+                "The client certificate for \(place) cannot be used. Is it in PEM format, does the key match it, and is the key unencrypted?"
             )
         // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
         case _ where presentsCertificate && Self.rejections.contains(result):
             error = failure(
-                "\(place) ended the connection before it responded. It may not accept the client certificate: is that the registered one, of an authority that it trusts, and still valid?"
+                "\(place) closed the connection before it responded. It may not accept the client certificate: is it the registered certificate, from a CA that the server trusts, and still valid?"
             )
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
-            error = failure("\(place) asks for a client certificate.")
+            error = failure("\(place) requires a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
-            error = failure("No TLS connection to \(place) could be made. Does it speak TLS 1.2 or later there?")
+            error = failure("No TLS connection to \(place) could be established. Does it support TLS 1.2 or later?")
         // libcurl reports a response that begins with a folded line as a bad argument.
         case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
             AUTHFLOW_CURL_BAD_ARGUMENT:
@@ -78,11 +82,11 @@ struct CurlFailure {
         case AUTHFLOW_CURL_GOT_NOTHING:
             error = failure("\(place) closed the connection without a response. Try again.")
         default:
-            error = failure("The exchange with \(place) broke off (libcurl error \(result.rawValue)). Try again.")
+            error = failure("The exchange with \(place) failed (libcurl error \(result.rawValue)). Try again.")
         }
     }
 
-    /// What OpenSSL found wrong with a certificate (x509_vfy.h); empty when there is nothing to add.
+    /// The reason why OpenSSL rejected a certificate (x509_vfy.h); empty when there is nothing to add.
     private static func reason(_ code: Int) -> String {
         guard authflow_curl_uses_openssl() else { return "" }
         return switch code {
@@ -90,9 +94,9 @@ struct CurlFailure {
         case 0, 1: ": it is for another name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"
-        case 18: ": it is signed by itself"
+        case 18: ": it is self-signed"
         case 19, 20, 21:
-            ": its issuer is not among the authorities that this system, or the settings of this client, trust"
+            ": its issuer is not among the authorities trusted by this system or by this client's settings"
         case 23: ": it has been revoked"
         case 62, 64: ": it is for another name"
         case 66, 67, 68: ": its key or its signature is too weak"
@@ -109,8 +113,8 @@ struct CurlFailure {
                 "libcurl is not installed, and is required for network access. Install it (Debian: libcurl4)."
             )
         case AUTHFLOW_CURL_TOO_OLD:
-            AuthError(.networkFailed, "The libcurl of this system is too old: it is older than 7.80.")
-        default: AuthError(.networkFailed, "The libcurl of this system cannot be used: it fails to initialize.")
+            AuthError(.networkFailed, "The installed libcurl is too old: version 7.80 or later is required.")
+        default: AuthError(.networkFailed, "The installed libcurl cannot be used: its initialization failed.")
         }
     }
 }

@@ -4,17 +4,17 @@ import AuthFlowHTTP
 import CCurl
 import Synchronization
 
-/// The one thread that drives all transfers of a process, by libcurl's multi interface (libcurl-multi(3)).
+/// The single thread that drives all transfers of a process, via libcurl's multi interface (libcurl-multi(3)).
 ///
-/// It begins with the first transfer, sleeps until a socket or another thread wakes it up, and ends with its
-/// connections when it has had no work for a while.
+/// It starts with the first transfer, sleeps until a socket or another thread wakes it up, and exits, closing its
+/// connections, when it has been idle for a while.
 final class CurlLoop: Sendable {
     static let shared = CurlLoop()
 
     /// The maximum number of idle connections.
     private static let maximumIdleConnections = 256
 
-    /// How long the thread stays without work. Servers close idle connections after about as long.
+    /// The idle timeout of the thread. Servers close idle connections after a similar time.
     private static let idleTime = Duration.seconds(60)
 
     private struct State {
@@ -23,16 +23,16 @@ final class CurlLoop: Sendable {
         var resumed: [CurlTransfer] = []
         var isRunning = false
         var multi: CurlMulti?
-        /// As the thread saw it before it went to sleep.
+        /// The load that the thread recorded before it went to sleep.
         var load: [ConnectionPool: (running: Int, waiting: Int)] = [:]
     }
 
     private let state = Mutex(State())
 
-    /// How many transfers of each pool are in progress, and how many wait for a connection.
+    /// The number of transfers in progress, and the number of transfers waiting for a connection, for each pool.
     var load: [ConnectionPool: (running: Int, waiting: Int)] { state.withLock(\.load) }
 
-    /// Begins a transfer, from any thread.
+    /// Starts a transfer; callable from any thread.
     func begin(_ transfer: CurlTransfer) {
         let mustStart = state.withLock { state in
             state.added.append(transfer)
@@ -41,21 +41,21 @@ final class CurlLoop: Sendable {
             return !state.isRunning
         }
         if mustStart, !DetachedThread.run({ self.run() }) {
-            end(AuthError(.networkFailed, "The system refuses another thread, which the network needs."))
+            end(AuthError(.networkFailed, "The system could not create the thread that network access requires."))
         }
     }
 
-    /// Ends a transfer whose caller no longer waits, from any thread.
+    /// Cancels a transfer whose caller is no longer waiting; callable from any thread.
     func cancel(_ transfer: CurlTransfer) {
         state.withLock { state in
-            // Without the thread there is no transfer: it has ended, or does not begin, because it has its result.
+            // Without the thread there is no transfer: it has ended, or will not start, because it already has a result.
             guard state.isRunning else { return }
             state.cancelled.append(transfer)
             state.multi?.wakeUp()
         }
     }
 
-    /// Resumes a paused transfer, from any thread.
+    /// Resumes a paused transfer; callable from any thread.
     func resume(_ transfer: CurlTransfer) {
         state.withLock { state in
             guard state.isRunning else { return }
@@ -78,7 +78,7 @@ final class CurlLoop: Sendable {
         guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
             return end(CurlFailure.unavailable(opened))
         }
-        // Requests wait in ``TransferQueue``, never in libcurl, which would send them whenever their turn comes.
+        // Requests wait in ``TransferQueue``, never in libcurl, which would send them no matter how late.
         multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumIdleConnections)
         state.withLock { $0.multi = multi }
         var transfers = RunningTransfers(multi: multi)
@@ -115,7 +115,7 @@ final class CurlLoop: Sendable {
     }
 }
 
-/// The transfers that wait, and those that libcurl works on. It belongs to the loop's thread.
+/// The waiting transfers, and those that libcurl is processing. Accessed only by the loop's thread.
 private struct RunningTransfers {
     private struct Running {
         let transfer: CurlTransfer
@@ -127,7 +127,7 @@ private struct RunningTransfers {
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
     private var uploads: [UInt: CurlTransfer] = [:]
-    /// When to look for transfers that are late: no deadline is before it.
+    /// The time of the next check for late transfers: no deadline is earlier.
     private var nextLook = ContinuousClock.now + longestPause
 
     private static let longestPause = Duration.seconds(60)
@@ -141,12 +141,12 @@ private struct RunningTransfers {
 
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
-        // Whatever happens to it, its first deadline is this one.
+        // Whatever happens to the transfer, its first deadline is not earlier than this.
         nextLook = min(nextLook, .now + transfer.shortestTimeout)
         if let next = queue.add(transfer) { begin(next) }
     }
 
-    /// Begins a transfer that has its place in the queue.
+    /// Starts a transfer that has been given a slot by the queue.
     private mutating func begin(_ transfer: CurlTransfer) {
         do throws(AuthError) {
             try start(transfer)
@@ -156,20 +156,20 @@ private struct RunningTransfers {
         }
     }
 
-    /// Gives up the place of a transfer to those that wait.
+    /// Releases the slot of a transfer to the waiting transfers.
     private mutating func leave(_ transfer: CurlTransfer) {
         for next in queue.leave(transfer) { begin(next) }
     }
 
     private mutating func start(_ transfer: CurlTransfer) throws(AuthError) {
-        // A new handle each time. Before libcurl 8, a reused one keeps a dangling pointer to a header field, which is
+        // A new handle each time. Before libcurl 8, a reused handle retains a dangling pointer to a header field, which is
         // read when a response begins with a folded line.
         guard let easy = CurlEasy() else {
-            throw AuthError(.networkFailed, "There is no memory for another request.")
+            throw AuthError(.networkFailed, "There is not enough memory for another request.")
         }
         try transfer.prepare(easy)
         guard multi.add(easy) else {
-            throw AuthError(.networkFailed, "libcurl does not accept another request.")
+            throw AuthError(.networkFailed, "libcurl could not accept another request.")
         }
         running[easy.identifier] = Running(transfer: transfer, easy: easy)
         handles[ObjectIdentifier(transfer)] = easy.identifier
@@ -180,7 +180,7 @@ private struct RunningTransfers {
         end(transfer, CancellationError())
     }
 
-    /// Ends a transfer before libcurl does, or before it has begun.
+    /// Ends a transfer before libcurl does, or before it has started.
     private mutating func end(_ transfer: CurlTransfer, _ error: any Error) {
         if let identifier = handles[ObjectIdentifier(transfer)] {
             remove(identifier)
@@ -193,7 +193,7 @@ private struct RunningTransfers {
     mutating func endFinished() {
         while let (identifier, result) = multi.nextEnded() {
             guard let entry = running[identifier] else { continue }
-            // Before the handle is removed: it knows how the transfer ended.
+            // Before the handle is removed, because it contains the details of the result.
             entry.transfer.end(result)
             remove(identifier)
         }
@@ -209,7 +209,7 @@ private struct RunningTransfers {
         return min(max(.zero, ContinuousClock.now.duration(to: nextLook)), pause)
     }
 
-    /// Ends the transfers that have waited too long: for a connection, or for their servers.
+    /// Ends the transfers that have timed out, waiting for a connection or for their servers.
     mutating func endLate() {
         let now = ContinuousClock.now
         guard now >= nextLook else { return }

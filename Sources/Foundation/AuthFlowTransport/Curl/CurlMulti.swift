@@ -6,11 +6,11 @@ import Glibc
 
 /// libcurl's handle for many transfers on one thread (libcurl-multi(3)).
 ///
-/// It belongs to the loop's thread. Only ``wakeUp()`` may be called by another, as curl_multi_wakeup(3) says.
+/// It belongs to the loop's thread. Only ``wakeUp()`` may be called from another thread (curl_multi_wakeup(3)).
 @safe final class CurlMulti: @unchecked Sendable {  // As above.
     private let pointer: OpaquePointer
 
-    /// - Returns: nil when there is no memory.
+    /// - Returns: nil when memory allocation fails.
     init?() {
         guard let pointer = unsafe authflow_curl_multi_new() else { return nil }
         unsafe self.pointer = pointer
@@ -28,19 +28,19 @@ import Glibc
         _ = unsafe easy.withPointer { unsafe authflow_curl_multi_remove(pointer, $0) }
     }
 
-    /// Does what can be done without waiting.
+    /// Performs the work that is possible without blocking.
     func perform() { _ = unsafe authflow_curl_multi_perform(pointer) }
 
-    /// Waits until something can be done, for no longer than a duration.
+    /// Waits until there is work to perform, for at most the given duration.
     func wait(_ duration: Duration) {
         // A wait that fails would be retried immediately, in a busy loop.
         if unsafe authflow_curl_multi_wait(pointer, Int32(duration.seconds * 1000)) != 0 { usleep(10_000) }
     }
 
-    /// Ends the waiting.
+    /// Wakes up the waiting thread.
     func wakeUp() { _ = unsafe authflow_curl_multi_wake_up(pointer) }
 
-    /// Takes a transfer that has ended.
+    /// Returns the next transfer that has ended.
     func nextEnded() -> (easy: UInt, result: authflow_curl_result)? {
         var result = AUTHFLOW_CURL_OK
         guard let easy = unsafe authflow_curl_multi_next_ended(pointer, &result) else { return nil }

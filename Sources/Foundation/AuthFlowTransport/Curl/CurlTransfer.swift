@@ -4,12 +4,12 @@ import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// One exchange under way. All but its result belongs to the thread of the loop.
-final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touched by the loop's thread alone.
+/// One exchange in progress. Everything except its result belongs to the loop's thread.
+final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed only by the loop's thread.
     /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
 
-    /// A host in a pool, at which a limited number of transfers is in progress.
+    /// A host in a pool, to which the limit on the number of transfers in progress applies.
     struct Destination: Hashable {
         let pool: ConnectionPool
         let host: String
@@ -19,9 +19,9 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     let settings: NetworkSettings
 
     let added = ContinuousClock.now
-    /// The part of the timeout that was left for connecting when libcurl began.
+    /// The remaining part of the timeout for connecting when libcurl started.
     private var connectTimeout = Duration.zero
-    /// When the request was sent; nil before.
+    /// The time at which the request was sent; nil before.
     private var sent: ContinuousClock.Instant?
 
     private let call: TransportRequest
@@ -29,14 +29,14 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private var easy: CurlEasy?
     private var head = ResponseHead()
     private var body: [UInt8] = []
-    /// Where the body goes as it arrives; nil when it is returned whole. Weak, because a body that is not read any more ends this.
+    /// The receiver of the body as it arrives; nil when the body is returned as a whole. Weak, because releasing the body ends the transfer.
     private weak var stream: ResponseBody?
     private let isStream: Bool
-    /// The body of the request; nil when the request has it.
+    /// The streamed body of the request; nil when the body is part of the request.
     private let upload: CurlUpload?
     private var attempts = 0
     private var fault: (any Error)?
-    /// What the connection leads to; nil before there is one, and with a proxy.
+    /// The scope of the peer's address; nil before there is a connection, and with a proxy.
     private var reach: NetworkReach?
     private var hasRefusedAddress = false
 
@@ -57,7 +57,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     }
 
     /// Sets up a libcurl handle for the request.
-    /// - Throws: ``AuthError`` with `network_failed` when libcurl refuses an option.
+    /// - Throws: ``AuthError`` with `network_failed` when libcurl rejects an option.
     func prepare(_ easy: CurlEasy) throws(AuthError) {
         self.easy = easy
         easy.set(AUTHFLOW_CURL_URL, call.url)
@@ -70,17 +70,17 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         if let upload { prepareUpload(upload, easy) }
         if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
-        // A transfer that is held back would hold back others of its HTTP/2 connection, or be buffered by libcurl.
+        // A transfer that is held back would block other transfers on its HTTP/2 connection, or be buffered by libcurl.
         if !isSafe || call.holdsBack || upload != nil { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
         easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
-        // The timeout counts from the moment of sending, which libcurl's would not: see ``deadline``.
+        // The timeout starts when the request is sent, unlike libcurl's own timeout: see ``deadline``.
         connectTimeout = min(settings.connectTimeout, ContinuousClock.now.duration(to: added + call.timeout))
         easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.milliseconds)
-        // A transfer that ends does not wait for the thread that looks its name up. Before 7.87 there is no such option.
+        // A transfer that ends does not wait for the thread that resolves its host name. The option requires libcurl 7.87.
         easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
         prepareTLS(easy)
         prepareProxy(easy)
@@ -88,7 +88,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             easy.set(AUTHFLOW_CURL_RESOLVE, list: settings.addresses.map { "\($0.key):\($0.value)" }.sorted())
         }
         guard easy.hasAcceptedAll else {
-            throw AuthError(.networkFailed, "The libcurl of this system refuses a setting that \(call) needs.")
+            throw AuthError(.networkFailed, "The installed libcurl rejects a setting that \(call) requires.")
         }
     }
 
@@ -96,17 +96,17 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         let method = call.head.method
         var lines: [String] = []
         for field in call.head.headerFields where field.name != .cookie {
-            // libcurl leaves out a field that has nothing behind its colon.
+            // libcurl omits a field that has nothing after its colon.
             lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
         }
-        // The fields are kept apart for HTTP/2; HTTP/1.1 wants one (RFC 6265 section 5.4).
+        // The fields are separate for HTTP/2; HTTP/1.1 requires a single field (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
         if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
         let wantsLength = [.post, .put, .patch].contains(method)
         if upload != nil {
             if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
-            // Not every server responds to it, and libcurl would wait a second for that.
+            // Not every server responds to `Expect`, and libcurl would wait a second for a response.
             lines.append("Expect:")
         } else if !call.body.isEmpty || wantsLength {
             if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
@@ -131,7 +131,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         unsafe easy.setSender(self, Self.sendBody)
         easy.set(AUTHFLOW_CURL_UPLOAD, 1)
         easy.set(AUTHFLOW_CURL_UPLOAD_SIZE, upload.length ?? -1)
-        // libcurl would repeat the request when a connection that it has used before turns out to be dead.
+        // libcurl would repeat the request when a reused connection turns out to be dead.
         easy.set(AUTHFLOW_CURL_FRESH_CONNECT, 1)
     }
 
@@ -141,7 +141,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         easy.set(AUTHFLOW_CURL_CERT_INFO, 1)
         // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
         easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
-        // libcurl then goes on to use the folder with the system's own.
+        // libcurl then continues to use the directory with the system's CA certificates as well.
         if let file = settings.certificateAuthorities {
             easy.set(AUTHFLOW_CURL_CA_INFO, file)
             if proxy != nil { easy.set(AUTHFLOW_CURL_PROXY_CA_INFO, file) }
@@ -149,17 +149,17 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         if let certificate = settings.clientCertificate {
             easy.set(AUTHFLOW_CURL_SSL_CERT, certificate.file)
             easy.set(AUTHFLOW_CURL_SSL_KEY, certificate.keyFile)
-            // A key with a passphrase would have OpenSSL ask for it at the terminal.
+            // Without this, OpenSSL would prompt for the passphrase of an encrypted key on the terminal.
             easy.set(AUTHFLOW_CURL_KEY_PASSWORD, "")
         }
     }
 
     private func prepareProxy(_ easy: CurlEasy) {
-        // An empty string keeps libcurl from reading the environment itself.
+        // An empty string prevents libcurl from reading the environment itself.
         easy.set(AUTHFLOW_CURL_PROXY, proxy?.url ?? "")
         easy.set(AUTHFLOW_CURL_NO_PROXY, "")
         guard let proxy else { return }
-        // What a request carries is for its server only: the proxy passes it on unread.
+        // The content of a request is for its server only: the proxy tunnels it.
         easy.set(AUTHFLOW_CURL_HTTP_PROXY_TUNNEL, 1)
         easy.set(AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS, 1)
         easy.set(AUTHFLOW_CURL_PROXY_SSL_VERSION, 6)  // TLS 1.2 or later
@@ -167,11 +167,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         if let password = proxy.password { easy.set(AUTHFLOW_CURL_PROXY_PASSWORD, password.exposed) }
     }
 
-    /// Takes libcurl's final result, and passes it to the caller.
+    /// Passes libcurl's final result to the caller.
     func end(_ code: authflow_curl_result) {
         defer { easy = nil }
         if let fault { return fail(fault) }
-        // libcurl tries the other addresses of a name when one is refused.
+        // libcurl tries the other addresses of a name when one address is rejected.
         if hasRefusedAddress, attempts == 0, code != AUTHFLOW_CURL_OK { return fail(addressError) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
             let waited = attempts == 0 ? connectTimeout : call.timeout
@@ -204,28 +204,28 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         stream?.finish(throwing: error)
     }
 
-    /// Ends it before libcurl does.
+    /// Ends the transfer before libcurl does.
     func end(_ error: any Error) {
         easy = nil
         fail(error)
     }
 
-    /// The time from any change until the next ``deadline``, at least.
+    /// The minimum time from any change to the next ``deadline``.
     var shortestTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
 
-    /// The next time at which it ends without a result, and the reason; nil for none at present.
+    /// The next time at which the transfer ends without a result, and the error; nil for none at present.
     var deadline: (ContinuousClock.Instant, AuthError)? {
         guard let sent else {
             // libcurl limits the time to connect.
             return easy == nil ? (added + call.timeout, call.wasNotSent) : nil
         }
         if isStream ? head.response == nil || upload?.isUnfinished == true : head.isEmpty {
-            // A stream may go on for as long as it likes once its head is there.
+            // A stream has no time limit once its headers have arrived.
             let timeout = isStream ? call.timeout : min(settings.firstByteTimeout, call.timeout)
             if upload?.isAwaited == true {
                 return (
                     sent + timeout,
-                    AuthError(.timedOut, "The body of \(call) did not go on within \(timeout.formattedSeconds).")
+                    AuthError(.timedOut, "The body of \(call) stalled for \(timeout.formattedSeconds).")
                 )
             }
             return (sent + timeout, AuthError(.timedOut, "\(place) sent nothing within \(timeout.formattedSeconds)."))
@@ -298,12 +298,12 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             }
             return false
         }
-        // A server that refuses a request may not have read its body, and takes that for the next request of the connection.
+        // A server that rejects a request may not have read its body, and would parse it as the next request on the connection.
         if let status = head.response?.status.code, (400..<500).contains(status), !call.body.isEmpty || upload != nil {
             easy?.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
         guard !isStream else {
-            // The head is there as soon as its last line is.
+            // The headers are complete as soon as their last line has arrived.
             if let status = head.response?.status.code, status >= 300 { upload?.refuse() }
             if let response = head.response { result.finish(.success(transportResponse(response))) }
             return true
@@ -314,7 +314,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         return refuseSize()
     }
 
-    /// - Returns: What libcurl is told: the number of bytes taken.
+    /// - Returns: The return value for libcurl: the number of bytes accepted.
     private func receive(body part: UnsafeRawBufferPointer) -> Int {
         guard isStream else {
             guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() ? part.count : 0 }
@@ -332,11 +332,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         }
     }
 
-    /// - Returns: The number of bytes to send, or what else libcurl is told.
+    /// - Returns: The return value for libcurl: the number of bytes to send, or a special value.
     private func send(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         switch unsafe upload?.take(into: buffer) {
         case .bytes(let count):
-            // The time counts from the last part.
+            // The timeout restarts with every part.
             sent = .now
             return count
         case .none?: return Int(AUTHFLOW_CURL_PAUSE_SENDING)
@@ -366,15 +366,15 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         return false
     }
 
-    /// Whether the request changes nothing at the server (RFC 9110 section 9.2.1).
+    /// Whether the request method is safe (RFC 9110 section 9.2.1).
     private var isSafe: Bool { [.get, .head].contains(call.head.method) }
 
-    /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a
-    /// refresh token works once, and a server may have processed a request that it did not respond to: what has been
-    /// sent, even in part, is not sent again.
+    /// libcurl automatically repeats a request when a reused connection turns out to be dead. A code or a refresh token
+    /// works only once, and a server may have processed a request without responding to it: a request that has been sent,
+    /// even in part, is not sent again.
     ///
-    /// RFC 9110 section 9.2.2 allows it for safe requests. HTTP/2 servers refuse requests that come after GOAWAY (RFC 9113 section
-    /// 6.8), which cannot be detected here: the others use HTTP/1.1, in which no request is sent after a close.
+    /// RFC 9110 section 9.2.2 allows retries of safe requests. HTTP/2 servers reject requests that arrive after GOAWAY (RFC 9113 section
+    /// 6.8), which cannot be detected here, so all other requests use HTTP/1.1, in which no request is sent after a close.
     private func mayBeSent(to address: String?) -> Bool {
         attempts += 1
         do throws(AuthError) {
@@ -382,7 +382,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             if attempts > 1, !isSafe, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 {
                 throw AuthError(
                     .networkFailed,
-                    "The connection to \(place) broke off after the request had been sent, which is not sent twice. Try again."
+                    "The connection to \(place) was lost after the request had been sent, and the request is not repeated. Try again."
                 )
             }
             try call.willSend()
@@ -394,8 +394,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         return true
     }
 
-    /// Whether the server may not be at every address. An address that the settings give for a name was chosen by the user, and a
-    /// proxy looks names up itself.
+    /// Whether the addresses of the server are restricted. An address that the settings specify for a name was chosen by the user, and
+    /// a proxy resolves names itself.
     private var limitsAddresses: Bool {
         guard call.allowedReach < .thisMachine, proxy == nil else { return false }
         let authority = call.head.authority ?? ""
@@ -409,21 +409,21 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         )
     }
 
-    /// Checks the server that the connection leads to, which another request may have made.
+    /// Checks the peer of the connection, which another request may have opened.
     private func checkPeer(_ address: String?) throws(AuthError) {
         if proxy == nil, let address { reach = NetworkReach(address: address) }
         if limitsAddresses, (reach ?? .thisMachine) > call.allowedReach { throw addressError }
         guard let easy, call.head.scheme == "https", easy.info(AUTHFLOW_CURL_INFO_NUM_CONNECTS) > 0 else { return }
         let names = CertificateNames(pem: easy.certificate ?? "")
         let isAddress = NetworkReach.isAddress(host)
-        // RFC 9110 section 4.3.4: "A reference identity of type CN-ID MUST NOT be used by clients." libcurl uses it where there is no
+        // RFC 9110 section 4.3.4: "A reference identity of type CN-ID MUST NOT be used by clients." libcurl uses it when there is no
         // other name.
         guard isAddress ? names.hasAddress : names.hasHostName else {
             // No other request may use the connection.
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
             throw AuthError(
                 .networkFailed,
-                "No trusted TLS connection to \(place) could be made: its certificate was refused: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
+                "No trusted TLS connection to \(place) could be established: its certificate was rejected: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
             )
         }
     }

@@ -4,10 +4,10 @@ public import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// libcurl: the transport on Linux. Everything automatic is off: redirects, cookies, credentials from files, repeating
-/// a request.
+/// The libcurl transport for Linux. All automatic features are disabled: redirects, cookies, credentials from files, and
+/// retries.
 ///
-/// Transports share one thread and its connections, where their settings are the same. libcurl is loaded at the first
+/// Transports share one thread and its connections, if their settings are the same. libcurl is loaded at the first
 /// request (Debian: `libcurl4`, 7.80 or later).
 public struct CurlTransport: HTTPTransport {
     private let settings: NetworkSettings
@@ -17,7 +17,7 @@ public struct CurlTransport: HTTPTransport {
     /// - Parameter settings: The proxy, certificates and limits of every request; default: no proxy, the system's certificates.
     public init(_ settings: NetworkSettings = NetworkSettings()) {
         self.settings = settings
-        // libcurl caches addresses for all transports that share a thread. Those set for one are not for others.
+        // libcurl caches addresses for all transports that share a thread, but addresses set for one must not apply to others.
         self.loop = settings.addresses.isEmpty ? .shared : CurlLoop()
     }
 
@@ -65,7 +65,7 @@ public struct CurlTransport: HTTPTransport {
     /// How long the rest of a body is read and discarded after the server has rejected the request.
     private static let lingering = Duration.seconds(2)
 
-    /// Begins a transfer, and waits for its headers.
+    /// Starts a transfer, and waits for its headers.
     private func response(
         of transfer: CurlTransfer,
         _ call: TransportRequest,
@@ -85,8 +85,8 @@ public struct CurlTransport: HTTPTransport {
 }
 
 extension CurlTransport: GaugeSource {
-    /// `authflow_requests_in_progress` and `authflow_requests_waiting` (for a connection), by `pool`. Transports that share a thread have the
-    /// same figures.
+    /// `authflow_requests_in_progress` and `authflow_requests_waiting` (for a connection), by `pool`. Transports that share a thread report
+    /// the same values.
     public var gauges: [FlowGauge] {
         loop.load.merging([.authorizationServers: (0, 0)]) { known, _ in known }.flatMap { pool, load in
             [

@@ -3,12 +3,12 @@ import AuthFlowHTTP
 #if os(Linux)
 import Synchronization
 
-/// The body of an upload between the task that reads it and libcurl's thread: one part at a time.
+/// Passes the body of an upload from the task that reads it to libcurl's thread, one part at a time.
 final class CurlUpload: Sendable {
     /// The result of requesting bytes.
     enum Piece {
         case bytes(Int)
-        /// None yet: request again when there are.
+        /// No bytes are available yet: request them again when there are.
         case none
         case end
         case failure(any Error)
@@ -24,7 +24,7 @@ final class CurlUpload: Sendable {
         var isWhole = false
         /// The result of reading the body.
         var end: Result<Void, any Error>?
-        /// Whether the server has responded that it does not want the rest, which is read and discarded.
+        /// Whether the server has rejected the rest of the body, which is read and discarded.
         var isRefused = false
         /// Whether the transfer has ended.
         var isOver = false
@@ -60,7 +60,7 @@ final class CurlUpload: Sendable {
                 guard count <= length ?? .max else { throw Self.wrongLength }
                 guard await write(part, resume) else { return }
             }
-            // A sequence may end like a whole one when its task is cancelled.
+            // A sequence may end as if it were complete when its task is cancelled.
             try Task.checkCancellation()
             guard count == length ?? count else { throw Self.wrongLength }
         } catch {
@@ -104,7 +104,7 @@ final class CurlUpload: Sendable {
         return state.withLock { !$0.isOver }
     }
 
-    /// Takes the next bytes; called by libcurl's thread.
+    /// Copies the next bytes into a buffer; called by libcurl's thread.
     func take(into buffer: UnsafeMutableRawBufferPointer) -> Piece {
         let (piece, writer) = state.withLock { state -> (Piece, CheckedContinuation<Void, Never>?) in
             // libcurl goes on with a request that was rejected, where the response ends with its connection.
@@ -144,7 +144,7 @@ final class CurlUpload: Sendable {
         }
     }
 
-    /// Ends the reading: the transfer has ended.
+    /// Stops reading the body, because the transfer has ended.
     func stop() {
         release { $0.isOver = true }
         let observer = state.withLock { state in

@@ -3,13 +3,13 @@ import HTTPTypes
 
 /// The header section of a response (RFC 9112 sections 4 and 5), read line by line as it arrives.
 ///
-/// Informational responses before it are skipped, and trailers after the body are dropped: neither may hold anything
-/// that decides about a sign-in.
+/// Informational responses before it are skipped, and trailers after the body are dropped: neither may contain anything
+/// that affects a sign-in.
 struct ResponseHead {
-    /// The largest header section, informational responses and trailers included, in bytes.
+    /// The maximum size of the header section, including informational responses and trailers, in bytes.
     static let maximumSize = 64 * 1024
 
-    /// Why a header section is refused.
+    /// The reason why a header section is rejected.
     enum Fault: Error, Hashable {
         case tooLarge
         case malformed(String)
@@ -25,7 +25,7 @@ struct ResponseHead {
     private var status: Int?
     private var fields: [(name: HTTPField.Name, value: [UInt8])] = []
 
-    /// Takes one line, with or without its line break.
+    /// Parses one line, with or without its line break.
     mutating func read(_ line: some Collection<UInt8>) throws(Fault) {
         size += line.count
         guard size <= Self.maximumSize else { throw .tooLarge }
@@ -50,8 +50,8 @@ struct ResponseHead {
         let parts = line.split(separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count >= 2, parts[0].starts(with: "HTTP/".utf8), parts[1].count == 3,
             let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...599).contains(code)
-        else { throw .malformed("its status line cannot be read") }
-        // RFC 9110 section 15.2.2: 101 responds to a request to switch protocols, which is never made here.
+        else { throw .malformed("its status line cannot be parsed") }
+        // RFC 9110 section 15.2.2: 101 responds to a request to switch protocols, which is never sent here.
         guard code != 101 else { throw .malformed("it switches to another protocol") }
         return code
     }
@@ -98,17 +98,17 @@ struct ResponseHead {
         return Array(value)
     }
 
-    /// RFC 9112 section 6.3: lengths that contradict each other are "an unrecoverable error", and a length beside a
-    /// `Transfer-Encoding` "ought to be handled as an error" (section 6.1): both let one response pass as two.
+    /// RFC 9112 section 6.3: conflicting lengths are "an unrecoverable error", and a length together with a
+    /// `Transfer-Encoding` "ought to be handled as an error" (section 6.1): both allow one response to be parsed as two.
     private func requireOneLength() throws(Fault) {
         let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
         guard let first = lengths.first else { return }
-        guard Set(lengths).count == 1 else { throw .malformed("its lengths contradict each other") }
+        guard Set(lengths).count == 1 else { throw .malformed("it has conflicting Content-Length values") }
         guard first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
             Int(String(decoding: first, as: UTF8.self)) != nil
-        else { throw .malformed("its length is not a valid number") }
+        else { throw .malformed("its Content-Length is not a valid number") }
         guard !fields.contains(where: { $0.name == .transferEncoding }) else {
-            throw .malformed("it has both a length and a transfer encoding")
+            throw .malformed("it has both Content-Length and Transfer-Encoding")
         }
     }
 

@@ -2,12 +2,12 @@ import AuthFlowHTTP
 
 #if os(Linux)
 
-/// The transfers that wait for a connection, first come, first served at each host, and the places that the others take.
+/// The transfers waiting for a connection, first come, first served for each host, and the slots that the others occupy.
 ///
-/// A request that waited inside libcurl would be sent at the end of its time, and its response not be awaited: a refresh token in it
-/// would be lost.
+/// A request that was queued inside libcurl could be sent just before its timeout, and its response would not be awaited: a refresh token
+/// in the response would be lost.
 struct TransferQueue {
-    /// One host in one pool, in which no transfer waits for another host's.
+    /// One host in one pool, so that no transfer waits for a transfer to another host.
     private struct Line {
         var places = 0
         var waiting: [CurlTransfer] = []
@@ -19,10 +19,10 @@ struct TransferQueue {
 
     var isEmpty: Bool { lines.isEmpty }
 
-    /// The transfers without a place.
+    /// The transfers without a slot.
     var waiting: [CurlTransfer] { lines.values.flatMap(\.waiting) }
 
-    /// How many transfers of each pool have a place, and how many wait for one.
+    /// The number of transfers with a slot, and the number of transfers waiting for one, for each pool.
     var load: [ConnectionPool: (running: Int, waiting: Int)] {
         lines.reduce(into: [:]) { load, line in
             let known = load[line.key.pool] ?? (0, 0)
@@ -30,15 +30,15 @@ struct TransferQueue {
         }
     }
 
-    /// Adds a transfer at the end of its line.
-    /// - Returns: The transfer, when it has a place at once.
+    /// Adds a transfer at the end of its queue.
+    /// - Returns: The transfer that can start now, if any.
     mutating func add(_ transfer: CurlTransfer) -> CurlTransfer? {
         lines[transfer.destination, default: Line()].waiting.append(transfer)
         return next(in: transfer.destination)
     }
 
-    /// Removes a transfer that waits.
-    /// - Returns: Whether it was here.
+    /// Removes a waiting transfer.
+    /// - Returns: Whether the transfer was waiting.
     mutating func remove(_ transfer: CurlTransfer) -> Bool {
         guard let index = lines[transfer.destination]?.waiting.firstIndex(where: { $0 === transfer }) else {
             return false
@@ -48,16 +48,16 @@ struct TransferQueue {
         return true
     }
 
-    /// Gives up the place of a transfer.
-    /// - Returns: Those that have places now.
+    /// Releases the slot of a transfer.
+    /// - Returns: The transfers that now have slots.
     mutating func leave(_ transfer: CurlTransfer) -> [CurlTransfer] {
         let destination = transfer.destination
         lines[destination]?.places -= 1
         places[destination.pool, default: 0] -= 1
         defer { removeIfEmpty(destination) }
         var begun: [CurlTransfer] = []
-        // Another host's may have waited for a place in the pool alone: the one that has waited longest is the next, whichever host it is
-        // for, so that hosts with many cannot keep the others out.
+        // A transfer to another host may have been waiting only for a slot in the pool: the transfer that has waited longest is next,
+        // whatever its host, so that hosts with many transfers cannot starve the others.
         while let longest = longestWaiting(in: destination.pool), let transfer = next(in: longest) {
             begun.append(transfer)
         }

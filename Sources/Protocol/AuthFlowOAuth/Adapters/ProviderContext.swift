@@ -4,7 +4,7 @@ public import AuthFlowJSON
 public import AuthFlowStorage
 import HTTPTypes
 
-/// The means that an adapter has while it works for a client: the client's registration, and ways to ask the provider.
+/// The context of an adapter that works for a client: the client's registration, and functions that send requests to the provider.
 public struct ProviderContext: Sendable {
     private let client: any ClientOperations
 
@@ -16,43 +16,43 @@ public struct ProviderContext: Sendable {
     /// Time and randomness.
     public var host: HostServices { client.host }
 
-    /// The place that the apps of one vendor share on this machine; nil when this client is in no group.
+    /// The store that the apps of one vendor share on this machine; nil when the app shares nothing.
     public var sharedCredentials: SharedCredentialStore? { client.sharedCredentials }
 
     /// The provider's metadata.
     public func metadata() async throws -> ProviderMetadata { try await client.metadata() }
 
     /// Sends a request, bounded in time and size, following no redirect.
-    /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
+    /// - Throws: The errors of ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await client.send(request)
     }
 
-    /// Sends a form to an endpoint of the provider's, authenticated as the client is at the token endpoint.
+    /// Sends a form to one of the provider's endpoints, with the same client authentication as at the token endpoint.
     /// - Parameters:
     ///   - form: The parameters. Those of the client authentication are added.
-    ///   - endpoint: Where to.
-    /// - Throws: What ``send(_:)`` throws; `temporarily_unavailable` when the provider says so.
+    ///   - endpoint: The endpoint.
+    /// - Throws: The errors of ``send(_:)``; `temporarily_unavailable` when the provider responds with it.
     public func post(form: FormParameters, to endpoint: Endpoint) async throws -> ProviderResponse {
         let request = ProviderRequest(purpose: .providerSpecific, endpoint: endpoint, protectedParameters: form)
         return try await client.sendForm(request)
     }
 
-    /// Sends a request to a resource of the provider's with the access token: `Bearer`, or `DPoP` with a proof.
+    /// Sends a request to one of the provider's resources with the access token: `Bearer`, or `DPoP` with a proof.
     /// - Parameters:
     ///   - request: The request, without an `Authorization` field.
     ///   - tokens: The tokens.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider is asked too often, `invalid_reply` for any other status.
+    ///   provider limits the request rate, `invalid_reply` for any other status.
     public func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         try await client.resource(request, with: tokens)
     }
 
-    /// The claims of the userinfo endpoint (OIDC Core section 5.3).
+    /// Returns the claims from the userinfo endpoint (OIDC Core section 5.3).
     /// - Parameters:
     ///   - tokens: The tokens.
-    ///   - trustingAccessTokenAlone: Whether the response is believed without an ID Token to compare it with: for plain OAuth 2.0,
+    ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token to compare it with: for plain OAuth 2.0,
     ///     where the access token came from the token endpoint of the same provider.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
     ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about another user.
@@ -60,33 +60,33 @@ public struct ProviderContext: Sendable {
         try await client.requestUserInfo(tokens, withoutIDToken: trustingAccessTokenAlone)
     }
 
-    /// The user whom the verified ID Token names, with the claims of the userinfo endpoint when the provider has one and a scope
-    /// was granted that asks for them; nil without an ID Token.
-    /// - Throws: What fetching userinfo throws.
+    /// Returns the user of the verified ID Token, with the claims of the userinfo endpoint if the provider has one and a granted
+    /// scope requests them; nil without an ID Token.
+    /// - Throws: The errors of the userinfo request.
     public func identity(for tokens: TokenSet) async throws -> Identity? {
         try await client.identityByIDToken(tokens)
     }
 
-    /// The claims of a token at the introspection endpoint (RFC 7662); nil when the token is not active.
-    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint, `provider_rejected` when it does not respond to
-    ///   this client.
+    /// Returns the claims of a token from the introspection endpoint (RFC 7662); nil when the token is not active.
+    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint, `provider_rejected` when it rejects this
+    ///   client.
     public func introspect(_ token: Secret) async throws -> JSON? {
         let claims = try await client.introspect(token, typeHint: "access_token")
         return claims["active"]?.bool == true ? claims : nil
     }
 
-    /// The claims of a JWT access token (RFC 9068), once its signature, issuer and times were verified.
-    /// - Throws: ``AuthError`` with `unsupported` when it is no JWT, `invalid_user_info` when it fails a check.
+    /// Returns the claims of a JWT access token (RFC 9068), after verification of its signature, issuer and times.
+    /// - Throws: ``AuthError`` with `unsupported` when it is not a JWT, `invalid_user_info` when it fails a check.
     public func accessTokenClaims(of tokens: TokenSet) async throws -> JSON {
         try await client.accessTokenClaims(tokens)
     }
 
     /// Revokes tokens at the provider's revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has none, or what the first refusal was; the other tokens
-    ///   have been tried all the same.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, or the first error; revocation of the
+    ///   other tokens has still been attempted.
     public func revoke(_ tokens: [RevocableToken]) async throws { try await client.revoke(tokens) }
 
-    /// The value of an `Authorization` field that authenticates the client by its secret (RFC 7617), for a provider's
+    /// The value of an `Authorization` field that authenticates the client with its secret (RFC 7617), for a provider's
     /// own APIs; nil for a client without a secret.
     public var basicAuthorization: Secret? {
         registration.authentication.secret.map {

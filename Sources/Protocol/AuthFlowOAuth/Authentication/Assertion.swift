@@ -3,15 +3,15 @@ public import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 
-/// A JWT in which an issuer says who a workload or a user is: a server gives an access token for it (RFC 7523 section 2.1), or
-/// takes it as the client's proof of itself (section 2.2).
+/// A JWT in which an issuer identifies a workload or a user: a server issues an access token for it (RFC 7523 section 2.1), or
+/// accepts it as client authentication (section 2.2).
 ///
-/// Its signature is for the server to check. Here it is read only to explain why it was refused.
+/// The server verifies its signature. The client reads the claims only to explain a rejection.
 public struct Assertion: Sendable, Hashable {
     /// The JWT.
     public let jwt: Secret
 
-    /// The scopes that it was issued for; nil when it has none, and the token request has to name them.
+    /// The scopes that it was issued for; nil when it names none, so that the token request must name them.
     public var scopes: [String]?
 
     /// The key that it is bound to; nil for none.
@@ -20,8 +20,8 @@ public struct Assertion: Sendable, Hashable {
     /// Creates an assertion.
     /// - Parameters:
     ///   - jwt: A signed JWT of at most 64 KiB.
-    ///   - scopes: The scopes that it was issued for; default: it names none.
-    /// - Throws: ``AuthError`` with `assertion_unusable` when it is not one.
+    ///   - scopes: The scopes that it was issued for; default, nil: it names none.
+    /// - Throws: ``AuthError`` with `assertion_unusable` when it is not a signed JWT.
     public init(_ jwt: Secret, scopes: [String]? = nil) throws(AuthError) {
         do throws(AuthError) {
             _ = try JWS(jwt)
@@ -32,7 +32,7 @@ public struct Assertion: Sendable, Hashable {
         self.scopes = scopes
     }
 
-    /// Reads what a platform or a program has written: a JWT with white space around it.
+    /// Parses the output of a platform or a program: a JWT surrounded by white space.
     package init(printed bytes: [UInt8], by source: String) throws(AuthError) {
         let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         guard !text.isEmpty else { throw AuthError(.assertionUnusable, "The assertion from \(source) is empty.") }
@@ -47,11 +47,11 @@ public struct Assertion: Sendable, Hashable {
         }
     }
 
-    /// Checks what a server would refuse it for.
+    /// Checks for the reasons for which a server would reject it.
     /// - Parameters:
     ///   - audience: The audience that it must have; nil for any.
     ///   - time: The time.
-    ///   - source: Where it comes from, for the message.
+    ///   - source: The source of the assertion, for the message.
     /// - Throws: ``AuthError`` with `assertion_unusable`.
     package func check(audience: String?, at time: Date, from source: String) throws(AuthError) {
         let claims = AssertionClaims(jwt)
@@ -62,24 +62,24 @@ public struct Assertion: Sendable, Hashable {
         guard expiry > time.timeIntervalSince1970 else {
             throw AuthError(
                 .assertionUnusable,
-                "The assertion from \(source) has expired. Request a new one closer to its use. It was \(claims)."
+                "The assertion from \(source) has expired. Request a new assertion shortly before use. It was \(claims)."
             )
         }
         if let audience, !claims.audiences.contains(where: { $0.isIdentical(to: audience) }) {
             throw AuthError(
                 .assertionUnusable,
-                "The assertion from \(source) is for another audience than \(DisplayText.sanitized(audience)). It was \(claims)."
+                "The assertion from \(source) is for another audience, not for \(DisplayText.sanitized(audience)). It was \(claims)."
             )
         }
     }
 }
 
 extension Assertion: CustomStringConvertible, WithoutReflection {
-    /// Who issued it, for whom, and until when.
+    /// The issuer, subject, audience and expiry.
     public var description: String { "an assertion \(AssertionClaims(jwt))" }
 }
 
-/// What a JWT says about itself, for explaining why it was refused. Nothing of it is believed.
+/// The unverified claims of a JWT, to explain why it was rejected.
 package struct AssertionClaims: CustomStringConvertible {
     let audiences: [String]
     package let expiry: Double?
@@ -108,7 +108,7 @@ package struct AssertionClaims: CustomStringConvertible {
             let key = header.keyID.map { " by the key \(shown($0))" } ?? ""
             parts.append("signed\(key) with \(shown(header.algorithm.rawValue))")
         }
-        // Within the range that a date can show.
+        // Within the range that a date can represent.
         if let expiry, 0...253_402_300_799 ~= expiry {
             parts.append("valid until \(HTTPDate.text(Date(timeIntervalSince1970: expiry)))")
         }

@@ -1,23 +1,23 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
 
-/// Where the assertions of a workload come from: its platform, a program, a key of its own, or another sign-in.
+/// The source of a workload's assertions: its platform, a program, its own key, or another sign-in.
 ///
-/// It is asked whenever an assertion is needed, so that one that was replaced meanwhile is used.
+/// It is called whenever an assertion is needed, so that an assertion that has been replaced is not used.
 public struct AssertionSource: Sendable {
-    /// What an assertion is needed for.
+    /// The request that an assertion is needed for.
     public struct Request: Sendable {
         /// The `client_id` of the client that sends it.
         public let clientID: String
         /// The issuer of the server that it is sent to.
         public let issuer: String
-        /// The time, by the server's clock where that is known.
+        /// The time, by the server's clock if it is known.
         public let time: Date
         /// A random identifier of this request.
         public let identifier: String
         /// The resources that the access token is for (RFC 8707).
         public let resources: [String]
-        /// The scopes that it is for.
+        /// The scopes of the access token.
         public let scopes: [String]
         /// Sends requests.
         public let transport: any HTTPTransport
@@ -25,13 +25,13 @@ public struct AssertionSource: Sendable {
         public let host: HostServices
     }
 
-    /// What it is called in messages.
+    /// The name of the source in messages.
     public let name: String
 
-    /// What distinguishes it from other sources: a token for an assertion of the one is not handed out for the other.
+    /// The identity that distinguishes it from other sources: a token for one source's assertion is not returned for another source.
     package let identity: String
 
-    /// Whose assertions it gives at the moment, where that can change: the account of another sign-in.
+    /// The current owner of its assertions, if the owner can change: the account of another sign-in.
     package let owner: (@Sendable () async throws -> String)?
 
     private let audience: String?
@@ -39,11 +39,11 @@ public struct AssertionSource: Sendable {
 
     /// Creates a source.
     /// - Parameters:
-    ///   - name: What it is called in messages, such as a file's path.
-    ///   - identity: What distinguishes it from other sources of this client, such as the subject of its assertions: a token that was
-    ///     obtained by one source is not handed out for another. Default: the name.
-    ///   - audience: The audience that its assertions must have; default: any, which the server checks.
-    ///   - make: Obtains an assertion, for every use anew.
+    ///   - name: The name of the source in messages, such as a file path.
+    ///   - identity: The identity that distinguishes it from other sources of this client, such as the subject of its assertions: a
+    ///     token that was obtained through one source is not returned for another. Default: the name.
+    ///   - audience: The audience that its assertions must have; default: any, because the server checks it.
+    ///   - make: Obtains an assertion. It is called for each use.
     public init(
         _ name: String,
         identity: String? = nil,
@@ -68,7 +68,7 @@ public struct AssertionSource: Sendable {
     }
 
     /// Obtains an assertion that has not expired.
-    /// - Throws: ``AuthError`` with `assertion_unusable`; what the source throws.
+    /// - Throws: ``AuthError`` with `assertion_unusable`; the errors of the source.
     public func assertion(for request: Request) async throws -> Assertion {
         let assertion = try await make(request)
         try assertion.check(audience: audience, at: request.time, from: name)

@@ -4,11 +4,11 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import Crypto
 
-/// A JWT by which a client proves who it is (RFC 7523 section 2.2, OIDC Core section 9).
+/// A JWT that authenticates a client (RFC 7523 section 2.2, OIDC Core section 9).
 ///
-/// It lives for a minute, and every request gets one of its own: servers refuse a `jti` that they have seen.
+/// It is valid for one minute, and each request has a new one: servers reject a `jti` that was used before.
 package struct ClientAssertion: Sendable {
-    /// What signs it.
+    /// The key or secret that signs it.
     enum Signer: Sendable {
         case key(SigningKeySource)
         case secret(Secret)
@@ -26,8 +26,8 @@ package struct ClientAssertion: Sendable {
     let algorithm: SignatureAlgorithm?
     let audience: ClientAuthentication.Audience
 
-    /// The parameters that carry an assertion of its own for one request. RFC 7521 section 4.2 has `client_id` optional; some
-    /// servers need it.
+    /// The parameters with a new assertion for one request. In RFC 7521 section 4.2 `client_id` is optional; some servers
+    /// require it.
     func parameters(for request: ClientAuthentication.Request) async throws -> ClientAuthentication.Proof {
         [
             "client_id": request.clientID, "client_assertion_type": Self.type,
@@ -37,7 +37,7 @@ package struct ClientAssertion: Sendable {
 
     private func make(for request: ClientAuthentication.Request) async throws -> String {
         let own: [String: JSON] = [
-            // RFC 7523 section 3: iss, sub, aud and exp are required; the others keep it from being used twice or too early.
+            // RFC 7523 section 3: iss, sub, aud and exp are required; the others prevent replay and premature use.
             "iss": .string(request.clientID), "sub": .string(request.clientID),
             "aud": .string(try audience(of: request)),
             "jti": .string(request.identifier),
@@ -74,12 +74,12 @@ package struct ClientAssertion: Sendable {
         case .issuer: return request.issuer
         case .tokenEndpoint:
             let tokenEndpoint = request.tokenEndpoint ?? request.endpoint
-            // The metadata names both. Otherwise a hostile provider could have an assertion for another's token endpoint sent to
-            // an endpoint of its own, and use it there.
+            // The metadata names both endpoints. Without this check a hostile provider could have an assertion for another provider's
+            // token endpoint sent to its own endpoint, and then use it.
             guard tokenEndpoint.origin == request.endpoint.origin else {
                 throw AuthError(
                     .unsupported,
-                    "No client assertion is made for \(tokenEndpoint) and sent to \(request.endpoint.origin). Use the issuer as the audience, or the endpoint that is called."
+                    "A client assertion for \(tokenEndpoint) must not be sent to \(request.endpoint.origin). Use the issuer or the called endpoint as the audience."
                 )
             }
             return tokenEndpoint.url

@@ -4,7 +4,7 @@ public import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 
-/// How a client authenticates at the token endpoint and its neighbours (RFC 6749 section 2.3, OIDC Core section 9, RFC 8705).
+/// The client authentication at the token endpoint and similar endpoints (RFC 6749 section 2.3, OIDC Core section 9, RFC 8705).
 public struct ClientAuthentication: Sendable {
     /// The registered name of a method, as an open set.
     public struct Method: RawRepresentable, Sendable, Hashable {
@@ -13,7 +13,7 @@ public struct ClientAuthentication: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// No proof: a public client, protected by PKCE.
+        /// No client authentication: a public client, protected by PKCE.
         public static let none = Self(rawValue: "none")
         /// The secret in an HTTP Basic header.
         public static let clientSecretBasic = Self(rawValue: "client_secret_basic")
@@ -25,37 +25,37 @@ public struct ClientAuthentication: Sendable {
         public static let privateKeyJWT = Self(rawValue: "private_key_jwt")
         /// A SPIFFE JWT-SVID (draft-ietf-oauth-spiffe-client-auth).
         public static let spiffeJWT = Self(rawValue: "spiffe_jwt")
-        /// A certificate of an authority that the server trusts, shown in the TLS handshake (RFC 8705 section 2.1).
+        /// A certificate from a CA that the server trusts, presented in the TLS handshake (RFC 8705 section 2.1).
         public static let tlsClientAuth = Self(rawValue: "tls_client_auth")
-        /// A certificate that was registered itself (RFC 8705 section 2.2).
+        /// A self-signed certificate that is registered with the server (RFC 8705 section 2.2).
         public static let selfSignedTLSClientAuth = Self(rawValue: "self_signed_tls_client_auth")
     }
 
-    /// Who an assertion is made for, which servers read differently.
+    /// The audience of an assertion, which servers interpret differently.
     public enum Audience: String, Sendable, Hashable, CaseIterable {
-        /// The issuer, as FAPI 2.0 section 5.3.3.1 demands.
+        /// The issuer, as FAPI 2.0 section 5.3.3.1 requires.
         case issuer
-        /// The address of the token endpoint, as OIDC Core section 9 suggests, whichever endpoint is called.
+        /// The URL of the token endpoint, as OIDC Core section 9 suggests, whichever endpoint is called.
         case tokenEndpoint = "token_endpoint"
-        /// The address of the endpoint that is called.
+        /// The URL of the endpoint that is called.
         case endpoint
     }
 
-    /// A request that is to be authenticated.
+    /// A request that needs client authentication.
     public struct Request: Sendable {
         /// `client_id`.
         public let clientID: String
         /// The issuer.
         public let issuer: String
-        /// The token endpoint, where there is one.
+        /// The token endpoint, if there is one.
         public let tokenEndpoint: Endpoint?
         /// The endpoint that is called.
         public let endpoint: Endpoint
-        /// The time, by the server's clock where that is known.
+        /// The time, by the server's clock if it is known.
         public let time: Date
         /// A random identifier of this request.
         public let identifier: String
-        /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server announces nothing.
+        /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server does not announce it.
         public let announcedAlgorithms: [String]?
         /// The algorithms of the client's security profile; nil for any.
         public let allowedAlgorithms: [SignatureAlgorithm]?
@@ -65,7 +65,7 @@ public struct ClientAuthentication: Sendable {
         public let host: HostServices
     }
 
-    /// What proves the client in one request. The engine adds `client_id` where the proof does not name the client.
+    /// The client authentication of one request. The engine adds `client_id` if the proof does not name the client.
     public struct Proof: Sendable {
         /// Parameters of the form.
         public var parameters: FormParameters = [:]
@@ -85,10 +85,10 @@ public struct ClientAuthentication: Sendable {
     /// The client's secret, for the methods that use one.
     package let secret: Secret?
 
-    /// The algorithm that the secret signs assertions with.
+    /// The algorithm of assertions that are signed with the secret.
     private var secretAlgorithm: SignatureAlgorithm?
 
-    /// The algorithm that assertions are registered with, when one was named, and who they are made for.
+    /// The registered algorithm of assertions, if specified, and their audience.
     private(set) var keyAlgorithm: SignatureAlgorithm?
     private(set) var audience: Audience?
 
@@ -100,10 +100,10 @@ public struct ClientAuthentication: Sendable {
         self.prove = prove
     }
 
-    /// A method that is not built in.
+    /// A custom method.
     /// - Parameters:
-    ///   - method: Its name.
-    ///   - prove: Makes the proof. It is called for every attempt at a request, so that nothing is used twice.
+    ///   - method: The name of the method.
+    ///   - prove: Creates the proof. It is called for each attempt to send a request, so that no proof is reused.
     public static func custom(
         _ method: Method,
         _ prove: @escaping @Sendable (Request) async throws -> Proof
@@ -111,23 +111,23 @@ public struct ClientAuthentication: Sendable {
         ClientAuthentication(method, prove)
     }
 
-    /// No proof: a public client, which sends its `client_id` alone. Right for everything that runs on a user's device
-    /// (RFC 8252 section 8.5: a secret that is shipped to many users is none).
+    /// No client authentication: a public client, which sends only its `client_id`. Use it for everything that runs on a user's
+    /// device (RFC 8252 section 8.5: a secret that is shipped to many users is not a secret).
     public static let none = ClientAuthentication(.none) { ["client_id": $0.clientID] }
 
     /// The secret in an HTTP Basic header.
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretBasic, secret: secret) { request in
             // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Skipping that works until one of them holds a colon, a percent sign or a plus. A space is sent as %20, which
-            // also those understand who undo percent-encoding alone.
+            // first. Skipping that works until one of them contains a colon, a percent sign or a plus sign. A space is sent as %20,
+            // which servers that decode only percent-encoding understand, too.
             let pair = [request.clientID, secret.exposed]
                 .map(FormURLEncoding.encodeWithoutPlus).joined(separator: ":")
             return Proof(authorization: Secret("Basic \(Data(pair.utf8).base64EncodedString())"))
         }
     }
 
-    /// The secret in the request body, for providers that do not read the header.
+    /// The secret in the request body, for providers that do not support the header.
     public static func clientSecretPost(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretPost, secret: secret) { request in
             ["client_id": request.clientID, "client_secret": secret.exposed]
@@ -136,9 +136,9 @@ public struct ClientAuthentication: Sendable {
 
     /// A JWT signed with the secret.
     /// - Parameters:
-    ///   - secret: The secret. It must be as long as the hash (RFC 7518 section 3.2): 32 bytes for HS256.
-    ///   - algorithm: The algorithm that is registered; default: HS256.
-    ///   - audience: Who it is made for; default: the issuer.
+    ///   - secret: The secret. It must be at least as long as the hash (RFC 7518 section 3.2): 32 bytes for HS256.
+    ///   - algorithm: The registered algorithm; default: HS256.
+    ///   - audience: The audience; default: the issuer.
     public static func clientSecretJWT(
         _ secret: Secret,
         algorithm: SignatureAlgorithm = .hs256,
@@ -153,11 +153,11 @@ public struct ClientAuthentication: Sendable {
         return authentication
     }
 
-    /// A JWT signed with a private key, whose public key is registered.
+    /// A JWT signed with a private key whose public key is registered.
     /// - Parameters:
     ///   - key: The key.
-    ///   - algorithm: The algorithm that is registered; default: the best of the key's that the server announces.
-    ///   - audience: Who it is made for; default: the issuer.
+    ///   - algorithm: The registered algorithm; default: the best one that the key supports and the server announces.
+    ///   - audience: The audience; default: the issuer.
     public static func privateKeyJWT(
         _ key: SigningKeySource,
         algorithm: SignatureAlgorithm? = nil,
@@ -171,12 +171,12 @@ public struct ClientAuthentication: Sendable {
         return authentication
     }
 
-    /// A secret in the request body that is a JWT, made for each request and good for a minute: Apple's way.
+    /// A client secret in the request body that is a JWT, created for each request and valid for one minute, as Apple requires.
     /// - Parameters:
-    ///   - key: Signs the JWT. Its `kid` is the one that the key is registered by.
-    ///   - issuer: `iss`: who has registered the key, such as the identifier of a team. `sub` is the client's identifier, `aud` the issuer of
-    ///     the server.
-    ///   - algorithm: The algorithm; default: the best of the key's.
+    ///   - key: The key that signs the JWT. Its `kid` is the registered key ID.
+    ///   - issuer: `iss`: the party that has registered the key, such as a team ID. `sub` is the client identifier, `aud` the server's
+    ///     issuer.
+    ///   - algorithm: The algorithm; default: the best one that the key supports.
     public static func signedSecret(
         by key: SigningKeySource,
         issuer: String,
@@ -197,11 +197,11 @@ public struct ClientAuthentication: Sendable {
         }
     }
 
-    /// A JWT of the client's platform, which the server trusts in place of a key of the client's own.
+    /// A JWT from the client's platform, which the server trusts instead of a key of the client.
     /// - Parameters:
-    ///   - source: Where it comes from; asked for every request.
-    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID and named as such (draft-ietf-oauth-spiffe-client-auth); default: it is named
-    ///     as any other JWT.
+    ///   - source: The source of the JWT. It is called for each request.
+    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID and sent with that assertion type (draft-ietf-oauth-spiffe-client-auth); default:
+    ///     it is sent with the assertion type of any other JWT.
     public static func assertion(from source: AssertionSource, isSPIFFE: Bool = false) -> ClientAuthentication {
         ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT) { request in
             let assertion = try await source.assertion(
@@ -217,7 +217,7 @@ public struct ClientAuthentication: Sendable {
                 )
             )
             if let allowed = request.allowedAlgorithms {
-                // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1, for what another has signed too.
+                // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1, also for an assertion that another party has signed.
                 let claims = AssertionClaims(assertion.jwt)
                 guard claims.audiences == [request.issuer], claims.algorithm.map(allowed.contains) == true else {
                     throw AuthError(
@@ -239,15 +239,15 @@ public struct ClientAuthentication: Sendable {
         }
     }
 
-    /// A certificate of an authority that the server trusts. The transport shows it: ``NetworkSettings/clientCertificate``.
+    /// A certificate from a CA that the server trusts. The transport presents it: ``NetworkSettings/clientCertificate``.
     public static let tlsClientAuth = ClientAuthentication(.tlsClientAuth) { ["client_id": $0.clientID] }
 
-    /// A certificate that was registered itself. The transport shows it: ``NetworkSettings/clientCertificate``.
+    /// A self-signed certificate that is registered. The transport presents it: ``NetworkSettings/clientCertificate``.
     public static let selfSignedTLSClientAuth = ClientAuthentication(.selfSignedTLSClientAuth) {
         ["client_id": $0.clientID]
     }
 
-    /// Checks what can be known before the first request.
+    /// Makes the checks that are possible before the first request.
     func check() throws(AuthError) {
         guard let algorithm = secretAlgorithm, let secret else { return }
         guard let definition = algorithm.definition, definition.scheme == .hmac else {
@@ -259,14 +259,14 @@ public struct ClientAuthentication: Sendable {
         try HMACSignature.requireLength(of: secret, for: algorithm)
     }
 
-    /// Whether the transport shows a certificate, so that RFC 8705 section 5 applies.
+    /// Whether the transport presents a certificate, so that RFC 8705 section 5 applies.
     var usesCertificate: Bool { method == .tlsClientAuth || method == .selfSignedTLSClientAuth }
 
-    /// Whether what is sent depends on the clock.
+    /// Whether the proof depends on the clock.
     var isTimed: Bool { method == .privateKeyJWT || method == .clientSecretJWT }
 
-    /// Adds a proof to one attempt at a request. RFC 6749 section 2.3: "The client MUST NOT use more than one authentication
-    /// method in each request."
+    /// Adds the client authentication to one attempt to send a request. RFC 6749 section 2.3: "The client MUST NOT use more than
+    /// one authentication method in each request."
     func authenticate(_ request: inout ProviderRequest, as description: Request) async throws {
         let proof = try await prove(description)
         for pair in proof.parameters.pairs { request.protectedParameters[pair.name] = pair.value }
@@ -291,6 +291,6 @@ extension ClientAuthentication: CustomStringConvertible, WithoutReflection {
 }
 
 extension ClientAuthentication.Proof: CustomStringConvertible, WithoutReflection {
-    /// The names of its parameters: their values prove the client.
+    /// The names of its parameters, because their values authenticate the client.
     public var description: String { parameters.names.joined(separator: " ") }
 }

@@ -1,21 +1,21 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The demands of an authorization request on the authentication itself, which the ID Token must then show.
+/// The requirements of an authorization request for the authentication itself, which the ID Token must satisfy.
 ///
-/// It is read from the request as it is sent, so that a demand is checked wherever it comes from: the configuration, the
+/// It is parsed from the request as sent, so that a requirement is checked wherever it comes from: the configuration, the
 /// app or an adapter.
 struct AuthenticationDemand: Sendable, Hashable {
-    /// `max_age`, in seconds: how long ago the user may have signed in; infinite when only `auth_time` was asked for.
+    /// `max_age`, in seconds: the maximum time since the user's authentication; infinite when only `auth_time` was requested.
     var maximumAge: Double?
 
-    /// The `acr` values of which one is essential: empty when any will do, nil when none was asked for.
+    /// The `acr` values of which one is essential: empty when any value is accepted, nil when none was requested.
     var essentialACRValues: [String]?
 
     init() {}
 
-    /// Reads a request.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a demand cannot be understood, and so not be checked.
+    /// Parses a request.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a requirement cannot be parsed, and so cannot be checked.
     init(_ parameters: FormParameters) throws(AuthError) {
         if let claims = parameters["claims"] {
             // OIDC Core section 5.5.

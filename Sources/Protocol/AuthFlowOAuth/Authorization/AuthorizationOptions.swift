@@ -1,9 +1,9 @@
 public import AuthFlowHTTP
 public import AuthFlowJSON
 
-/// The options of one authorization request, beside those of the registration.
+/// The options of one authorization request, in addition to those of the registration.
 ///
-/// A demand on the authentication (`maxAge`, an essential claim) is also checked in the ID Token that comes back.
+/// A requirement for the authentication (`maxAge`, an essential claim) is also checked in the returned ID Token.
 public struct AuthorizationOptions: Sendable {
     /// A value of `prompt` (OIDC Core section 3.1.2.1), as an open set.
     public struct Prompt: RawRepresentable, Sendable, Hashable {
@@ -28,9 +28,9 @@ public struct AuthorizationOptions: Sendable {
     public var prompt: Prompt?
     /// `login_hint`: an e-mail address or a user name; default: none.
     public var loginHint: String?
-    /// `max_age`: the longest time since the user signed in, in whole seconds; default: any.
+    /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any.
     public var maxAge: Duration?
-    /// `acr_values`: authentication contexts, best first. They are a wish: for a demand use ``claims``. Default: none.
+    /// `acr_values`: authentication contexts, best first. They are only a preference: to require one, use ``claims``. Default: none.
     public var acrValues: [String] = []
     /// `ui_locales`: language tags (BCP 47), best first; default: none.
     public var uiLocales: [String] = []
@@ -42,11 +42,11 @@ public struct AuthorizationOptions: Sendable {
     public var resources: [String]?
     /// `authorization_details` (RFC 9396); default: those of the registration.
     public var authorizationDetails: JSON?
-    /// The redirect URI, one of the registration's; default: the first that is whole.
+    /// The redirect URI, one of the registration's; default: the first complete one.
     public var redirectURI: RedirectURI?
-    /// More parameters. They replace those of the registration with the same name. Default: none.
+    /// Additional parameters. They replace those of the registration with the same name. Default: none.
     public var parameters = FormParameters()
-    /// How long the user may take to come back; default: one hour.
+    /// The maximum time until the response arrives; default: one hour.
     public var lifetime = Duration.seconds(3600)
 
     /// Creates options with the defaults for everything.

@@ -5,7 +5,7 @@ package import AuthFlowJSON
 import Crypto
 
 extension AuthorizationRequest: Codable {
-    /// Writes the request as one string of JSON. It holds secrets.
+    /// Encodes the request as one JSON string. It contains secrets.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(String(decoding: try json.serialized(), as: UTF8.self))
@@ -16,7 +16,7 @@ extension AuthorizationRequest: Codable {
         let container = try decoder.singleValueContainer()
         let text = try container.decode(String.self)
         guard let json = try? JSON(parsing: Array(text.utf8)), let request = AuthorizationRequest(json) else {
-            throw DecodingError.dataCorruptedError(in: container, debugDescription: "This is no authorization request.")
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "Not an authorization request.")
         }
         self = request
     }
@@ -26,7 +26,7 @@ extension AuthorizationRequest {
     /// The version of the stored form.
     private static let formatVersion: Int64 = 1
 
-    /// The stored form. It holds secrets.
+    /// The stored form. It contains secrets.
     package var json: JSON {
         var json: [String: JSON] = [
             "version": .integer(Self.formatVersion), "url": .string(url), "redirect_uri": .string(redirectURI),
@@ -38,7 +38,7 @@ extension AuthorizationRequest {
         ]
         json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
-        // JSON has no infinity, which stands for a demand of auth_time alone.
+        // JSON cannot represent infinity, which means that only auth_time was requested.
         json["max_age"] = demand.maximumAge.map { $0.isFinite ? .double($0) : "any" }
         json["acr_values"] = demand.essentialACRValues.map { .array($0.map(JSON.string)) }
         json["authorization_details"] = authorizationDetails
@@ -46,8 +46,8 @@ extension AuthorizationRequest {
         return .object(json)
     }
 
-    /// Reads what ``json`` wrote.
-    /// - Returns: nil when something is missing or of another version.
+    /// Decodes the stored form that ``json`` returned.
+    /// - Returns: nil when a member is missing or the version differs.
     package init?(_ json: JSON) {
         guard json["version"]?.integer == Self.formatVersion, let url = json["url"]?.string,
             let redirectURI = json["redirect_uri"]?.string, let issuer = json["issuer"]?.string,
@@ -63,7 +63,7 @@ extension AuthorizationRequest {
         let nonce = json["nonce"]?.string
         let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
         let details = json["authorization_details"]
-        // A demand that cannot be read must not be taken for none.
+        // A requirement that cannot be parsed must not count as absent.
         guard (json["max_age"] == nil) == (demand.maximumAge == nil),
             (json["acr_values"] == nil) == (demand.essentialACRValues == nil),
             (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
@@ -92,11 +92,11 @@ extension AuthorizationRequest {
 }
 
 extension AuthorizationRequest {
-    /// The request, encrypted with ChaCha20-Poly1305: for a place that others can read, such as a cookie.
+    /// The request, encrypted with ChaCha20-Poly1305: for storage that others can read, such as a cookie.
     ///
     /// A sealed request can be opened as often as it is presented. Within one process an authorization response is accepted
-    /// once; across processes the server refuses the code, or use ``PendingAuthorizations``.
-    /// - Parameter key: 32 bytes or more of randomness, the same wherever it is opened.
+    /// once; across processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
+    /// - Parameter key: At least 32 random bytes, the same wherever the request is opened.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short.
     public func sealed(by key: Secret) throws -> String {
         let box = try ChaChaPoly.seal(try json.serialized(), using: Self.symmetric(key), authenticating: Self.purpose)
@@ -104,7 +104,7 @@ extension AuthorizationRequest {
     }
 
     /// Opens a sealed request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when it was not sealed by this key, or was changed.
+    /// - Throws: ``AuthError`` with `invalid_callback` when it was sealed by another key, or was tampered with.
     public init(sealed text: String, by key: Secret) throws {
         let symmetric = try Self.symmetric(key)
         guard text.utf8.count <= 32 * 1024, let bytes = Base64URL.decode(text),
@@ -124,7 +124,7 @@ extension AuthorizationRequest {
         guard bytes.count >= 32 else {
             throw AuthError(
                 .invalidConfiguration,
-                "The key that authorization requests are sealed by has less than 32 bytes."
+                "The key that seals authorization requests has less than 32 bytes."
             )
         }
         return HKDF<SHA256>.deriveKey(

@@ -3,26 +3,26 @@ package import AuthFlowHTTP
 import AuthFlowJOSE
 public import AuthFlowJSON
 
-/// An authorization request that was built and awaits its response (RFC 6749 section 4.1.1): the URL to visit, and what the
+/// An authorization request that awaits its response (RFC 6749 section 4.1.1): the URL to visit, and the values that the
 /// response is checked against.
 ///
-/// It is a value that can be kept (`Codable`) and finished in another process. It holds the code verifier, so keep it where
-/// tokens may be kept: in a ``PendingAuthorizations``, which also makes sure that it is used once, or encrypted
+/// It is a value that can be stored (`Codable`) and completed in another process. It contains the code verifier, so store it
+/// as securely as tokens: in a ``PendingAuthorizations``, which also ensures that it is used only once, or encrypted
 /// (``sealed(by:)``) in a cookie of the user's browser.
 public struct AuthorizationRequest: Sendable, Hashable {
-    /// The URL to open in a user agent. It carries `state` and `nonce`: show it to the user, and keep it out of logs.
+    /// The URL to open in a user agent. It contains `state` and `nonce`: show it only to the user, and do not log it.
     public let url: String
 
-    /// The redirect URI that the response comes to.
+    /// The redirect URI that receives the response.
     public let redirectURI: String
 
-    /// The issuer that was asked.
+    /// The issuer that the request is for.
     public let issuer: String
 
-    /// Until when a response is accepted, by the clock of the machine that made the request.
+    /// The expiry of the request, by the clock of the machine that created it. Later responses are rejected.
     public let expiresAt: Date
 
-    /// A value of the application's own that comes back with the request, such as the page to return to. It is never sent.
+    /// An application-defined value that is stored with the request, such as the page to return to. It is never sent.
     public var note: String?
 
     package let clientID: String
@@ -31,29 +31,29 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let codeVerifier: Secret
     let responseMode: ResponseMode
     let demand: AuthenticationDemand
-    /// The scopes that were asked for, as they were sent.
+    /// The requested scopes, as they were sent.
     let scopes: [String]
-    /// The resources that were asked for, as they were sent.
+    /// The requested resources, as they were sent.
     let resources: [String]
     /// `authorization_details` as they were sent; nil for none.
     public let authorizationDetails: JSON?
     let dpopKey: DPoPKey?
     /// The endpoints that the code and its verifier may be sent to.
     let binding: ProviderBinding
-    /// Whether the response has to name its issuer (RFC 9207), as the server announced when the request was made.
+    /// Whether the response must name its issuer (RFC 9207), as the server announced when the request was created.
     var requiresIssuer = false
 }
 
 extension AuthorizationRequest: CustomStringConvertible, WithoutReflection {
-    /// The URL with its values left out.
+    /// The URL without its parameter values.
     public var description: String { Redaction.url(url) }
 }
 
 extension OAuthClient {
     /// Builds an authorization request (RFC 6749 section 4.1.1, RFC 7636 section 4.3, OIDC Core section 3.1.2.1).
     /// - Parameter options: The options of this request.
-    /// - Throws: ``AuthError`` with `unsupported` when the server cannot be asked safely, `invalid_configuration` when an option
-    ///   cannot be sent; what fetching the metadata throws.
+    /// - Throws: ``AuthError`` with `unsupported` when the server does not support a safe request, `invalid_configuration` when an
+    ///   option cannot be sent; the errors of fetching the metadata.
     public func authorizationRequest(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
         -> AuthorizationRequest
     {
@@ -70,7 +70,7 @@ extension OAuthClient {
     }
 
     /// - Parameters:
-    ///   - redirectURI: The redirect URI, whole.
+    ///   - redirectURI: The complete redirect URI.
     ///   - state: RFC 9700 section 4.7: a new one for every request.
     package func authorizationRequest(
         _ options: AuthorizationOptions,
@@ -80,7 +80,7 @@ extension OAuthClient {
         let metadata = try await metadata()
         let endpoint = try metadata.required(\.authorizationEndpoint, "authorization endpoint")
         _ = try metadata.required(\.tokenEndpoint, "token endpoint")
-        // A provider that knows PKCE, but only its method "plain", would leave the code unprotected.
+        // A provider that supports only the PKCE method "plain" would leave the code unprotected.
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             throw AuthError(
                 .unsupported,
@@ -120,12 +120,12 @@ extension OAuthClient {
         if registration.responseMode != .query {
             request.protectedParameters["response_mode"] = registration.responseMode.rawValue
         }
-        // RFC 9449 section 10: without the key the code is then of no use.
+        // RFC 9449 section 10: without the key, the code is useless.
         let dpopKey = try await newDPoPKey(at: metadata)
         if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await adapter.prepare(&request, in: providerContext)
 
-        // What is sent decides how the request is protected, whichever way it came into the request: an ID Token needs a nonce.
+        // The request as sent decides how it is protected, wherever its parameters come from: an ID Token needs a nonce.
         let sentScopes = request.scopes ?? []
         let nonce = sentScopes.contains("openid") ? host.randomToken() : nil
         request.protectedParameters["nonce"] = nonce
@@ -152,7 +152,7 @@ extension OAuthClient {
 }
 
 extension OAuthClient {
-    /// Passes metadata that announces PKCE with S256.
+    /// Checks that the metadata announces PKCE with S256.
     ///
     /// MCP authorization, "Authorization Code Protection": "If code_challenge_methods_supported is absent, the authorization server
     /// does not support PKCE and MCP clients MUST refuse to proceed."
@@ -161,15 +161,15 @@ extension OAuthClient {
         guard metadata.codeChallengeMethods?.contains("S256") != true else { return }
         throw AuthError(
             .unsupported,
-            "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so codes could be stolen. Sign-in was not begun."
+            "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so codes could be stolen. The sign-in was not started."
         )
     }
 }
 
 extension AuthorizationRequest {
-    /// The authorization details that were asked for and that the tokens do not cover; empty when they cover all.
+    /// The requested authorization details that the tokens do not cover; empty when they cover all.
     ///
-    /// One element covers another of the same type when its arrays have all that was asked for and its other members are equal.
+    /// One element covers another of the same type when its arrays contain all requested values and its other members are equal.
     public func missingAuthorizationDetails(in tokens: TokenSet) -> [JSON] {
         authorizationDetails.map { AuthorizationDetails.missing($0, from: tokens.authorizationDetails) } ?? []
     }

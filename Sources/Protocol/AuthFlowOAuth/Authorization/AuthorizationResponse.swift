@@ -3,21 +3,21 @@ import AuthFlowJSON
 
 /// An authorization response that has passed every check (RFC 6749 section 4.1.2, RFC 9207).
 public struct AuthorizationResponse: Sendable {
-    /// Every parameter, for what a provider adds (`session_state` and the like). The code among them can be used once.
+    /// All parameters, including those that a provider adds (`session_state` and the like). The code among them can be used once.
     public let parameters: FormParameters
 
     let code: Secret
 
-    /// The checks that it has passed, and the clauses that ask for them.
+    /// The checks that it has passed, and the clauses that require them.
     let passed: [(check: String, clause: String)]
 
-    /// Checks the parameters of a redirect, which are those of a signed response where one was agreed on, and takes the code out of them.
+    /// Checks the parameters of a redirect, or of the signed response if one was agreed on, and extracts the code.
     /// - Parameters:
     ///   - parameters: The parameters.
-    ///   - pending: The request it must belong to.
-    ///   - metadata: The server's.
+    ///   - pending: The request that the response must belong to.
+    ///   - metadata: The server's metadata.
     ///   - requiresIssuer: Whether `iss` is required although the server does not announce it.
-    ///   - use: Uses the request up; returns false when it was used before.
+    ///   - use: Marks the request as used; returns false when it was already used.
     /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another
     ///   provider sent it, `access_denied` or `provider_rejected` when it is an error.
     init(
@@ -35,8 +35,8 @@ public struct AuthorizationResponse: Sendable {
             )
         }
 
-        // RFC 6749 section 10.12: the state binds the response to the request. Nothing else in a redirect, an error
-        // included, is believed before it matches; and a redirect that does not match uses nothing up.
+        // RFC 6749 section 10.12: the state binds the response to the request. Nothing else in a redirect, including an
+        // error, is trusted before the state matches; and a redirect that does not match leaves the request unused.
         guard let state = parameters["state"], Secret(state) == pending.state else {
             throw AuthError(
                 .invalidCallback,
@@ -48,12 +48,12 @@ public struct AuthorizationResponse: Sendable {
         guard use(pending.state) else {
             throw AuthError(
                 .invalidCallback,
-                "This sign-in already has its authorization response; it was received again."
+                "The authorization response of this sign-in was received more than once."
             )
         }
 
-        // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison", reject the
-        // response when they differ, and when it is missing although the provider announced it; on errors too.
+        // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison"; reject the response
+        // when they differ, or when iss is missing although the provider announced it. This applies to errors, too.
         let issuer = parameters["iss"]
         let error = parameters["error"].map {
             ProviderError(
@@ -66,13 +66,13 @@ public struct AuthorizationResponse: Sendable {
             guard let error else {
                 throw AuthError(
                     .issuerMismatch,
-                    "The redirect does not name its issuer (iss), as it has to (RFC 9207)."
+                    "The redirect does not name its issuer (iss), which RFC 9207 requires."
                 )
             }
-            // Which provider says so is not known, and nothing depends on it: the sign-in has failed either way.
+            // The sender of the error is unknown, and nothing depends on it: the sign-in has failed either way.
             throw AuthError(
                 error.error == "access_denied" ? .accessDenied : .issuerMismatch,
-                "The sign-in was stopped by an error that does not name its issuer (iss), as it has to (RFC 9207), so it is not confirmed.",
+                "The sign-in was stopped by an error that does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
                 providerError: error
             )
         }
@@ -101,14 +101,14 @@ public struct AuthorizationResponse: Sendable {
 
     private static func refusal(_ error: ProviderError) -> AuthError {
         switch error.error {
-        // OIDC Core section 3.1.2.6: consent_required is what a refused consent comes to at some providers.
+        // OIDC Core section 3.1.2.6: some providers send consent_required when the user denies consent.
         case "access_denied", "consent_required":
             AuthError(.accessDenied, "The sign-in was denied.", providerError: error)
         // The same section: the provider "requires End-User" interaction, which the request did not allow.
         case "login_required", "interaction_required", "account_selection_required":
             AuthError(
                 .loginRequired,
-                "The provider wants the user to sign in on its own page first.",
+                "The provider requires the user to sign in on its own page first.",
                 providerError: error
             )
         case "invalid_scope":

@@ -3,10 +3,10 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension OAuthClient {
-    /// Checks an authorization response and exchanges its code for a credential (RFC 6749 section 4.1.3, RFC 7636 section
-    /// 4.5): every check of the response, of the tokens and of the ID Token has been passed when it returns.
+    /// Validates an authorization response and exchanges its code for a credential (RFC 6749 section 4.1.3, RFC 7636 section
+    /// 4.5). When it returns, the response, the tokens and the ID Token have passed every check.
     /// - Parameters:
-    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - callback: The complete URL that the user was redirected to.
     ///   - request: The request that the response belongs to. It can be used once.
     /// - Throws: ``AuthError`` with `invalid_callback` when the response does not belong to the request, `access_denied` when
     ///   the user did not consent, `provider_rejected`, `invalid_id_token` and others when a check fails.
@@ -14,7 +14,7 @@ extension OAuthClient {
         try await exchange(.url(callback), for: request, reporter: FlowReporter(host: host)).credential
     }
 
-    /// Steps 4 to 7 of a sign-in, as `SignIn/AuthorizationCodeSignIn.swift` counts them.
+    /// Steps 4 to 7 of a sign-in, as numbered in `SignIn/AuthorizationCodeSignIn.swift`.
     package func exchange(
         _ arrival: RedirectArrival,
         for request: AuthorizationRequest,
@@ -73,13 +73,13 @@ extension OAuthClient {
         guard host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
-        // What the registration demands now, a request that was stored before cannot lack.
+        // A stored request must satisfy the registration's current requirements.
         guard request.responseMode.isSigned || !registration.responseMode.isSigned,
             request.dpopKey != nil || !registration.usesDPoP
         else {
             throw AuthError(
                 .invalidCallback,
-                "The authorization request was made with weaker settings than the client has now. Sign in again."
+                "The authorization request was made with weaker settings than the client's current ones. Sign in again."
             )
         }
         let received = try arrival.response(to: request, of: self)
@@ -110,7 +110,7 @@ extension OAuthClient {
         return response
     }
 
-    /// Sends the code to the token endpoint of the issuer that was asked. The response is not validated yet.
+    /// Sends the code to the token endpoint of the issuer that the request is for. The response is not validated yet.
     private func sendCodeExchange(
         _ code: Secret,
         for request: AuthorizationRequest,
@@ -134,7 +134,7 @@ extension OAuthClient {
 }
 
 extension ProviderRequest {
-    /// Adds the resources that it does not name already (RFC 8707 section 2).
+    /// Adds the resources that the request does not name already (RFC 8707 section 2).
     mutating func addResources(_ resources: [String]) {
         for resource in resources where !parameters.values(for: "resource").contains(resource) {
             parameters.append("resource", resource)

@@ -2,14 +2,14 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The handle of an authorization request that was pushed.
+/// The `request_uri` of a pushed authorization request.
 struct PushedAuthorization: Sendable {
     let requestURI: String
 
-    /// The longest `request_uri` that is accepted, in characters.
+    /// The maximum length of a `request_uri`, in characters.
     private static let longestURI = 512
 
-    /// Reads the response of the endpoint (RFC 9126 section 2.2).
+    /// Parses the response of the endpoint (RFC 9126 section 2.2).
     init(_ response: ProviderResponse) throws(AuthError) {
         guard let json = try? response.http.json(from: "\(response.endpoint)") else {
             throw response.unexpectedStatus(.invalidResponse)
@@ -17,7 +17,7 @@ struct PushedAuthorization: Sendable {
         if let error = ProviderError(json, status: response.status) {
             throw AuthError(
                 .providerRejected,
-                "\(response.endpoint.host) refused the authorization request.\(response.advice)",
+                "\(response.endpoint.host) rejected the authorization request.\(response.advice)",
                 providerError: error
             )
         }
@@ -44,7 +44,7 @@ struct PushedAuthorization: Sendable {
 }
 
 extension OAuthClient {
-    /// The URL to visit for an authorization request, which is signed and pushed where that is agreed on.
+    /// The URL to visit for an authorization request, which is signed and pushed if that was agreed on.
     func authorizationURL(
         _ parameters: FormParameters,
         at endpoint: Endpoint,
@@ -55,7 +55,7 @@ extension OAuthClient {
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .unsupported,
-                    "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), none by reference."
+                    "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), not requests by reference."
                 )
             }
             return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
@@ -64,26 +64,26 @@ extension OAuthClient {
         guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Give the client a key for them."
+                "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Configure a signing key for the client."
             )
         }
         guard try pushesRequests(at: metadata), let pushEndpoint = metadata.pushedAuthorizationRequestEndpoint else {
             guard let source else { return endpoint.url(adding: parameters) }
-            // OIDC Core section 6.1: what OAuth 2.0 requires has to stand beside the request object, too.
+            // OIDC Core section 6.1: the parameters that OAuth 2.0 requires must also be sent outside the request object.
             var sent: FormParameters = ["client_id": registration.clientID]
             sent["request"] = try await requestObject(parameters, source, metadata)
             sent["response_type"] = parameters["response_type"]
             sent["scope"] = parameters["scope"]
             return endpoint.url(adding: sent)
         }
-        // RFC 9126 section 3: beside a request object stand client_id and the client authentication, and nothing else.
+        // RFC 9126 section 3: with a request object, only client_id and the client authentication are sent outside it.
         let request = ProviderRequest(
             purpose: .pushedAuthorization,
             endpoint: pushEndpoint,
             protectedParameters: source == nil ? parameters : ["client_id": registration.clientID]
         )
-        // RFC 9449 section 10.1: dpop_jkt binds the code to the key, and a proof besides would say the same. There are servers that
-        // refuse a proof without a nonce here, and send none.
+        // RFC 9449 section 10.1: dpop_jkt binds the code to the key, so a proof would be redundant. Some servers reject a proof without
+        // a nonce here, and do not send a nonce.
         let response = try await sendFormRequest(
             request,
             signed: source.map { source in { ["request": try await requestObject(parameters, source, metadata)] } }
@@ -104,21 +104,21 @@ extension OAuthClient {
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The provider \(metadata.issuer) requires pushed authorization requests (RFC 9126), but the configuration forbids them."
+                    "The provider \(metadata.issuer) requires pushed authorization requests (RFC 9126), but the configuration disables them."
                 )
             }
             return false
         case .always:
             _ = try metadata.required(
                 \.pushedAuthorizationRequestEndpoint,
-                "endpoint for pushed authorization requests"
+                "pushed authorization request endpoint"
             )
             return true
         case .automatic:
             guard metadata.requiresPushedRequests else { return metadata.pushedAuthorizationRequestEndpoint != nil }
             _ = try metadata.required(
                 \.pushedAuthorizationRequestEndpoint,
-                "endpoint for pushed authorization requests"
+                "pushed authorization request endpoint"
             )
             return true
         }

@@ -2,7 +2,7 @@ package import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 
-/// A response in a redirect as it arrived: decoded, and decrypted, once. Nothing in it is believed yet.
+/// A response in a redirect as received: decoded, and decrypted, once. Nothing in it is trusted yet.
 package struct RedirectResponse: Sendable {
     /// Decrypts a signed response (JARM).
     package typealias Decryption = @Sendable (Secret) throws(AuthError) -> Secret
@@ -12,7 +12,7 @@ package struct RedirectResponse: Sendable {
 
     private let mode: ResponseMode
 
-    /// The redirect URI with the parameters as they travelled; those that were posted are put in the query.
+    /// The redirect URI with the parameters as received; parameters of a form post are put into the query.
     package var url: String {
         "\(redirectURI)\(Self.separator(after: redirectURI, mode))\(FormURLEncoding.encodeQuery(parameters))"
     }
@@ -20,8 +20,8 @@ package struct RedirectResponse: Sendable {
     /// The parameters.
     package let parameters: FormParameters
 
-    /// The only `state`, inside the signature where the response is signed; nil when there is none, or more than one. It tells visits
-    /// apart.
+    /// The only `state`, which in a signed response is inside the signature; nil when there is none, or more than one. It distinguishes
+    /// visits.
     package let state: Secret?
 
     /// The signed response (JARM), decrypted; nil when there is none, or more than one.
@@ -31,10 +31,10 @@ package struct RedirectResponse: Sendable {
     /// - Parameters:
     ///   - encoded: The parameters, form-encoded.
     ///   - redirectURI: The redirect URI that they arrived at.
-    ///   - mode: How they travelled; default: in the query.
-    ///   - decrypt: Decrypts a signed response; nil where none was agreed on.
+    ///   - mode: The response mode; default: in the query.
+    ///   - decrypt: Decrypts a signed response; nil if signed responses were not agreed on.
     /// - Returns: nil when the parameters are not form-encoded UTF-8.
-    /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be read.
+    /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be decoded.
     package init?(
         encoded: some StringProtocol,
         at redirectURI: String,
@@ -46,7 +46,7 @@ package struct RedirectResponse: Sendable {
         self.mode = mode
         self.parameters = parameters
         var states = parameters.values(for: "state")
-        // JARM section 2.3 has one such parameter. Each of a stranger's would cost a private-key operation.
+        // JARM section 2.3 defines one such parameter. Each one that an attacker adds would cost a private-key operation.
         let responses = parameters.values(for: "response")
         guard let decrypt, let response = responses.first, responses.count == 1 else {
             self.signed = nil
@@ -65,11 +65,11 @@ package struct RedirectResponse: Sendable {
 
     /// Decodes a redirect.
     /// - Parameters:
-    ///   - url: The URL that the user was sent back to, whole.
-    ///   - redirectURI: The redirect URI that it has to begin with.
-    ///   - mode: How the parameters travel.
-    ///   - decrypt: Decrypts a signed response; nil where none was agreed on.
-    /// - Throws: ``AuthError`` with `invalid_callback` when it is another URL, or its parameters cannot be read.
+    ///   - url: The complete URL that the user was redirected to.
+    ///   - redirectURI: The redirect URI that it must start with.
+    ///   - mode: The response mode.
+    ///   - decrypt: Decrypts a signed response; nil if signed responses were not agreed on.
+    /// - Throws: ``AuthError`` with `invalid_callback` when it is another URL, or its parameters cannot be decoded.
     package init(
         _ url: String,
         at redirectURI: String,
@@ -82,13 +82,13 @@ package struct RedirectResponse: Sendable {
                 "The redirect went to \(Redaction.url(url)), not to \(redirectURI) with an authorization response."
             )
         }
-        // RFC 3986 section 3.5: a fragment, also an empty one, begins with a number sign; one at the end is harmless.
+        // RFC 3986 section 3.5: a fragment, even an empty one, starts with a number sign; an empty fragment is harmless.
         let fragment = mode == .fragment ? nil : encoded.utf8.firstIndex(of: UInt8(ascii: "#"))
         let query = encoded[..<(fragment ?? encoded.endIndex)]
         guard encoded[query.endIndex...].utf8.count <= 1 else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries a fragment (#...), which was not asked for (response_mode)."
+                "The redirect carries a fragment (#...), which was not requested (response_mode)."
             )
         }
         guard let response = try RedirectResponse(encoded: query, at: redirectURI, mode, decrypt: decrypt) else {
@@ -100,11 +100,11 @@ package struct RedirectResponse: Sendable {
         self = response
     }
 
-    /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI with parameters behind it.
+    /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI followed by parameters.
     ///
-    /// RFC 9700 section 4.1.3: "exact string matching". What follows the redirect URI can only be its query, or its fragment.
+    /// RFC 9700 section 4.1.3: "exact string matching". Only a query or a fragment can follow the redirect URI.
     package static func encoded(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
-        // RFC 3986 section 2: a URI is made of printable ASCII. To Swift's characters a combining mark would hide a separator.
+        // RFC 3986 section 2: a URI consists of printable ASCII. In a Swift `Character`, a combining mark would hide a separator.
         guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
         else { return nil }
         let rest = url.utf8.dropFirst(redirectURI.utf8.count)
@@ -117,11 +117,11 @@ package struct RedirectResponse: Sendable {
     }
 }
 
-/// The arrival of a redirect: where the place that received it had to decode it to find out whose it is, it is not decoded again.
+/// A received redirect: if the receiver already had to decode it to find the sign-in that it belongs to, it is not decoded again.
 package enum RedirectArrival: Sendable {
-    /// The whole URL.
+    /// The complete URL.
     case url(String)
-    /// The response in it.
+    /// The decoded response.
     case response(RedirectResponse)
 
     /// The response.
@@ -133,7 +133,7 @@ package enum RedirectArrival: Sendable {
         case .response(let response):
             // RFC 9700 section 4.1.3: "exact string matching".
             guard response.redirectURI.isIdentical(to: request.redirectURI) else {
-                throw AuthError(.invalidCallback, "The redirect arrived at another redirect URI than was sent.")
+                throw AuthError(.invalidCallback, "The redirect did not arrive at the requested redirect URI.")
             }
             return response
         }

@@ -4,10 +4,10 @@ import AuthFlowJOSE
 import AuthFlowJSON
 
 extension OAuthClient {
-    /// The longest time that a request object is good for, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows an hour.
+    /// The lifetime of a request object, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows up to an hour.
     private static let requestObjectLifetime: Int64 = 300
 
-    /// Signs an authorization request (RFC 9101 section 4), and encrypts it where that is agreed on: "a nested JWT", signed first.
+    /// Signs an authorization request (RFC 9101 section 4), and encrypts it if that was agreed on: "a nested JWT", signed first.
     func requestObject(
         _ parameters: FormParameters,
         _ source: SigningKeySource,
@@ -21,13 +21,13 @@ extension OAuthClient {
             allowed: registration.securityProfile?.algorithms,
             announced: announced
         )
-        // Section 10.8: a type of its own keeps it from being taken for another kind of JWT.
+        // Section 10.8: explicit typing prevents its use as another kind of JWT.
         let object = try await key.jwt(claims, type: "oauth-authz-req+jwt", algorithm: algorithm)
         guard let encryption = registration.requestObjectEncryption else { return object }
         return try encryption.encrypted(object, with: try await server.encryptionKeys(metadata), metadata, host)
     }
 
-    /// The parameters for a request whose object the server fetches (RFC 9101 section 5.2, OIDC Core section 6.2).
+    /// The parameters of a request whose request object the server fetches (RFC 9101 section 5.2, OIDC Core section 6.2).
     func requestByReference(
         _ parameters: FormParameters,
         _ reference: RequestObjectReference,
@@ -35,7 +35,7 @@ extension OAuthClient {
     ) async throws -> FormParameters {
         // OIDC Discovery section 3: "If omitted, the default value is true."
         guard metadata.json["request_uri_parameter_supported"]?.bool != false else {
-            throw AuthError(.unsupported, "The provider \(metadata.issuer) fetches no request objects (request_uri).")
+            throw AuthError(.unsupported, "The provider \(metadata.issuer) does not support the parameter request_uri.")
         }
         let object: String
         if let source = registration.requestObjectKey {
@@ -46,15 +46,15 @@ extension OAuthClient {
             object = "\(Base64URL.encode(try header.serialized())).\(Base64URL.encode(try claims.serialized()))."
         }
         let url = try await reference.publish(Secret(object))
-        // RFC 9101 section 5.2.1: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it is https.
+        // RFC 9101 section 5.2.1: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it must use https.
         guard url.utf8.count <= 512, (try? Endpoint(url)) != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "The request object was published at an address that cannot be used."
+                "The request object was published at an unusable URL."
             )
         }
         var sent: FormParameters = ["client_id": registration.clientID, "request_uri": url]
-        // OIDC Core section 6.2: what OAuth 2.0 requires stands beside it.
+        // OIDC Core section 6.2: the parameters that OAuth 2.0 requires are also sent outside the request object.
         sent["response_type"] = parameters["response_type"]
         sent["scope"] = parameters["scope"]
         return sent
@@ -63,8 +63,8 @@ extension OAuthClient {
     private func requestObjectClaims(_ parameters: FormParameters, _ metadata: ProviderMetadata) throws -> JSON {
         var claims: [String: JSON] = [:]
         for name in parameters.names { claims[name] = try Self.claim(name, parameters.values(for: name)) }
-        // A configured parameter of the same name is none of the request's. Section 10.8: with a sub the object could serve as a
-        // client assertion.
+        // A configured parameter of this name is not part of the request. Section 10.8: with a sub the object could serve as a client
+        // assertion.
         claims["sub"] = nil
         claims.merge(SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)) { $1 }
         // Section 4: iss is the client, aud the server. Message Signing section 5.3.2: aud is the issuer.
@@ -74,7 +74,7 @@ extension OAuthClient {
         return .object(claims)
     }
 
-    /// Section 4: a parameter is a claim of its own type; numbers are numbers, and JSON is JSON.
+    /// Section 4: each parameter becomes a claim of its own JSON type: a number stays a number, and JSON stays JSON.
     private static func claim(_ name: String, _ values: [String]) throws(AuthError) -> JSON {
         guard values.count == 1, let value = values.first else { return .array(values.map(JSON.string)) }
         switch name {

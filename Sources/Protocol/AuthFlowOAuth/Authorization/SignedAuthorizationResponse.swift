@@ -2,46 +2,46 @@ import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 
-/// The parameters of an authorization response that came as a signed JWT (JARM), once they may be believed.
+/// The parameters of an authorization response in the form of a signed JWT (JARM), after verification.
 struct SignedAuthorizationResponse: Sendable {
-    /// The parameters that were signed, `iss` among them.
+    /// The signed parameters, including `iss`.
     let parameters: FormParameters
 
-    /// Checks a response in the order of JARM section 2.4: the claims, which cost nothing, and then the signature, for which keys
-    /// may have to be fetched.
+    /// Checks a response in the order of JARM section 2.4: first the claims, which cost nothing, and then the signature, for which
+    /// keys may have to be fetched.
     /// - Parameters:
     ///   - received: The response in the redirect.
-    ///   - request: The request that it must belong to.
+    ///   - request: The request that the response must belong to.
     ///   - client: The client that made the request.
-    ///   - metadata: The server's.
-    /// - Throws: ``AuthError`` with `invalid_callback`, or what fetching the keys throws.
+    ///   - metadata: The server's metadata.
+    /// - Throws: ``AuthError`` with `invalid_callback`, or the errors of fetching the keys.
     init(
         _ received: RedirectResponse,
         to request: AuthorizationRequest,
         client: OAuthClient,
         metadata: ProviderMetadata
     ) async throws {
-        // JARM section 2.3: one parameter, "response". What stands beside it is not signed.
+        // JARM section 2.3: one parameter, "response". Parameters outside it are not signed.
         guard let signed = received.signed else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries no signed response (JARM), although one was asked for (response_mode)."
+                "The redirect carries no signed response (JARM), although one was requested (response_mode)."
             )
         }
-        // Also where the place that received it did not know what the client demands.
+        // Checked here because the receiver of the redirect may not know the client's requirements.
         guard
             !client.registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
-        else { throw Self.profile.refused("it is not encrypted, although the client demands it") }
+        else { throw Self.profile.refused("it is not encrypted, although the client requires it") }
         for name in received.parameters.names where Self.unsigned.contains(name) {
-            throw Self.profile.refused("the parameter \"\(name)\" stands beside it, outside the signature")
+            throw Self.profile.refused("the parameter \"\(name)\" is outside the signature")
         }
         let claims = try await client.verify(
             signed,
             as: Self.profile,
             // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when it arrived.
             encrypted: nil,
-            // "3. ... the alg value MUST NOT be none": nor anything else that has no public key of the issuer's.
+            // "3. ... the alg value MUST NOT be none": nor any other algorithm that does not use a public key of the issuer.
             algorithms: metadata.announcedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in
@@ -49,7 +49,7 @@ struct SignedAuthorizationResponse: Sendable {
             _ = try rules.requireIssuer(request.issuer)
             // "3. The client checks the aud element".
             let audience = try rules.requireAudience(request.clientID)
-            guard audience.count == 1 else { throw rules.refused("it is meant for other clients too (aud)") }
+            guard audience.count == 1 else { throw rules.refused("it is also meant for other clients (aud)") }
             // "4. The client checks the exp element".
             _ = try rules.requireUnexpired()
             try rules.requireStarted()
@@ -73,11 +73,11 @@ struct SignedAuthorizationResponse: Sendable {
         code: .invalidCallback
     )
 
-    /// Parameters that mean something, and have to be inside.
+    /// The parameters with a meaning, which must be inside the signed response.
     private static let unsigned: Set<String> = [
         "code", "state", "iss", "error", "error_description", "error_uri", "id_token", "access_token",
     ]
 
-    /// The claims of the JWT itself. `iss` stays: it names the issuer, as RFC 9207 asks.
+    /// The claims of the JWT itself. `iss` is not among them, because it names the issuer as in RFC 9207.
     private static let ownClaims: Set<String> = ["aud", "exp", "iat", "nbf", "jti"]
 }

@@ -56,13 +56,13 @@ public final class AuthorizationServer: Sendable {
         try await cache.metadata { [self] in try await discover() }
     }
 
-    /// `authflow_keys_fetch_failed`, and once keys were fetched `authflow_keys_age_seconds`.
+    /// The gauges `authflow_keys_fetch_failed` and, once keys have been fetched, `authflow_keys_age_seconds`.
     package var gauges: [FlowGauge] {
         [FlowGauge("authflow_keys_fetch_failed", keys.lastFetchFailed ? 1 : 0)]
             + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
     }
 
-    /// The metadata, or the old document while a new one is fetched: for a program that must not wait, such as an API.
+    /// The metadata, or the old document while a new one is fetched: for a program that must not block, such as an API.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {
         try await cache.metadata(waits: false) { [self] in try await discover() }
     }
@@ -122,7 +122,7 @@ public final class AuthorizationServer: Sendable {
     /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has had the server's time.
     var clockOffset: TimeInterval? { offset.withLock { $0 } }
 
-    /// Learns the server's time from a response, and returns how far this machine's clock is ahead of it.
+    /// Records the server's time from a response, and returns how far this machine's clock is ahead of it.
     func learnClock(from response: TransportResponse) -> TimeInterval? {
         guard let date = response.date else { return nil }
         let difference = host.now().timeIntervalSince(date)

@@ -140,7 +140,7 @@ package struct IDTokenValidation: Sendable {
                 let reason =
                     switch (nonce, claims["nonce"]) {
                     case (_?, nil):
-                        "it has no nonce although one was sent: the provider leaves it out, against OpenID Connect Core section 3.1.3.7, 11"
+                        "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, 11"
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
                     default: "its nonce is not the one of this sign-in, so it may have been injected"
                     }
@@ -216,7 +216,7 @@ package struct IDTokenValidation: Sendable {
     }
 
     /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another user, client or sign-in
-    /// `auth_time` is not among them. Its rule binds the provider; several break it and name the user's last sign-in anywhere,
+    /// `auth_time` is not among them. Its rule binds the provider; several violate it and report the user's last sign-in anywhere,
     /// and rejecting their tokens would end the session. The session's time stays in ``Credential/authentication``.
     private func compare(
         _ rules: JWTClaims,

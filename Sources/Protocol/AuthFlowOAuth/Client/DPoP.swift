@@ -70,9 +70,9 @@ extension OAuthClient {
     }
 
     /// As ``send(_:with:)``, and returns as soon as the status and headers of the response have arrived.
-    /// - Parameter body: The body, when it is sent as it arrives. A request of that kind is not repeated with a nonce.
-    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server wants a nonce and the body has been sent. The nonce is known then: the
-    ///   next request has it.
+    /// - Parameter body: The body, if it is streamed. A streamed request is not retried with a nonce.
+    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce and the body has already been sent. The nonce is
+    ///   stored: the next request includes it.
     package func stream(
         _ request: TransportRequest,
         body: UploadBody? = nil,
@@ -95,7 +95,7 @@ extension OAuthClient {
         guard body == nil else {
             throw AuthError(
                 .temporarilyUnavailable,
-                "\(endpoint.authority) wants a nonce, and the request's body was sent. Send it again."
+                "\(endpoint.authority) requires a DPoP nonce, but the request body has already been sent. Send the request again."
             )
         }
         return try await attempt()
@@ -165,7 +165,7 @@ extension OAuthClient {
         if response.status == 401 {
             throw AuthError(
                 .accessTokenRejected,
-                "\(Redaction.url(request.url)) does not accept the access token any more. Sign in again.",
+                "\(Redaction.url(request.url)) no longer accepts the access token. Sign in again.",
                 providerError: response.providerError,
                 status: 401
             )

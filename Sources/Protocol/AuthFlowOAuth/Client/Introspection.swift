@@ -9,7 +9,7 @@ extension OAuthClient {
     /// Most providers allow introspection only to confidential clients.
     /// - Parameters:
     ///   - token: The token.
-    ///   - typeHint: `token_type_hint`: what kind of token it is; nil to send no hint.
+    ///   - typeHint: `token_type_hint`: the type of the token; nil to send no hint.
     /// - Returns: The response. It always has `active`; when that is false, ignore the other members. If the registration requires
     ///   it, the response was signed for this client (RFC 9701).
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, `provider_rejected` when it rejects
@@ -51,7 +51,7 @@ extension OAuthClient {
         guard response.status == 200 else { throw silence(response) }
         let profile = JWTProfile(
             "The signed response about the token",
-            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that it accepts no other JWT of the provider.
+            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT of the provider is accepted.
             type: .required(["token-introspection+jwt"]),
             specification: "RFC 9701 section 5",
             code: .invalidResponse

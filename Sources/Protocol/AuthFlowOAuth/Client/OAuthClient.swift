@@ -44,7 +44,7 @@ public struct OAuthClient: Sendable {
     /// The metadata at the start of the flow, if this client is for one flow; nil when it is for any number of flows.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. The whole flow uses the server's metadata as of its start, so that it uses what it has checked.
+    /// The client for one flow. The whole flow uses the server's metadata as of its start, so that it uses the values that it has checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {
         var client = self
@@ -72,7 +72,7 @@ public struct OAuthClient: Sendable {
         {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not announce certificate-bound tokens (RFC 8705 section 3.3). The security profile demands them, or DPoP."
+                "The provider \(metadata.issuer) does not announce certificate-bound tokens (RFC 8705 section 3.3). The security profile requires them or DPoP."
             )
         }
         return try certificateEndpoints(metadata)

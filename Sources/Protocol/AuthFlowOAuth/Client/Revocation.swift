@@ -4,7 +4,7 @@ import HTTPTypes
 extension OAuthClient {
     /// Revokes the tokens of a credential: by RFC 7009, or through its adapter. An expired access token needs no
     /// revocation.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, `login_required` when the credential belongs to other
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, `login_required` when the credential belongs to other
     ///   endpoints, or the first error; revocation of the other tokens has still been attempted,
     ///   unless the provider does not respond.
     public func revoke(_ credential: Credential) async throws {
@@ -31,7 +31,7 @@ extension OAuthClient {
         do {
             return try await checks()
         } catch let error as AuthError where !error.isPassing && error.code != .insufficientUserAuthentication {
-            // In a task of its own: this one may be cancelled.
+            // In a separate task, because this task may be cancelled.
             await Task { [self] in
                 try? await withDeadline(.seconds(10), clock: host.clock) {
                     AuthError(.timedOut, "The revocation took too long.")
@@ -44,8 +44,8 @@ extension OAuthClient {
     }
 
     /// Revokes tokens one after the other at the revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
-    ///   have been tried all the same, unless the provider does not respond.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, or the first error; revocation of the other
+    ///   tokens has still been attempted, unless the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
@@ -66,7 +66,7 @@ extension OAuthClient {
                     failure
                     ?? AuthError(
                         .unsupported,
-                        "\(endpoint.host) does not revoke tokens of the kind \(Self.words(for: token)).",
+                        "\(endpoint.host) does not revoke tokens of type \(Self.words(for: token)).",
                         providerError: error.providerError
                     )
             } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {

@@ -49,7 +49,7 @@ extension OAuthClient {
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let correction = server.clockCorrection
         var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
-        // With a wrong clock, proofs are rejected. The server's time is known now, so the request is retried once.
+        // Proofs are rejected if the clock is wrong. The server's time is known now, so the request is retried once.
         let isTimed = registration.authentication.isTimed || key != nil || signed != nil
         if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
@@ -206,14 +206,14 @@ extension OAuthClient {
         // name is compared without case (section 5.1).
         guard tokens.tokenType.lowercased() == expected else {
             // RFC 9449 section 5: with "a value other than DPoP in the token_type", the token "is not bound", and "The client
-            // MUST discard the response in this case, if this protection is deemed important". A client that asks for it
-            // deems it so.
+            // MUST discard the response in this case, if this protection is deemed important". A client that requests it
+            // deems it important.
             let name = DisplayText.sanitized(tokens.tokenType, limit: 40)
             throw AuthError(
                 .unsupported,
                 response.key == nil
-                    ? "The provider sent an access token of type \"\(name)\", which was not asked for."
-                    : "The provider sent an access token of type \"\(name)\", although one bound to a key was asked for (RFC 9449)."
+                    ? "The provider sent an access token of type \"\(name)\", which was not requested."
+                    : "The provider sent an access token of type \"\(name)\", although a token bound to a key was requested (RFC 9449)."
             )
         }
         try registration.certificate?.check(
@@ -228,7 +228,7 @@ extension OAuthClient {
 }
 
 extension TokenSet {
-    /// Reads the response of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
+    /// Parses the response of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
     ///
     /// An `error` member is an error whatever the status: some providers send it with 200.
     /// - Parameters:
@@ -244,7 +244,7 @@ extension TokenSet {
                 providerError: error
             )
         }
-        // RFC 6749 section 5.1 has 200. A 201 is as clear, and a refresh token in it has replaced the old one.
+        // RFC 6749 section 5.1 specifies 200. A 201 is as clear, and a refresh token in the response has replaced the old one.
         guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)
         }
@@ -280,15 +280,15 @@ extension TokenSet {
 }
 
 extension JSON {
-    /// A token in a response; nil also for an empty string, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not
-    /// take the place of one.
+    /// A token in a response; nil also for an empty string, which is not a valid token (RFC 6749 appendix A.17: 1*VSCHAR) and must
+    /// not replace one.
     func token(_ name: String) -> Secret? {
         self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
     /// A number of seconds in a response.
     /// - Returns: nil when the member is absent or null.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as some send it, a string of digits, or
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as from some servers, a string of digits, or
     ///   when it is less than zero or more than a century.
     func seconds(_ name: String) throws(AuthError) -> Double? {
         guard let value = self[name], value != .null else { return nil }

@@ -51,13 +51,13 @@ extension OAuthClient {
         return (signed, verified)
     }
 
-    /// The end of every grant that signs a user in: validates the tokens and finds out who the user is. No token is released
-    /// before (RFC 9700 section 4.5.3.2).
+    /// The last step of every grant that signs a user in: validates the tokens and identifies the user. No token is released
+    /// before that (RFC 9700 section 4.5.3.2).
     /// - Parameters:
     ///   - response: The response of the token endpoint.
     ///   - expectation: The expected claims of its ID Token.
-    ///   - authorizedScopes: The scopes of the authorization request. A configuration or an adapter may change those of the token
-    ///     request, and not what must come because the user was asked to sign in.
+    ///   - authorizedScopes: The scopes of the authorization request. A configuration or an adapter may change the scopes of the token
+    ///     request, but not which tokens the response must contain because of the authorization request.
     ///   - metadata: The server's metadata.
     ///   - reporter: Receives the steps.
     ///   - mayLackIDToken: Whether another source may identify the user although `openid` was requested.
@@ -97,7 +97,7 @@ extension OAuthClient {
                 guard let idToken = tokens.idToken else {
                     throw AuthError(
                         .invalidIDToken,
-                        "The provider sent no ID Token although \"openid\" was asked for (OpenID Connect Core section 3.1.3.3)."
+                        "The provider sent no ID Token although \"openid\" was requested (OpenID Connect Core section 3.1.3.3)."
                     )
                 }
                 return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
@@ -115,16 +115,16 @@ extension OAuthClient {
         guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
             throw AuthError(
                 .invalidIDToken,
-                "The provider sent no ID Token although \"openid\" was asked for, so it is not known who has signed in. Set \"identity\" to userinfo or access_token, if the provider has one of them."
+                "The provider sent no ID Token although \"openid\" was requested, so the user cannot be identified. Set \"identity\" to userinfo or access_token, if the provider supports one of them."
             )
         }
         if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
-        // This issuer cannot vouch for another issuer's user.
+        // This issuer cannot issue claims about another issuer's user.
         let issuer = metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer
         guard identity?.issuer.isIdentical(to: issuer) != false else {
             throw AuthError(
                 .issuerMismatch,
-                "The adapter names a user of another issuer than \(metadata.issuer)."
+                "The adapter returned a user of an issuer other than \(metadata.issuer)."
             )
         }
         var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
@@ -139,8 +139,8 @@ extension OAuthClient {
         return try await provider.identity(for: tokens, in: providerContext)
     }
 
-    /// The user of the verified ID Token, with the claims of the userinfo endpoint when the server has one and a scope was
-    /// granted that asks for them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
+    /// The user of the verified ID Token, with the claims of the userinfo endpoint if the server has one and a granted scope
+    /// requests them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
     func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }
         var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }

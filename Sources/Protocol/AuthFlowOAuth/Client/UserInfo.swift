@@ -45,7 +45,7 @@ extension OAuthClient {
             guard subject.isIdentical(to: idToken.subject) else {
                 throw AuthError(
                     .invalidUserInfo,
-                    "Userinfo is about another user than the ID Token (sub differs), so it was not used."
+                    "The userinfo response is about a user other than the ID Token's (sub differs), so it was not used."
                 )
             }
         }
@@ -54,7 +54,7 @@ extension OAuthClient {
 
     private func plainClaims(_ response: TransportResponse, _ endpoint: Endpoint) throws(AuthError) -> JSON {
         guard !registration.encryptedResponses.contains(.userInfo) else {
-            throw AuthError(.invalidUserInfo, "Userinfo is not encrypted, although the client demands it.")
+            throw AuthError(.invalidUserInfo, "Userinfo is not encrypted, although the client requires it.")
         }
         return try response.json(from: "\(endpoint)")
     }

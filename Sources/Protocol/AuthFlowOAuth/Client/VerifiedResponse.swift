@@ -6,7 +6,7 @@ extension OAuthClient {
     /// The content of a token that may be encrypted: the signed JWT, or plaintext claims.
     /// - Parameters:
     ///   - token: The token as received.
-    ///   - kind: What it is.
+    ///   - kind: The kind of response.
     /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or lacks the required encryption;
     ///   `unsupported` when the client has no key.
     func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
@@ -15,7 +15,7 @@ extension OAuthClient {
             guard !registration.encryptedResponses.contains(kind) else {
                 throw AuthError(
                     .invalidIDToken,
-                    "The token is not encrypted, although the client demands it (\(kind.rawValue))."
+                    "The token is not encrypted, although the client requires it (\(kind.rawValue))."
                 )
             }
             return token
@@ -36,13 +36,13 @@ extension OAuthClient {
         { [self] (response) throws(AuthError) in try decrypted(response, .authorizationResponse) }
     }
 
-    /// Verifies a JWT that the server has made for this client: decrypted, then its header, claims and signature.
+    /// Verifies a JWT that the server issued for this client: decrypts it, then verifies its header, claims and signature.
     /// - Parameters:
     ///   - token: The token.
     ///   - profile: The rules of its kind.
     ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
-    ///   - metadata: The server's.
+    ///   - metadata: The server's metadata.
     ///   - usesSecret: Whether the client's secret may have signed it.
     ///   - check: The rules for its claims.
     func verify<Claims: Sendable>(

@@ -1,11 +1,11 @@
 import AuthFlowHTTP
 
 extension OAuthClient {
-    /// Asks for an access token for the client itself (RFC 6749 section 4.4): no user is involved.
+    /// Requests an access token for the client itself (RFC 6749 section 4.4): no user is involved.
     /// - Parameters:
-    ///   - scopes: Default: those of the registration, without `openid`, which asks for a user.
+    ///   - scopes: Default: those of the registration, without `openid`, which requests a user.
     ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
-    /// - Returns: A credential without an identity. Ask again when its access token expires: there is no refresh token.
+    /// - Returns: A credential without an identity. Request another one when its access token expires: there is no refresh token.
     /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_reply`.
     public func clientCredentials(
         scopes: [String]? = nil,
@@ -15,7 +15,7 @@ extension OAuthClient {
         guard registration.authentication.method != .none else {
             throw AuthError(
                 .invalidConfiguration,
-                "A public client has no credentials of its own (RFC 6749 section 4.4). Configure how it authenticates."
+                "A public client has no credentials of its own (RFC 6749 section 4.4). Configure client authentication."
             )
         }
         let metadata = try await metadata()

@@ -2,40 +2,40 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 
-/// What a user needs in order to sign in on another screen (RFC 8628 section 3.2): an address, and a code to enter there.
+/// The data that a user needs to sign in on another device (RFC 8628 section 3.2): a URL, and a code to enter there.
 ///
-/// Both are for the user in front of this program alone: a user who enters the code of another program signs that program in
+/// Show both only to the user of this program: a user who enters another program's code signs that program in
 /// (section 5.4).
 public struct DeviceAuthorization: Sendable {
-    /// `user_code`: what to enter. Shown as it is; it has no character that would disturb a terminal or a page.
+    /// `user_code`: the code to enter. Show it unchanged; it has no character that would disturb a terminal or a page.
     public let userCode: String
 
-    /// `verification_uri`: where to enter it.
+    /// `verification_uri`: the URL at which to enter the code.
     public let verificationURI: Endpoint
 
-    /// `verification_uri_complete`: the address with the code in it, for a QR code or a link. Show the code all the same, so
-    /// that the user can compare it with what the page shows (section 3.3.1).
+    /// `verification_uri_complete`: the URL with the code in it, for a QR code or a link. Show the code nevertheless, so
+    /// that the user can compare it with the one on the page (section 3.3.1).
     public let verificationURIComplete: Endpoint?
 
-    /// `expires_in`: how long the code can be used.
+    /// `expires_in`: the lifetime of the code.
     public package(set) var lifetime: Duration
 
     let deviceCode: Secret
 
-    /// The scopes that were asked for, as they were sent.
+    /// The requested scopes, as they were sent.
     package var scopes: [String] = []
 
-    /// The resources that were asked for, as they were sent.
+    /// The requested resources, as they were sent.
     package var resources: [String] = []
 
-    /// `interval`: the least time between two polls.
+    /// `interval`: the minimum time between two polls.
     let interval: Duration
 
-    /// The longest that a code is waited for, whatever the provider says.
+    /// The maximum time to wait for the user to enter a code, whatever the provider says.
     static let longestLifetime = Duration.seconds(3600)
 
-    /// Reads the response of a device authorization endpoint.
-    /// - Throws: ``AuthError`` with `invalid_reply` when something is missing or cannot be shown.
+    /// Parses the response of a device authorization endpoint.
+    /// - Throws: ``AuthError`` with `invalid_reply` when a member is missing or cannot be shown.
     init(_ json: JSON) throws(AuthError) {
         func refuse(_ problem: String) -> AuthError {
             AuthError(.invalidResponse, "The device authorization response \(problem) (RFC 8628 section 3.2).")
@@ -44,20 +44,20 @@ public struct DeviceAuthorization: Sendable {
             throw refuse("has no \"device_code\"")
         }
         guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
-        // A user types it: more than this is not a code.
+        // A user types the code: a longer string is not a code.
         guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
             throw refuse("has a \"user_code\" that cannot be shown")
         }
-        // "verification_url" stood in drafts of the RFC, and some providers stayed with it.
+        // Drafts of the RFC had "verification_url", and some providers still use it.
         guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {
             throw refuse("has no \"verification_uri\"")
         }
         guard let lifetime = try json.seconds("expires_in") else { throw refuse("has no \"expires_in\"") }
-        guard lifetime > 0 else { throw refuse("has a code that has expired already (expires_in)") }
+        guard lifetime > 0 else { throw refuse("has a code that has already expired (expires_in)") }
         self.deviceCode = Secret(deviceCode)
         self.userCode = userCode
         self.lifetime = min(.seconds(lifetime), Self.longestLifetime)
-        // "If no value is provided, clients MUST use 5 as the default." A provider that says 0 is not asked all the time.
+        // "If no value is provided, clients MUST use 5 as the default." A provider that sends 0 is not polled continuously.
         self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
         guard interval < self.lifetime else {
             throw refuse("has an \"interval\" that is not shorter than \"expires_in\"")
@@ -74,14 +74,14 @@ public struct DeviceAuthorization: Sendable {
 }
 
 extension DeviceAuthorization: CustomStringConvertible, WithoutReflection {
-    /// The address without its query: the codes are not for logs.
+    /// The URL without its query, because the codes must not be logged.
     public var description: String { "\(verificationURI)" }
 }
 
 extension OAuthClient {
-    /// Asks for a code to sign in with on another device (RFC 8628 section 3.1).
+    /// Requests a code for a sign-in on another device (RFC 8628 section 3.1).
     /// - Parameter scopes: Default: the scopes of the registration.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such grant, or not for this client.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or not for this client.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
         let metadata = try await metadata(with: \.deviceAuthorizationEndpoint)
         let scopes = scopes ?? registration.scopes
@@ -89,13 +89,13 @@ extension OAuthClient {
             purpose: .deviceAuthorization,
             endpoint: try metadata.required(
                 \.deviceAuthorizationEndpoint,
-                "device authorization endpoint (RFC 8628), so no user can sign in on another screen"
+                "device authorization endpoint (RFC 8628), so users cannot sign in on another device"
             ),
             parameters: parameters(of: .deviceAuthorization)
         )
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         request.addResources(registration.resources)
-        // RFC 9396 section 2: wherever "scope" may be.
+        // RFC 9396 section 2: in every request that may have the parameter "scope".
         try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendFormRequest(request, scopes: scopes)
         let json = try? adapter.responseParameters(response)
@@ -108,19 +108,19 @@ extension OAuthClient {
             throw AuthError(
                 isDisabled ? .unsupported : .providerRejected,
                 isDisabled
-                    ? "\(response.endpoint.host) does not allow this client the device flow (RFC 8628). Enable it in the client's registration."
-                    : "\(response.endpoint.host) refused the \(response.purpose) request.",
+                    ? "\(response.endpoint.host) does not allow this client to use the device flow (RFC 8628). Enable it in the client's registration."
+                    : "\(response.endpoint.host) rejected the \(response.purpose) request.",
                 providerError: error,
                 status: response.status
             )
         }
         guard response.http.isSuccessful else {
-            // A server without this grant responds as it does at any other address that it does not have.
+            // A server without this grant responds as at any other path that does not exist.
             let isAbsent = [401, 403, 404, 405, 422].contains(response.status)
             throw response.unexpectedStatus(isAbsent ? .unsupported : .invalidResponse)
         }
         var authorization = try DeviceAuthorization(try adapter.responseParameters(response))
-        // The user would be sent there, and a user agent that acts for one would go there with a password.
+        // The user would be sent there, and an automated user agent would send a password there.
         for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
             guard request.endpoint.mayName(address) else {
                 throw AuthError(

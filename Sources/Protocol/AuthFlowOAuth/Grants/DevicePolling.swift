@@ -3,11 +3,11 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 
-/// Asks for the tokens of a device authorization until the user has decided (RFC 8628 sections 3.4 and 3.5).
+/// Polls for the tokens of a device authorization until the user has decided (RFC 8628 sections 3.4 and 3.5).
 package struct DevicePolling: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter
-    /// Finishes a poll that is under way when the task is cancelled.
+    /// Completes a poll that is in progress when the task is cancelled.
     let unfinished: UnfinishedWork
 
     package init(client: OAuthClient, reporter: FlowReporter, unfinished: UnfinishedWork) {
@@ -21,18 +21,18 @@ package struct DevicePolling: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
         case slowDown(asked: Duration)
-        /// No response, or none that means anything; with how long the server asks to be left alone.
+        /// No response, or no meaningful response; with the wait that the server requests.
         case silence(AuthError, asked: Duration)
     }
 
-    /// The longest wait that silence alone causes.
+    /// The maximum wait that missing responses alone cause.
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
-    /// Polls, and completes the sign-in with the tokens that come. A poll that is under way when the task is cancelled comes to its
-    /// end: the tokens that it may bring are handed out once.
-    /// - Parameter complete: Checks and keeps the tokens.
-    /// - Throws: ``AuthError`` with `access_denied` when the user said no, `timed_out` when the code has expired, or what
-    ///   else the provider says; what `complete` throws; `CancellationError`.
+    /// Polls, and completes the sign-in with the tokens that it receives. A poll that is in progress when the task is cancelled
+    /// completes: the tokens that it may return are delivered once.
+    /// - Parameter complete: Validates and stores the tokens.
+    /// - Throws: ``AuthError`` with `access_denied` when the user denied the sign-in, `timed_out` when the code has expired, or
+    ///   another error of the provider; the errors of `complete`; `CancellationError`.
     package func wait<Return: Sendable>(
         for authorization: DeviceAuthorization,
         at metadata: ProviderMetadata,
@@ -50,7 +50,7 @@ package struct DevicePolling: Sendable {
         _ complete: @escaping @Sendable (TokenResponse) async throws -> Return
     ) async throws -> Result<Return, any Error> {
         let key = try await client.newDPoPKey(at: metadata)
-        // This clock counts on while a machine sleeps, and is never set.
+        // This clock continues while the machine sleeps, and is never set.
         let elapsed = client.host.clock.stopwatch()
         var request = ProviderRequest(
             purpose: .deviceToken,
@@ -63,8 +63,8 @@ package struct DevicePolling: Sendable {
         )
         request.addResources(authorization.resources)
         var interval = authorization.interval
-        // A timer that runs fast comes too early however long it was set. Each time the provider says so, the waits grow by
-        // this much more of themselves.
+        // A timer that runs fast fires too early, however long the wait. Each time the provider responds with slow_down, the waits
+        // grow by this additional share.
         var slowDowns = 0
         var silences = 0
         var lastSilence: AuthError?
@@ -73,7 +73,7 @@ package struct DevicePolling: Sendable {
             let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
             let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
             let remaining = authorization.lifetime - elapsed()
-            // The provider asks for a pause that outlasts the code, so waiting is useless.
+            // The provider requests a wait that is longer than the code's remaining lifetime, so waiting is useless.
             if asked >= remaining, let lastSilence { throw lastSilence }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))
@@ -88,8 +88,8 @@ package struct DevicePolling: Sendable {
             case .pending:
                 (silences, lastSilence, asked) = (0, nil, .zero)
             case .slowDown(let new):
-                // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that says
-                // its own interval is asked no more often than that.
+                // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
+                // an interval is not polled more often than that.
                 interval = max(interval + .seconds(5), new)
                 slowDowns += 1
                 (silences, lastSilence, asked) = (0, nil, .zero)
@@ -146,7 +146,7 @@ package struct DevicePolling: Sendable {
     private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {
         AuthError(
             .timedOut,
-            "The code expired before the sign-in was finished. Start again to get a new code.",
+            "The code expired before the sign-in was complete. Start again to get a new code.",
             providerError: providerError,
             underlyingError: silence
         )

@@ -5,15 +5,15 @@ import AuthFlowJSON
 import Synchronization
 
 extension OAuthClient {
-    /// Asks the user's identity provider for an assertion that the authorization server of another domain accepts
-    /// (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Hand it to ``jwtBearer(_:scopes:resources:)`` of a client
+    /// Requests an assertion from the user's identity provider that the authorization server of another domain accepts
+    /// (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Pass it to ``jwtBearer(_:scopes:resources:)`` of a client
     /// of that server.
     /// - Parameters:
     ///   - idToken: The ID Token of the user, issued to this client.
     ///   - audience: The issuer of the other server.
-    ///   - resources: The resources that the access token is to be for.
-    ///   - scopes: The scopes that it is to have; default: the provider's choice.
-    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_reply` when it sends something else.
+    ///   - resources: The resources that the access token will be for.
+    ///   - scopes: The scopes to request for it; default: the provider's choice.
+    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_reply` when the response is not such an assertion.
     public func identityAssertion(
         for idToken: Secret,
         audience: String,
@@ -30,14 +30,14 @@ extension OAuthClient {
         else {
             throw AuthError(
                 .invalidResponse,
-                "The provider has sent another token than the identity assertion that was asked for."
+                "The provider sent a token other than the requested identity assertion."
             )
         }
         // RFC 8693 section 2.2.1: scope is "OPTIONAL if the scope of the issued security token is identical to the scope requested".
         let granted = response.tokens.scopes
         var assertion = try Assertion(response.tokens.accessToken, scopes: granted.isEmpty ? nil : granted)
-        // Section 4.3.3: with a proof in this request the assertion may be bound to its key, and the next then needs the same. A server
-        // that ignores the proof binds it to none.
+        // Section 4.3.3: with a proof in this request the assertion may be bound to its key, and the next request then needs the same key.
+        // A server that ignores the proof does not bind the assertion.
         if let key = response.key, try JWS(assertion.jwt).payload["cnf"]?["jkt"]?.string == key.thumbprint {
             assertion.key = key
         }

@@ -5,11 +5,11 @@ extension OAuthClient {
     /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without a page.
     /// - Parameters:
     ///   - assertion: The assertion.
-    ///   - scopes: Default: those of the assertion, and where it names none, those of the registration without `openid`.
+    ///   - scopes: Default: those of the assertion, or if it names none, those of the registration without `openid`.
     ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
-    /// - Returns: A credential without an identity: the assertion is for the server to read. Send another one when its access
-    ///   token expires: there is no refresh token.
-    /// - Throws: ``AuthError`` with `provider_rejected`, whose message says what the assertion was; `invalid_reply`.
+    /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
+    ///   access token expires: there is no refresh token.
+    /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_reply`.
     public func jwtBearer(
         _ assertion: Assertion,
         scopes: [String]? = nil,
@@ -25,7 +25,7 @@ extension OAuthClient {
             ]
         )
         let wanted = scopes ?? assertion.scopes ?? ownScopes
-        // An assertion that names its scopes is not asked for others besides, unless the caller does.
+        // If the assertion names its scopes, no others are requested, unless the caller specifies them.
         if assertion.scopes == nil || scopes != nil, !wanted.isEmpty {
             request.parameters["scope"] = wanted.joined(separator: " ")
         }
@@ -36,18 +36,18 @@ extension OAuthClient {
             try request.addAuthorizationDetails(of: registration, at: metadata)
         }
         let key = try await newDPoPKey(at: metadata)
-        // The key of this client's own would be another, and its tokens must not be bound to one without a word.
+        // This client would use its own, different key, and its tokens must not silently be bound to another key.
         if let bound = assertion.key, bound.isOutside || key?.isOutside == true, bound.thumbprint != key?.thumbprint {
             throw AuthError(
                 .invalidConfiguration,
-                "The assertion is bound to another DPoP key than this client's. Give both clients the same key that cannot be copied."
+                "The assertion is bound to a DPoP key other than this client's. Configure the same non-exportable key for both clients."
             )
         }
         let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
         return try credentialWithoutUser(response, resources: resources, metadata)
     }
 
-    /// The scopes that a client asks for where there is no user: `openid` asks for one.
+    /// The scopes that a client requests without a user: `openid` would request a user.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
     /// A credential without an identity and without a refresh token.
@@ -57,8 +57,8 @@ extension OAuthClient {
         _ metadata: ProviderMetadata
     ) throws -> Credential {
         var tokens = try requireUsable(response)
-        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 says so of assertions. One would
-        // outlive what the token was given for.
+        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 says the same for assertions. A
+        // refresh token would outlive the reason for which the access token was issued.
         tokens.refreshToken = nil
         tokens.idToken = nil
         _ = try AuthorizationDetails.compare(registration.authorizationDetails, tokens, registration)
@@ -69,7 +69,7 @@ extension OAuthClient {
         return credential
     }
 
-    /// What an assertion is needed for.
+    /// The request that an assertion is needed for.
     package func assertionRequest() async throws -> AssertionSource.Request {
         AssertionSource.Request(
             clientID: registration.clientID,

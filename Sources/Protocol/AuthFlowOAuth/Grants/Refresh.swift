@@ -3,19 +3,19 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 
-/// The outcome of a refresh whose response has come. Whatever it is, keep ``credential``: the provider may have replaced the
-/// refresh token, and the old one is then of no use.
+/// The outcome of a refresh that received a response. In every case, store ``credential``: the provider may have rotated the
+/// refresh token, and the old one is then useless.
 public enum RefreshOutcome: Sendable {
-    /// New tokens, every check passed.
+    /// New tokens that have passed every check.
     case refreshed(Credential)
-    /// The response was refused, and nothing may be handed out: the credential to keep, with the replaced refresh token and
+    /// The response was rejected, and no tokens may be returned: the credential to store, with the rotated refresh token and
     /// nothing else of the response, and the reason.
     case refused(Credential, AuthError)
-    /// The response could not be checked, because the provider's keys could not be fetched: the credential to keep, whose access
+    /// The response could not be validated, because the provider's keys could not be fetched: the credential to store, whose access
     /// token is still the old one, and the reason.
     case unchecked(Credential, AuthError)
 
-    /// The credential to keep.
+    /// The credential to store.
     public var credential: Credential {
         switch self {
         case .refreshed(let credential), .refused(let credential, _), .unchecked(let credential, _): credential
@@ -23,7 +23,7 @@ public enum RefreshOutcome: Sendable {
     }
 
     /// The refreshed credential.
-    /// - Throws: ``AuthError``, the reason when the response was not used.
+    /// - Throws: ``AuthError``: the reason why the response was not used.
     public func get() throws(AuthError) -> Credential {
         switch self {
         case .refreshed(let credential): return credential
@@ -33,10 +33,10 @@ public enum RefreshOutcome: Sendable {
 }
 
 extension OAuthClient {
-    /// The server's metadata, when the endpoints in it are those that a credential came from: a token never goes to others,
-    /// whatever became of the configuration.
-    /// - Parameter path: An endpoint that is needed.
-    /// - Throws: ``AuthError`` with `login_required` when they are not.
+    /// The server's metadata, if its endpoints are those that the credential came from: a token is never sent to other endpoints,
+    /// however the configuration has changed.
+    /// - Parameter path: A required endpoint.
+    /// - Throws: ``AuthError`` with `login_required` when the endpoints differ.
     @discardableResult
     package func requireBinding(
         of credential: Credential,
@@ -53,17 +53,17 @@ extension OAuthClient {
         return metadata
     }
 
-    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. A refresh
-    /// token or an ID Token that did not come anew is kept.
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. If the
+    /// response has no new refresh token or ID Token, the old one remains in the credential.
     ///
-    /// Nothing is stored: the caller keeps the credential of the outcome, as ``CredentialManager`` does.
+    /// Nothing is stored: the caller must store the credential of the outcome, as ``CredentialManager`` does.
     /// - Parameters:
     ///   - credential: The credential of a sign-in.
-    ///   - scopes: Fewer scopes than were granted; default: the same.
+    ///   - scopes: A subset of the granted scopes; default: the same scopes.
     ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: those of the grant.
     ///   - check: Runs immediately before the refresh token is sent. When it throws, the token is not sent. For a caller that holds a
     ///     lease, which may expire while the request waits for a connection.
-    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's,
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it belongs to another provider,
     ///   `provider_rejected` with `invalid_grant` when the session has ended.
     public func refresh(
         _ credential: Credential,
@@ -74,7 +74,7 @@ extension OAuthClient {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
                 .loginRequired,
-                "The provider gave no refresh token to \(credential.displayName). Sign in again."
+                "The provider did not issue a refresh token to \(credential.displayName). Sign in again."
             )
         }
         return try await forOneFlow().sendRefresh(refreshToken, of: credential, scopes, resources, check)
@@ -96,7 +96,7 @@ extension OAuthClient {
         )
         if let scopes { request.parameters["scope"] = scopes.joined(separator: " ") }
         request.addResources(resources)
-        // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
+        // RFC 9449 section 5: a refresh token of a public client is bound to the key, and so are the new tokens.
         let key = credential.tokens.dpopKey
         let response = try await sendFormRequest(
             request,
@@ -112,28 +112,28 @@ extension OAuthClient {
             )
         } catch {
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
-            // Cancelled, or an error of a transport of the app's own, while keys were fetched.
+            // Cancelled, or an error of a custom transport, while keys were fetched.
             let error =
                 error as? AuthError
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
             var kept = credential
             kept.tokens.refreshToken = replacement
             if error.isPassing { return .unchecked(kept, error) }
-            // The old access token is not to be handed out either, once the provider has said something that cannot be true.
+            // The old access token must not be returned either, after the provider has sent an invalid response.
             kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
             return .refused(kept, error)
         }
     }
 
-    /// Passes when tokens without an ID Token belong to the user of a credential, as the adapter says.
-    /// - Throws: ``AuthError`` with `invalid_user_info` when they are another's, or what asking throws.
+    /// Checks that tokens without an ID Token belong to the user of a credential, according to the adapter.
+    /// - Throws: ``AuthError`` with `invalid_user_info` when they belong to another user, or the errors of the adapter.
     package func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
         guard tokens.verifiedIDToken == nil, let known = credential.identity,
             let provider = adapter as? any UserInfoProviding
         else { return }
         let identity = try await provider.identity(for: tokens, in: providerContext)
-        // OIDC Core section 5.3.2 asks this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT be
-        // used".
+        // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
+        // be used".
         guard identity?.account == known.account else {
             throw AuthError(
                 .invalidUserInfo,
@@ -142,8 +142,8 @@ extension OAuthClient {
         }
     }
 
-    /// Checks refreshed tokens, and puts them in the place of the old ones.
-    /// - Parameter namesUser: Whether the user can be asked for with them: tokens for fewer scopes or another resource may not do.
+    /// Validates refreshed tokens, and replaces the old ones with them.
+    /// - Parameter namesUser: Whether the tokens can identify the user: tokens for fewer scopes or another resource may be insufficient.
     private func checkRefreshedTokens(
         _ response: TokenResponse,
         replacing credential: Credential,
@@ -152,7 +152,7 @@ extension OAuthClient {
     ) async throws -> Credential {
         var tokens = try requireUsable(response)
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
-        // discard the old refresh token". Otherwise the old one goes on.
+        // discard the old refresh token". Otherwise the old one remains valid.
         tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
         // RFC 9396 section 6.1: a refresh without new details is for those of the grant.
@@ -170,7 +170,7 @@ extension OAuthClient {
             )
             (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         } else {
-            // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.
+            // OIDC Core section 12.2: the response "might not contain an id_token". The sign-in's ID Token remains usable as a hint.
             tokens.idToken = credential.tokens.idToken
             tokens.verifiedIDToken = credential.tokens.verifiedIDToken
         }
@@ -182,7 +182,7 @@ extension OAuthClient {
                     try await requireUser(of: credential, tokens)
                 }
             } catch let error as AuthError where !error.isPassing {
-                // Without its status: the refresh itself was not refused.
+                // Without the status code, because the refresh itself was not rejected.
                 throw AuthError(
                     .invalidUserInfo,
                     "The user of the refreshed tokens could not be determined. \(error.message)",
@@ -199,8 +199,8 @@ extension OAuthClient {
         return refreshed
     }
 
-    /// The refresh token in a response of the token endpoint that is refused for another reason: the provider has replaced the old
-    /// one by it, so without it the session would be lost.
+    /// The refresh token in a response of the token endpoint that is rejected for another reason: it has replaced the old one, so
+    /// the session would be lost without it.
     private func replacement(in response: ProviderResponse) -> Secret? {
         guard response.http.isSuccessful, let parameters = try? adapter.responseParameters(response),
             let token = parameters.token("refresh_token"), TokenSet.problem(of: token) == nil

@@ -3,7 +3,7 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension OAuthClient {
-    /// Exchanges a token for others (RFC 8693): for a service behind this one, or to act on a user's behalf.
+    /// Exchanges a token for others (RFC 8693): for a downstream service, or to act on a user's behalf.
     /// - Returns: The new tokens. An ID Token among them has passed every check.
     /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
@@ -18,13 +18,13 @@ extension OAuthClient {
         return tokens
     }
 
-    /// Signs a user in by an exchange, without a page.
+    /// Signs a user in through a token exchange, without a page.
     package func signIn(by exchange: TokenExchange, reporter: FlowReporter) async throws -> Credential {
         let metadata = try await metadata()
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
         let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
-        // The user whose sign-in was shared, also where no ID Token says so.
+        // The check also applies if no ID Token identifies the user whose sign-in was shared.
         try await revokingRefused(credential.tokens) {
             guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
                 throw AuthError(

@@ -4,15 +4,15 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension ServerContext {
-    /// Finds the server's metadata from its issuer: at the addresses of OpenID Connect Discovery section 4 and of RFC 8414
+    /// Discovers the server's metadata from its issuer: at the URLs of OpenID Connect Discovery section 4 and of RFC 8414
     /// sections 3 and 5.
     /// - Parameters:
-    ///   - address: Where the document is, when it is at none of these.
-    ///   - order: Which address is asked first; default: that of OpenID Connect.
-    ///   - tokenIssuer: The rule by which ID Tokens name issuers of their own. The document may then have its template in place of
-    ///     the issuer.
-    ///   - advice: What to do when there is no document, as a sentence.
-    /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a code of the network's.
+    ///   - address: The URL of the document, if it is at none of these.
+    ///   - order: The URL that is requested first; default: that of OpenID Connect.
+    ///   - tokenIssuer: The template for the issuers in ID Tokens, one for each tenant. The document may then contain the template
+    ///     instead of the issuer.
+    ///   - advice: The advice for the case that there is no document, as a sentence.
+    /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a network error.
     public func discover(
         at address: Endpoint? = nil,
         order: DiscoveryOrder = .openIDFirst,
@@ -29,7 +29,7 @@ extension ServerContext {
             } catch let error as AuthError
                 where error.code == .discoveryFailed && (error.status == 200 || 300..<500 ~= error.status ?? 0)
             {
-                // Applications that answer every address with a page, or guard them by path, have no document there.
+                // Applications that respond to every URL with a page, or restrict access by path, have no document there.
                 unreadable = unreadable ?? error
                 continue
             }
@@ -38,7 +38,7 @@ extension ServerContext {
             metadata.limitReach(to: found.reach)
             metadata.issuer = tokenIssuer == nil ? metadata.issuer : issuer
             metadata.tokenIssuer = tokenIssuer
-            // The address that the issuer leads to is the issuer's own; any other was chosen elsewhere.
+            // The URL derived from the issuer belongs to the issuer; any other URL was chosen by another party.
             let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
             metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
             metadata.lifetime = found.lifetime
@@ -54,11 +54,11 @@ extension ServerContext {
     }
 }
 
-/// The order in which the addresses of an issuer's metadata are asked.
+/// The order in which the URLs of an issuer's metadata are requested.
 public enum DiscoveryOrder: Sendable, Hashable {
-    /// OpenID Connect Discovery's first: for providers that sign users in.
+    /// The URL of OpenID Connect Discovery first: for providers that sign users in.
     case openIDFirst
-    /// RFC 8414's first: for authorization servers of protected resources, as MCP demands.
+    /// The URL of RFC 8414 first: for authorization servers of protected resources, as MCP requires.
     case oauthFirst
 }
 
@@ -68,21 +68,21 @@ struct Discovery: Sendable {
     var tokenIssuer: TokenIssuerTemplate?
     let context: ServerContext
 
-    /// How long a document is used when `Cache-Control` does not say, in seconds.
+    /// The lifetime of a document without `Cache-Control`, in seconds.
     static let standardAge: Double = 3600
-    /// The bounds within which `Cache-Control: max-age` is followed, in seconds.
+    /// The bounds for the lifetime in `Cache-Control: max-age`, in seconds.
     static let ageBounds: ClosedRange<Double> = 300...86_400
 
     /// A document that was found.
     struct FoundDocument {
         let json: JSON
-        /// How long it may be used.
+        /// The lifetime of the document.
         let lifetime: Duration
-        /// What the connection led to; nil when that is not known.
+        /// The network reach of the connection (public, private or loopback); nil when it is not known.
         let reach: NetworkReach?
     }
 
-    /// Where an issuer's documents are, by the standards.
+    /// The standard URLs of an issuer's documents.
     func standardPlaces(_ order: DiscoveryOrder = .openIDFirst) throws -> [Endpoint] {
         let home = try home()
         let path = home.path.droppingLastSlash
@@ -91,7 +91,7 @@ struct Discovery: Sendable {
         let openID = try Endpoint("\(origin)\(path)/.well-known/openid-configuration")
         let oauth = try oauthPlace()
         guard !path.isEmpty else { return order == .openIDFirst ? [openID, oauth] : [oauth, openID] }
-        // RFC 8414 section 5: the address that OpenID Connect's would have had by this specification.
+        // RFC 8414 section 5: the URL that the OpenID Connect document would have under this specification.
         let inserted = try Endpoint("\(origin)/.well-known/openid-configuration\(path)")
         return order == .openIDFirst ? [openID, oauth, inserted] : [oauth, inserted, openID]
     }
@@ -107,22 +107,22 @@ struct Discovery: Sendable {
         if let place = issuer.firstRange(of: "/.well-known/") {
             throw AuthError(
                 .discoveryFailed,
-                "\"\(issuer)\" is the address of a metadata document. The issuer is what the document calls so, mostly \(issuer[..<place.lowerBound])."
+                "\"\(issuer)\" is the URL of a metadata document. The issuer is the value of \"issuer\" in that document, usually \(issuer[..<place.lowerBound])."
             )
         }
         let home = try Endpoint(issuer, name: "issuer")
         guard home.query == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "The issuer \"\(home)\" has a query, which RFC 8414 section 2 forbids."
+                "The issuer \"\(home)\" has a query, which RFC 8414 section 2 does not allow."
             )
         }
         return home
     }
 
-    /// The document at an address and how long it may be used; nil when there is none.
+    /// The document at a URL, with its lifetime; nil when there is none.
     /// - Throws: ``AuthError`` with `discovery_failed` when the response is not a metadata document, and `issuer_mismatch` when
-    ///   the document is that of another issuer.
+    ///   the document belongs to another issuer.
     func document(at place: Endpoint) async throws -> FoundDocument? {
         _ = try home()
         let call = TransportRequest(.get, place, headerFields: [.accept: "application/json"])
@@ -156,7 +156,7 @@ struct Discovery: Sendable {
             throw AuthError(
                 .issuerMismatch,
                 """
-                The provider at "\(issuer)" calls itself "\(Redaction.url(named))", and both must be identical to the last \
+                The metadata of "\(issuer)" names the issuer "\(Redaction.url(named))"; both must be identical to the last \
                 character. If it is the right provider, use exactly that as the issuer.
                 """
             )
@@ -165,8 +165,8 @@ struct Discovery: Sendable {
         return FoundDocument(json: json, lifetime: .seconds(age), reach: response.reach)
     }
 
-    /// Adds to metadata the endpoints that only the issuer's RFC 8414 document names.
-    /// - Throws: ``AuthError`` when the document cannot be had for a passing reason.
+    /// Adds the endpoints that only the issuer's RFC 8414 document contains to the metadata.
+    /// - Throws: ``AuthError`` when the document cannot be fetched because of a transient error.
     func supplement(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
         let place = try oauthPlace()
         let other: ProviderMetadata

@@ -2,17 +2,17 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import Synchronization
 
-/// Keeps the metadata of one issuer: one fetch for all who wait, again when its lifetime is over.
+/// Caches the metadata of one issuer: one fetch serves all waiting callers, and is repeated when the lifetime is over.
 ///
-/// - A fetch that fails takes nothing away: the old metadata is used for a day at the most.
-/// - A failure is repeated without a request for a second, then two, up to a minute, so that many users behind one server do
-///   not multiply the requests to a provider that is down.
+/// - After a failed fetch the old metadata is used for at most a day.
+/// - After a failure the same error is thrown without a request for one second, then two, and so on up to a minute, so that many
+///   users of one server do not multiply the requests to a provider that is unavailable.
 final class MetadataCache: Sendable {
-    /// The longest time that metadata is used while it cannot be fetched again, in seconds.
+    /// The maximum age of metadata that cannot be fetched again, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
-    /// The least time between two fetches that a failing endpoint causes, in seconds.
+    /// The minimum time between two fetches that a failing endpoint causes, in seconds.
     static let doubtInterval: TimeInterval = 60
-    /// The longest time that a failure is repeated without a request, in seconds.
+    /// The maximum time for which a failure is rethrown without a request, in seconds.
     static let longestFailure: TimeInterval = 60
 
     private struct State {
@@ -38,14 +38,14 @@ final class MetadataCache: Sendable {
         self.now = now
     }
 
-    /// The metadata that was fetched last, however old; nil before.
+    /// The most recently fetched metadata, however old; nil before the first fetch.
     var known: ProviderMetadata? { state.withLock { $0.metadata } }
 
-    /// The metadata, fetched when there is none or its lifetime is over.
+    /// The metadata, fetched if there is none or its lifetime is over.
     /// - Parameters:
-    ///   - waits: Whether to wait for a new document although the old one can be used; default: yes.
-    ///   - fetch: Fetches it.
-    /// - Throws: What `fetch` throws, or threw a moment ago; `CancellationError`, which ends no other caller's wait.
+    ///   - waits: Whether to wait for a new document although the old one is usable; default: yes.
+    ///   - fetch: Fetches the metadata.
+    /// - Throws: The errors of `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,
         _ fetch: @escaping @Sendable () async throws -> ProviderMetadata
@@ -53,7 +53,7 @@ final class MetadataCache: Sendable {
         let now = self.now()
         let (usable, task, failure) = state.withLock {
             state -> (ProviderMetadata?, SharedTask<ProviderMetadata>?, AuthError?) in
-            // A clock that was set back makes nothing fresh for ever.
+            // If the clock was set back, metadata must not remain fresh forever.
             let isKnown = now >= state.fetchedAt
             if isKnown, now < state.freshUntil, let metadata = state.metadata { return (metadata, nil, nil) }
             let usable = isKnown && now < state.fetchedAt + Self.maximumStaleAge ? state.metadata : nil
@@ -108,9 +108,9 @@ final class MetadataCache: Sendable {
         }
     }
 
-    /// The metadata with what a second document adds, which is looked for once in the lifetime of the first. A search that fails
-    /// for a passing reason counts for nothing.
-    /// - Parameter search: Returns the metadata to use from now on; throws when nothing was learnt.
+    /// The metadata supplemented by a second document, which is requested once in the lifetime of the first. A search that fails
+    /// because of a transient error is repeated.
+    /// - Parameter search: Returns the metadata to use from now on; throws when the search was inconclusive.
     func supplemented(_ search: @escaping @Sendable () async throws -> ProviderMetadata) async throws
         -> ProviderMetadata
     {
@@ -124,7 +124,7 @@ final class MetadataCache: Sendable {
                     do {
                         let found = try await search()
                         self.state.withLock { state in
-                            // Metadata that was fetched anew meanwhile is newer than what was supplemented.
+                            // Metadata that was fetched again in the meantime is newer than the supplemented metadata.
                             guard state.fetchedAt == fetchedAt else { return }
                             state.metadata = found
                             state.supplement = .finished
@@ -144,7 +144,7 @@ final class MetadataCache: Sendable {
         return try await task.value()
     }
 
-    /// Ends the lifetime of the metadata, when it was fetched a while ago.
+    /// Marks the metadata stale, unless it was fetched very recently.
     func expire() {
         let now = self.now()
         state.withLock { state in

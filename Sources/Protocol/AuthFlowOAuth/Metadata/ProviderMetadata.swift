@@ -2,9 +2,9 @@ public import AuthFlowHTTP
 public import AuthFlowJOSE
 public import AuthFlowJSON
 
-/// Where a provider's services are and what they can do (OIDC Discovery section 3, RFC 8414 section 2).
+/// The endpoints and capabilities of a provider (OIDC Discovery section 3, RFC 8414 section 2).
 ///
-/// Capabilities are data: what a provider lacks is nil here, and asking for it gives an error that says so.
+/// Capabilities are data: an unsupported capability is nil here, and using it throws an error that says so.
 public struct ProviderMetadata: Sendable, Hashable {
     /// The issuer, compared character by character wherever it appears.
     public var issuer: String
@@ -15,7 +15,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `token_endpoint`.
     public var tokenEndpoint: Endpoint?
 
-    /// `jwks_uri`: the keys that ID Tokens are signed with.
+    /// `jwks_uri`: the keys that sign ID Tokens.
     public var jwksURI: Endpoint?
 
     /// `userinfo_endpoint`.
@@ -42,48 +42,48 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then name its issuer.
     public var namesIssuerInResponses: Bool
 
-    /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider takes no others.
+    /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts no other requests.
     public var requiresPushedRequests: Bool
 
-    /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not say.
+    /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not announce it.
     public var codeChallengeMethods: [String]?
 
-    /// `token_endpoint_auth_methods_supported`; nil when the provider does not say.
+    /// `token_endpoint_auth_methods_supported`; nil when the provider does not announce it.
     public var tokenEndpointAuthMethods: [String]?
 
-    /// `id_token_signing_alg_values_supported`; nil when the provider does not say.
+    /// `id_token_signing_alg_values_supported`; nil when the provider does not announce it.
     public var idTokenSigningAlgorithms: [String]?
 
-    /// `scopes_supported`; nil when the provider does not say.
+    /// `scopes_supported`; nil when the provider does not announce it.
     public var scopes: [String]?
 
     /// Advice, in a sentence, for a user who wants to sign out at a provider without an end session endpoint.
     public var signOutAdvice: String?
 
-    /// The rule by which ID Tokens name issuers of their own; default: none, and all name ``issuer``.
+    /// The template for the issuers in ID Tokens, one for each tenant; default: none, and all tokens have ``issuer``.
     public var tokenIssuer: TokenIssuerTemplate?
 
-    /// Everything the document says, for what is not named above.
+    /// The whole document, for members without a property.
     public var json: JSON
 
-    /// Where the document was found; nil when nothing was discovered.
+    /// The location of the document; nil when nothing was discovered.
     package var document: Document?
 
-    /// What the connection led to by which the document was fetched; nil when that is not known.
+    /// The network reach of the connection that fetched the document (public, private or loopback); nil when it is not known.
     var documentReach: NetworkReach?
 
-    /// How long it may be used before it is fetched again; nil for ever, when nothing was discovered.
+    /// The lifetime of the document; nil for unlimited, when nothing was discovered.
     var lifetime: Duration?
 
-    /// Where a metadata document was found.
+    /// The location of a metadata document.
     package enum Document: Sendable, Hashable {
-        /// At the address that the issuer's own identifier leads to.
+        /// At the URL that is derived from the issuer.
         case ofIssuer
-        /// At an address that was given by hand.
+        /// At a configured URL.
         case at(String)
     }
 
-    /// Creates metadata by hand.
+    /// Creates metadata from values.
     public init(
         issuer: String,
         authorizationEndpoint: Endpoint? = nil,
@@ -110,7 +110,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.json = [:]
     }
 
-    /// Reads a metadata document.
+    /// Parses a metadata document.
     /// - Throws: ``AuthError`` with `discovery_failed` when a member has the wrong type, or an endpoint is not safe.
     public init(_ json: JSON) throws(AuthError) {
         guard let issuer = json["issuer"]?.string else { throw Self.unusable("it has no \"issuer\"") }
@@ -144,7 +144,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     }
 
     private static func endpoint(_ name: String, in json: JSON, of issuer: Endpoint?) throws(AuthError) -> Endpoint? {
-        // Some servers list an endpoint that they do not have, with an empty value.
+        // Some servers list an endpoint that they do not have with an empty value.
         guard let value = json[name], value != .null, value != "" else { return nil }
         guard let url = value.string else { throw unusable("\"\(name)\" is \(value.kind), not a URL") }
         let endpoint: Endpoint
@@ -153,7 +153,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
-        // A hostile provider could have codes, tokens and secrets sent to services of this machine or its network.
+        // Otherwise a hostile provider could have codes, tokens and secrets sent to services on this machine or its network.
         guard issuer?.mayName(endpoint) == true else {
             throw unusable(
                 "its \"\(name)\" is at \(endpoint.origin), an address of this machine or a private network, which a public provider may not name"
@@ -162,9 +162,9 @@ public struct ProviderMetadata: Sendable, Hashable {
         return endpoint
     }
 
-    /// Limits the endpoints on other hosts to what the connection to the document's own server led to. A name of a company's network
-    /// resolves to a private address, as its endpoints may then do; what a public server names may not, whatever it is called.
-    /// - Parameter reach: nil when it is not known.
+    /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. The host names of a company
+    /// network resolve to private addresses, and so may those of its endpoints; an endpoint named by a public server must not.
+    /// - Parameter reach: The network reach; nil when it is not known.
     mutating func limitReach(to reach: NetworkReach?) {
         documentReach = reach
         let home = try? Endpoint(issuer, name: "issuer")
@@ -191,7 +191,7 @@ package typealias EndpointPath = any KeyPath<ProviderMetadata, Endpoint?> & Send
 
 extension ProviderMetadata {
     /// The endpoint at a key path.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has none.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint.
     public func required(
         _ endpoint: KeyPath<ProviderMetadata, Endpoint?>,
         _ name: String
@@ -229,15 +229,15 @@ extension ProviderMetadata {
         ].contains($0.name)
     }
 
-    /// The same metadata with the endpoints for clients that show a certificate, where there are such.
+    /// The same metadata with the endpoints for clients that present a certificate, if there are any.
     /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
-    /// mtls_endpoint_aliases metadata" in place of the usual one.
-    /// - Throws: ``AuthError`` with `discovery_failed` when one is not safe.
+    /// mtls_endpoint_aliases metadata" instead of the usual one.
+    /// - Throws: ``AuthError`` with `discovery_failed` when an endpoint is not safe.
     func withCertificateEndpoints() throws(AuthError) -> ProviderMetadata {
         guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
         let home = try? Endpoint(issuer, name: "issuer")
         var metadata = self
-        // An alias stands for the endpoint of the document, and not for one that was given by hand.
+        // An alias replaces an endpoint of the document, but not a configured one.
         for (name, path) in Self.aliasedEndpoints where metadata[keyPath: path]?.url == json[name]?.string {
             guard var alias = try Self.endpoint(name, in: aliases, of: home) else { continue }
             alias.limitReach(to: documentReach, unlessAt: home)
@@ -246,8 +246,8 @@ extension ProviderMetadata {
         return metadata
     }
 
-    /// Replaces endpoints by those that are given by hand.
-    /// - Parameter other: Its endpoints replace these, where it has them.
+    /// Replaces endpoints with configured ones.
+    /// - Parameter other: The metadata whose endpoints replace these, if it has them.
     public mutating func replaceEndpoints(by other: ProviderMetadata) {
         for (_, path) in Self.namedEndpoints {
             if let endpoint = other[keyPath: path] { self[keyPath: path] = endpoint }

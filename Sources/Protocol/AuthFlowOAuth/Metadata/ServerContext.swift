@@ -1,8 +1,8 @@
 public import AuthFlowHTTP
 
-/// The means that an adapter has while it finds the metadata of its server, before any client is involved.
+/// The context of an adapter that fetches the metadata of its server, before any client is involved.
 public struct ServerContext: Sendable {
-    /// The issuer that the adapter names.
+    /// The adapter's issuer.
     let issuer: String
 
     /// Time and randomness.
@@ -21,6 +21,6 @@ public struct ServerContext: Sendable {
     }
 
     /// Sends a request, bounded in time and size, following no redirect.
-    /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
+    /// - Throws: The errors of ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse { try await sendRequest(request) }
 }

@@ -1,12 +1,12 @@
 package import AuthFlowHTTP
 public import AuthFlowJSON
 
-/// Rich authorization requests (RFC 9396): what is asked for, in a structure of its own beside scopes.
+/// Rich authorization requests (RFC 9396): the requested authorization as structured data, in addition to scopes.
 package enum AuthorizationDetails {
     /// The parameter, and the member of the token response.
     static let name = "authorization_details"
 
-    /// Passes what can be sent: an array of objects, each with a type (RFC 9396 section 2).
+    /// Checks that a value can be sent: an array of objects, each with a type (RFC 9396 section 2).
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package static func check(_ json: JSON) throws(AuthError) {
         guard let elements = json.array, !elements.isEmpty,
@@ -14,12 +14,12 @@ package enum AuthorizationDetails {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\"authorization_details\" is an array of objects, each with a \"type\" (RFC 9396 section 2)."
+                "\"authorization_details\" must be an array of objects, each with a \"type\" (RFC 9396 section 2)."
             )
         }
     }
 
-    /// Passes types that the server announces (`authorization_details_types_supported`, section 10).
+    /// Checks that the server announces the types (`authorization_details_types_supported`, section 10).
     /// - Throws: ``AuthError`` with `unsupported`.
     static func check(_ json: JSON, at metadata: ProviderMetadata) throws(AuthError) {
         try check(json)
@@ -28,13 +28,13 @@ package enum AuthorizationDetails {
         if let type = types.first(where: { !known.contains($0) }) {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) supports no authorization details of type \"\(DisplayText.sanitized(type, limit: 60))\"."
+                "The provider \(metadata.issuer) does not support authorization details of type \"\(DisplayText.sanitized(type, limit: 60))\"."
             )
         }
     }
 
-    /// The elements that were asked for and that no granted element covers: one of the same type, whose arrays have all that was
-    /// asked for, and whose other members are equal. A server may add members (section 7.1), and what they mean depends on the type.
+    /// The requested elements that no granted element covers: one of the same type, whose arrays contain all requested values, and
+    /// whose other members are equal. A server may add members (section 7.1), and their meaning depends on the type.
     static func missing(_ asked: JSON, from granted: JSON?) -> [JSON] {
         var rest = granted?.array ?? []
         return (asked.array ?? []).filter { element in
@@ -53,27 +53,27 @@ package enum AuthorizationDetails {
         }
     }
 
-    /// Whether as much was granted as was asked for, and no more: the same elements, in whatever order.
+    /// Whether the requested elements were granted and no others, in any order.
     static func areEqual(_ asked: JSON, _ granted: JSON?) -> Bool {
         granted.map { canonical($0) == canonical(asked) } ?? false
     }
 
-    /// A text that two values share when they differ only in the order of members and of elements.
+    /// The canonical text of a value: equal for values that differ only in the order of members and of elements.
     private static func canonical(_ json: JSON) -> String {
         if let object = json.object {
             let members = object.map { "\(canonical(.string($0.key))):\(canonical($0.value))" }
             return "{\(members.sorted().joined(separator: ","))}"
         }
         if let array = json.array { return "[\(array.map(canonical).sorted().joined(separator: ","))]" }
-        // Numbers by their value, whichever way they are written.
+        // Numbers by value, however they are written.
         if let number = json.number { return "\(number)" }
-        // By code points: each string is written with its length, so that none can imitate another value.
+        // By code points, in a list, so that no string can imitate another value.
         if let text = json.string { return "\"\(Array(text.unicodeScalars.map(\.value)))\"" }
         return json.bool.map { "\($0)" } ?? "null"
     }
 
-    /// Compares what was granted, and refuses the tokens where the registration demands exactly what was asked for.
-    /// - Returns: The elements that were asked for and are not covered.
+    /// Compares the granted details with the requested ones, and rejects the tokens if the registration requires exactly those.
+    /// - Returns: The requested elements that are not covered.
     /// - Throws: ``AuthError`` with `provider_rejected`.
     static func compare(
         _ asked: JSON?,
@@ -85,7 +85,7 @@ package enum AuthorizationDetails {
         guard !registration.demandsExactAuthorizationDetails || areEqual(asked, granted) else {
             throw AuthError(
                 .providerRejected,
-                "The provider granted other authorization details than were asked for (RFC 9396 section 7), and the client demands exactly those. Granted: \(types(granted))."
+                "The provider did not grant the requested authorization details (RFC 9396 section 7), and the client requires exactly those. Granted: \(types(granted))."
             )
         }
         return missing(asked, from: granted)
@@ -100,7 +100,7 @@ package enum AuthorizationDetails {
     /// The text to send.
     static func text(_ json: JSON) throws(AuthError) -> String {
         guard let bytes = try? json.serialized() else {
-            throw AuthError(.invalidConfiguration, "\"authorization_details\" cannot be written as JSON.")
+            throw AuthError(.invalidConfiguration, "\"authorization_details\" cannot be encoded as JSON.")
         }
         return String(decoding: bytes, as: UTF8.self)
     }
@@ -108,12 +108,12 @@ package enum AuthorizationDetails {
 
 extension TokenSet {
     /// `authorization_details` as granted (RFC 9396 section 7); nil when the response has none. The server may have granted less
-    /// than was asked for, or have added to it: ``AuthorizationRequest/missingAuthorizationDetails(in:)`` compares the two.
+    /// than requested, or more: ``AuthorizationRequest/missingAuthorizationDetails(in:)`` compares the two.
     public var authorizationDetails: JSON? { parameters.exposed[AuthorizationDetails.name] }
 }
 
 extension ProviderRequest {
-    /// Adds the authorization details of a registration, which stand beside scopes in every request for tokens.
+    /// Adds the authorization details of a registration, which every token request has in addition to scopes.
     mutating func addAuthorizationDetails(
         of registration: ClientRegistration,
         at metadata: ProviderMetadata

@@ -2,7 +2,7 @@ public import AuthFlowHTTP
 public import AuthFlowJOSE
 public import AuthFlowJSON
 
-/// The registration of this client with an authorization server: its identifier, how it authenticates, and what it asks for by default.
+/// The registration of this client with an authorization server: its identifier, its authentication, and the defaults of its requests.
 ///
 /// ```swift
 /// let registration = try ClientRegistration(clientID: "my-client") {
@@ -29,7 +29,7 @@ public import AuthFlowJSON
     /// - Parameters:
     ///   - clientID: `client_id`, as registered.
     ///   - change: Sets the values that differ from the defaults.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe; what `change` throws.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe; the errors of `change`.
     public init(clientID: String, _ change: (inout Values) throws -> Void = { _ in }) throws {
         var values = Values(clientID: clientID)
         try change(&values)
@@ -40,7 +40,7 @@ public import AuthFlowJSON
     public subscript<Value>(dynamicMember member: KeyPath<Values, Value>) -> Value { values[keyPath: member] }
 
     /// Returns a validated copy of the registration with some values changed.
-    /// - Throws: ``AuthError`` with `invalid_configuration`; what `change` throws.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; the errors of `change`.
     public func changing(_ change: (inout Values) throws -> Void) throws -> ClientRegistration {
         var values = values
         try change(&values)
@@ -181,7 +181,7 @@ extension ClientRegistration.Values {
             throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
         }
         for resource in resources { _ = try Endpoint(resource, name: "resource") }
-        // The client tests of FAPI 2.0 want tokens refused that expired six minutes ago.
+        // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago are rejected.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
         }

@@ -1,4 +1,4 @@
-/// A response that a server encrypts to a client that is registered for it.
+/// A response that a server encrypts for clients that have registered for encryption.
 public enum EncryptedResponse: String, Sendable, Hashable, CaseIterable {
     /// ID Tokens (`id_token_encrypted_response_alg`).
     case idToken = "id_token"

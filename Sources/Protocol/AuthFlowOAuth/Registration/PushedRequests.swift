@@ -1,4 +1,4 @@
-/// When authorization requests are pushed to the server, so that nothing of them goes through the browser (RFC 9126).
+/// When authorization requests are pushed to the server, so that their parameters do not pass through the browser (RFC 9126).
 public enum PushedRequests: String, Sendable, Hashable, CaseIterable {
     /// When the server requires or offers it.
     case automatic = "auto"
@@ -8,7 +8,7 @@ public enum PushedRequests: String, Sendable, Hashable, CaseIterable {
     case never
 }
 
-/// A parameter that some servers want in the browser besides, although it was pushed.
+/// A pushed parameter that some servers also require in the authorization URL.
 public enum RepeatedPushedParameter: String, Sendable, Hashable, CaseIterable {
     /// `response_type`.
     case responseType = "response_type"

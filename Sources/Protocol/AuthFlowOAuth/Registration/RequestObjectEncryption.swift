@@ -2,21 +2,21 @@ import AuthFlowHTTP
 public import AuthFlowJOSE
 import AuthFlowJSON
 
-/// How request objects are encrypted to the server, after they are signed (RFC 9101 section 4, OIDC Core section 6.1): what a request
-/// says can then be read by the server alone, and not by the browser that carries it.
+/// The encryption of request objects to the server, after they are signed (RFC 9101 section 4, OIDC Core section 6.1): only the
+/// server can then read the request, and the browser that carries it cannot.
 public struct RequestObjectEncryption: Sendable, Hashable {
-    /// The algorithm that the client is registered for (`request_object_encryption_alg`); nil for the best one that the server's
+    /// The algorithm that the client has registered (`request_object_encryption_alg`); nil for the best one that the server's
     /// metadata and keys allow.
     public var algorithm: KeyManagementAlgorithm?
 
-    /// How the content is encrypted (`request_object_encryption_enc`); nil for the best one that the server announces, and
-    /// `A128CBC-HS256` where it announces none, which is what OpenID Connect Dynamic Client Registration section 2 begins with.
+    /// The content encryption (`request_object_encryption_enc`); nil for the best algorithm that the server announces, or
+    /// `A128CBC-HS256` if it announces none, which is the default of OpenID Connect Dynamic Client Registration section 2.
     public var content: ContentEncryption?
 
     /// Creates settings.
     /// - Parameters:
-    ///   - algorithm: The algorithm that the client is registered for; default: what the server offers.
-    ///   - content: How the content is encrypted; default: what the server offers.
+    ///   - algorithm: The algorithm that the client has registered; default: according to the server's metadata and keys.
+    ///   - content: The content encryption; default: according to the server's metadata.
     public init(algorithm: KeyManagementAlgorithm? = nil, content: ContentEncryption? = nil) {
         self.algorithm = algorithm
         self.content = content
@@ -25,10 +25,10 @@ public struct RequestObjectEncryption: Sendable, Hashable {
     /// Encrypts a signed request object.
     /// - Parameters:
     ///   - object: The object.
-    ///   - keys: The server's.
-    ///   - metadata: The server's.
-    ///   - host: Makes the content encryption key.
-    /// - Throws: ``AuthError`` with `unsupported` when the server has no key for it, or does not take it.
+    ///   - keys: The server's keys.
+    ///   - metadata: The server's metadata.
+    ///   - host: Generates the content encryption key.
+    /// - Throws: ``AuthError`` with `unsupported` when the server has no key for the algorithm, or does not accept it.
     func encrypted(
         _ object: String,
         with keys: [EncryptionKey],
@@ -45,10 +45,10 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         let wanted = (algorithm.map { [$0] } ?? KeyManagementAlgorithm.all).filter {
             offered?.contains($0.rawValue) ?? true
         }
-        // A key that says what it is for is meant before one that does not, which may be for signatures.
+        // Keys that are marked for encryption come first; an unmarked key may be for signatures.
         for keys in [keys.filter(\.isMarked), keys.filter { !$0.isMarked }] {
             for candidate in wanted {
-                // RSA-OAEP with SHA-1 has to be named.
+                // RSA-OAEP with SHA-1 is used only if it is explicitly named.
                 let isNamed = candidate != .rsaOAEP || algorithm != nil || offered != nil
                 guard
                     let key = keys.first(where: {
@@ -76,7 +76,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
             if let best = ContentEncryption.allCases.first(where: { offered.contains($0.rawValue) }) { return best }
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) takes no content encryption that is implemented."
+                "The provider \(metadata.issuer) supports no implemented content encryption algorithm."
             )
         }
         guard offered?.contains(content.rawValue) != false else {

@@ -1,11 +1,11 @@
 package import AuthFlowHTTP
 import AuthFlowJOSE
 
-/// A profile of the standards that a client keeps to as a whole.
+/// A profile of the standards that a client complies with as a whole.
 public enum SecurityProfile: String, Sendable, Hashable, CaseIterable {
     /// The FAPI 2.0 Security Profile.
     case fapi2
-    /// FAPI 2.0 Message Signing: signed authorization requests and responses besides.
+    /// FAPI 2.0 Message Signing: with signed authorization requests and responses.
     case fapi2MessageSigning = "fapi2-message-signing"
 
     /// FAPI 2.0 section 5.4.1: "shall only use PS256, ES256, or EdDSA (using the Ed25519 variant) algorithms".
@@ -13,8 +13,8 @@ public enum SecurityProfile: String, Sendable, Hashable, CaseIterable {
 }
 
 extension ClientRegistration.Values {
-    /// Changes what the security profile determines, and refuses what breaks it.
-    /// - Throws: ``AuthError`` with `invalid_configuration`, which names the clause.
+    /// Sets the values that the security profile determines, and rejects values that violate it.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; the message names the clause.
     package mutating func applyProfile() throws(AuthError) {
         guard let securityProfile else { return }
         func refuse(_ reason: String, _ clause: String) -> AuthError {
@@ -30,7 +30,7 @@ extension ClientRegistration.Values {
                 "Security Profile section 5.3.3.1, 2"
             )
         }
-        // The assertion's own settings: audience and algorithm.
+        // The settings of client assertions: audience and algorithm.
         if let audience = authentication.audience, audience != .issuer {
             throw refuse("the audience of client assertions is not the issuer", "Security Profile section 5.3.3.1, 5")
         }
@@ -56,13 +56,13 @@ extension ClientRegistration.Values {
         guard securityProfile == .fapi2MessageSigning else { return }
         guard requestObjectKey != nil else {
             throw refuse(
-                "authorization requests are not signed; give a key for request objects",
+                "authorization requests are not signed; configure a key for request objects",
                 "Message Signing section 5.3.2"
             )
         }
         // "shall set response_mode to jwt".
         guard responseMode == .query || responseMode == .jwt else {
-            throw refuse("the response mode is \(responseMode.rawValue), and not jwt", "Message Signing section 5.4.2")
+            throw refuse("the response mode is \(responseMode.rawValue), not jwt", "Message Signing section 5.4.2")
         }
         responseMode = .jwt
         // Section 5.5.2: "shall ... request signed token introspection responses".

@@ -1,13 +1,13 @@
-/// The demand that the provider signs what it says about a token (RFC 9701).
+/// The requirement that the provider signs introspection responses (RFC 9701).
 public struct SignedIntrospection: Sendable, Hashable {
-    /// The audience that the response must have; nil for the client's identifier. Some providers name the audience of the token.
+    /// The audience that the response must have; nil for the client identifier. Some providers use the audience of the token.
     public var audience: String?
 
-    /// Creates a demand.
+    /// Creates a requirement.
     public init(audience: String? = nil) { self.audience = audience }
 
     static let mediaType = "application/token-introspection+jwt"
 
-    /// The longest time since a response was signed, in seconds.
+    /// The maximum age of a signed response, in seconds.
     static let longestAge = 300.0
 }

@@ -4,10 +4,10 @@ public import HTTPTypes
 
 /// A request to one of a provider's endpoints, before it becomes a URL or a form.
 ///
-/// One type serves the front channel (the browser) and the back channel, because in OAuth both are parameters that are
+/// One type serves the front channel (the browser) and the back channel, because in OAuth both consist of parameters that are
 /// sent to an endpoint.
 public struct ProviderRequest: Sendable {
-    /// What a request is for, as an open set.
+    /// The purpose of a request, as an open set.
     public struct Purpose: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
@@ -26,48 +26,48 @@ public struct ProviderRequest: Sendable {
         public static let revocation = Self(rawValue: "revocation")
         /// The introspection of a token (RFC 7662).
         public static let introspection = Self(rawValue: "introspection")
-        /// The request for a code to sign in with on another screen (RFC 8628 section 3.1).
+        /// The request for a code for a sign-in on another device (RFC 8628 section 3.1).
         public static let deviceAuthorization = Self(rawValue: "device_authorization")
-        /// The question whether that has been done (RFC 8628 section 3.4).
+        /// The poll for the tokens of that sign-in (RFC 8628 section 3.4).
         public static let deviceToken = Self(rawValue: "device_token")
         /// The exchange of a token for others (RFC 8693).
         public static let tokenExchange = Self(rawValue: "token_exchange")
         /// An authorization request that is pushed to the server (RFC 9126 section 2.1).
         public static let pushedAuthorization = Self(rawValue: "pushed_authorization")
-        /// The request for a token of the client's own (RFC 6749 section 4.4).
+        /// The request for a token for the client itself (RFC 6749 section 4.4).
         public static let clientCredentials = Self(rawValue: "client_credentials")
-        /// An access token for an assertion (RFC 7523 section 2.1).
+        /// The exchange of an assertion for an access token (RFC 7523 section 2.1).
         public static let jwtBearer = Self(rawValue: "jwt_bearer")
         /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
         public static let endSession = Self(rawValue: "end_session")
 
-        /// A request to an endpoint that the provider alone has.
+        /// A request to a provider-specific endpoint.
         public static let providerSpecific = Self(rawValue: "provider_specific")
 
-        /// Those that a configuration may give more parameters.
+        /// The purposes for which a configuration may add parameters.
         package static let configurable: [Purpose] = [
             .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange, .endSession,
             .clientCredentials, .jwtBearer,
         ]
     }
 
-    /// What the request is for.
+    /// The purpose of the request.
     public let purpose: Purpose
 
-    /// Where it goes.
+    /// The endpoint that the request is sent to.
     public let endpoint: Endpoint
 
     /// The parameters that an adapter may change.
     public var parameters: FormParameters
 
-    /// Header fields to send; of no effect on the front channel.
+    /// Header fields to send; they have no effect on the front channel.
     public var headerFields: HTTPFields
 
     /// The parameters that protect the exchange or identify it (`state`, `nonce`, the code challenge, the redirect URI,
-    /// the code, the client's credentials). An adapter can read them; the engine sends these whatever it does.
+    /// the code, the client's credentials). An adapter can read them; the engine sends them whatever the adapter does.
     var protectedParameters: FormParameters
 
-    /// The tokens that the request is about, where there are any: those of the user who signs out.
+    /// The tokens that the request is about, if there are any: those of the user who signs out.
     public package(set) var tokens: TokenSet?
 
     init(
@@ -95,8 +95,8 @@ public struct ProviderRequest: Sendable {
         "request_uri",
     ]
 
-    /// What may stand more than once: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. Of all others RFC 6749 section 3.1
-    /// says that they "MUST NOT be included more than once".
+    /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. RFC 6749 section 3.1 says of all
+    /// others that they "MUST NOT be included more than once".
     private static let repeatableNames: Set<String> = ["resource", "audience"]
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
@@ -104,17 +104,17 @@ public struct ProviderRequest: Sendable {
         guard let name = parameters.names.first(where: reservedNames.contains) else { return }
         throw AuthError(
             .invalidConfiguration,
-            "The parameter \"\(name)\" of \(purpose) requests is set by AuthFlow and cannot be given. Leave it out."
+            "The parameter \"\(name)\" of \(purpose) requests is set by AuthFlow and cannot be configured. Remove it."
         )
     }
 
-    /// The scopes it asks for, as they are sent; nil when it names none.
+    /// The requested scopes, as they are sent; nil when the request names none.
     var scopes: [String]? {
         parameters["scope"].map { $0.split(separator: " ").map(String.init) }
     }
 
-    /// What is sent: the free parameters, then the protected ones.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a free parameter has a reserved name, or stands twice.
+    /// All parameters to send: the free ones, then the protected ones.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a free parameter has a reserved name, or is repeated.
     func allParameters() throws(AuthError) -> FormParameters {
         try Self.requireFree(parameters, of: purpose)
         var once = FormParameters()
@@ -134,25 +134,25 @@ public struct ProviderRequest: Sendable {
 }
 
 extension ProviderRequest: CustomStringConvertible, WithoutReflection {
-    /// The purpose and the endpoint only, because parameters and header fields carry secrets.
+    /// The purpose and the endpoint only, because parameters and header fields contain secrets.
     public var description: String { "\(purpose) request to \(endpoint)" }
 }
 
 /// The response to a request on the back channel.
 public struct ProviderResponse: Sendable {
-    /// What was asked.
+    /// The purpose of the request.
     public let purpose: ProviderRequest.Purpose
 
-    /// Who was asked.
+    /// The endpoint that the request was sent to.
     public let endpoint: Endpoint
 
-    /// What came back.
+    /// The HTTP response.
     public let http: TransportResponse
 
-    /// The scopes that are granted when the response names none: those asked for, or those granted before.
+    /// The granted scopes if the response names none: the requested ones, or those granted before.
     public let scopes: [String]
 
-    /// What the refused request proved itself with, for the message; nil when nothing was refused for a proof.
+    /// A description of the assertion in the rejected request, for the message; nil when no assertion was rejected.
     var refusedProof: String?
 
     /// Creates a response.
@@ -166,26 +166,26 @@ public struct ProviderResponse: Sendable {
     /// The status code.
     public var status: Int { http.status }
 
-    /// The parameters in the body: JSON, or a form when `Content-Type` says so, which is what OAuth began with.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither, or a name stands twice.
+    /// The parameters in the body: JSON, or a form if `Content-Type` says so, as early OAuth drafts specified.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither, or a name is repeated.
     public func parameters() throws(AuthError) -> JSON {
         guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
         guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
             form.names.count == form.pairs.count
-        else { throw AuthError(.invalidResponse, "The response of \(endpoint.host) is not a form that can be read.") }
+        else { throw AuthError(.invalidResponse, "The response of \(endpoint.host) is not a valid form.") }
         return .object(Dictionary(uniqueKeysWithValues: form.pairs.map { ($0.name, .string($0.value)) }))
     }
 
     /// The body as JSON.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is not acceptable JSON.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is not valid JSON within the limits.
     public func json() throws(AuthError) -> JSON {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
 
-    /// What to add to the message of an error: a server that refuses an assertion seldom says why.
+    /// The text to append to an error message: a server that rejects an assertion seldom says why.
     var advice: String { refusedProof.map { " \($0)" } ?? "" }
 
-    /// An error for a status that comes without an OAuth error.
+    /// The error for a status without an OAuth error.
     func unexpectedStatus(_ code: AuthError.Code) -> AuthError {
         AuthError(
             code,

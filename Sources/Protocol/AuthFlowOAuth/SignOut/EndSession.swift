@@ -2,28 +2,28 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 
-/// A request to end the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to visit, and what the
-/// return is checked against.
+/// A request to end the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to visit, and the values
+/// that the redirect back is checked against.
 public struct EndSessionRequest: Sendable, Hashable, Codable {
-    /// The URL to redirect the user to. It carries the ID Token as a hint: keep it out of logs.
+    /// The URL to redirect the user to. It contains the ID Token as a hint: do not log it.
     public let url: String
 
-    /// The address that the provider sends the user back to.
+    /// The URI that the provider redirects the user back to.
     public let redirectURI: String
 
-    /// The value that the return has to carry.
+    /// The `state` that the redirect back must contain.
     public let state: String
 
-    /// Checks the return from the provider's sign-out page. Section 3: the provider passes "this value back to the RP using
-    /// the state parameter". When it does not, another page may have sent the user here.
-    /// - Parameter callback: The URL that the user was sent back to, whole.
+    /// Checks the redirect back from the provider's sign-out page. Section 3: the provider passes "this value back to the RP using
+    /// the state parameter". If it does not, another page may have sent the user here.
+    /// - Parameter callback: The complete URL that the user was redirected to.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not known whether the session has ended.
     public func check(_ callback: String) throws(AuthError) {
         guard let fault = fault(of: callback) else { return }
-        throw AuthError(.invalidCallback, "Whether the session at the provider has ended is unknown: \(fault).")
+        throw AuthError(.invalidCallback, "It is not known whether the session at the provider has ended: \(fault).")
     }
 
-    /// Checks the return where it may have been decoded already.
+    /// Checks a redirect back that may already have been decoded.
     package func check(_ arrival: RedirectArrival) throws(AuthError) {
         switch arrival {
         case .url(let url): try check(url)
@@ -31,33 +31,33 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
         }
     }
 
-    /// Rows 61 and 62.
+    /// The fault of a redirect back; nil when it is valid (rows 61 and 62 of the conformance tests).
     private func fault(of callback: String) -> String? {
-        guard !callback.isIdentical(to: redirectURI) else { return "the return has no state" }
+        guard !callback.isIdentical(to: redirectURI) else { return "the redirect back has no state" }
         guard let response = RedirectResponse.encoded(in: callback, at: redirectURI, .query),
             let parameters = FormURLEncoding.decode(response)
-        else { return "the return went to another address" }
-        guard let returned = parameters["state"] else { return "the return has no state" }
-        return Secret(returned) == Secret(state) ? nil : "the return has another state"
+        else { return "the redirect back went to another URI" }
+        guard let returned = parameters["state"] else { return "the redirect back has no state" }
+        return Secret(returned) == Secret(state) ? nil : "the redirect back has another state"
     }
 }
 
 extension EndSessionRequest: CustomStringConvertible, WithoutReflection {
-    /// The URL with its values left out.
+    /// The URL without its parameter values.
     public var description: String { Redaction.url(url) }
 }
 
 extension OAuthClient {
     /// Builds the request that ends the user's session at the provider. It needs no user agent: a web server redirects its user
-    /// to the URL, and hands the return to ``EndSessionRequest/check(_:)``.
+    /// to the URL, and passes the redirect back to ``EndSessionRequest/check(_:)``.
     /// - Parameter credential: The credential of the user who signs out.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no return address is registered,
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no post-logout redirect URI is registered,
     ///   `login_required` when the credential belongs to other endpoints.
     public func endSessionRequest(for credential: Credential) async throws -> EndSessionRequest {
         try await endSessionEndpoint(for: credential).request(nil, host.randomToken())
     }
 
-    /// The end session endpoint and the way to build a request to it.
+    /// The end session endpoint, and the values for a request to it.
     package func endSessionEndpoint(for credential: Credential) async throws -> EndSession {
         let metadata = try await requireBinding(of: credential, with: \ProviderMetadata.endSessionEndpoint)
         if metadata.endSessionEndpoint == nil, let advice = metadata.signOutAdvice {
@@ -67,21 +67,21 @@ extension OAuthClient {
         guard let redirectURI = registration.postLogoutRedirectURI else {
             throw AuthError(
                 .unsupported,
-                "No return address from the provider's sign-out page is configured. Register one and set \"post_logout_redirect_uri\"."
+                "No redirect URI for the return from the provider's sign-out page is configured. Register one and set \"post_logout_redirect_uri\"."
             )
         }
         return EndSession(client: self, endpoint: endpoint, credential: credential, redirectURI: redirectURI)
     }
 }
 
-/// A session at the provider that is to be ended.
+/// The session at the provider to end.
 package struct EndSession: Sendable {
     let client: OAuthClient
     let endpoint: Endpoint
     let credential: Credential
     package let redirectURI: RedirectURI
 
-    /// - Parameter uri: The redirect URI, whole; nil for the registered one.
+    /// - Parameter uri: The complete redirect URI; nil for the registered one.
     package func request(_ uri: String?, _ state: String) async throws -> EndSessionRequest {
         let uri = uri ?? redirectURI.uri
         var request = ProviderRequest(
@@ -91,7 +91,7 @@ package struct EndSession: Sendable {
             protectedParameters: ["post_logout_redirect_uri": uri, "state": state],
             tokens: credential.tokens
         )
-        // Section 2: id_token_hint is RECOMMENDED; without it the client has to be named. "When both client_id and id_token_hint
+        // Section 2: id_token_hint is RECOMMENDED; without it the request must name the client. "When both client_id and id_token_hint
         // are present, the OP MUST verify that the Client Identifier matches the one used when issuing the ID Token."
         request.protectedParameters["id_token_hint"] = credential.tokens.idToken?.exposed
         if credential.tokens.idToken == nil || client.registration.sendsClientIDAtSignOut {

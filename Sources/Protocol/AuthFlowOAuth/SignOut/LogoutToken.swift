@@ -6,34 +6,34 @@ import AuthFlowJSON
 /// A logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4) whose claims and signature have passed every check: the provider
 /// has ended sessions of a user.
 ///
-/// It may come more than once, and an attacker may send it again: accept each ``identifier`` once.
+/// It may be received more than once, and an attacker may replay it: accept each ``identifier`` once.
 public struct LogoutToken: Sendable, Hashable {
     /// `iss`: the provider.
     public let issuer: String
 
-    /// `sub`: the user; nil when ``sessionID`` alone says what has ended.
+    /// `sub`: the user; nil when only ``sessionID`` identifies the ended session.
     public let subject: String?
 
     /// `sid`: the session at the provider; nil for all sessions of the user.
     public let sessionID: String?
 
-    /// `jti`: names the token.
+    /// `jti`: the identifier of the token.
     public let identifier: String
 
-    /// `iat`: when it was issued.
+    /// `iat`: the time of issue.
     public let issuedAt: Date
 
-    /// Until when the token is accepted, and so how long its identifier has to be remembered.
+    /// The time until which the token is accepted, and for which its identifier must therefore be stored.
     public let acceptedUntil: Date
 }
 
-/// What a provider's logout tokens may lack.
+/// The relaxed requirements for a provider's logout tokens.
 public struct LogoutTokenOptions: Sendable, Hashable {
     /// Whether `typ` must be `logout+jwt`; default: no. Section 2.4 recommends it, and many providers send `JWT` or nothing.
     public var requiresType: Bool
 
-    /// How old a token without `exp` may be; default, nil: it is refused. `exp` is required since errata set 1 of 2023, and some
-    /// providers send none.
+    /// The maximum age of a token without `exp`; default, nil: it is rejected. `exp` is required since errata set 1 of 2023, and some
+    /// providers do not send it.
     public var ageWithoutExpiry: Duration?
 
     /// Creates options.
@@ -51,8 +51,8 @@ extension OAuthClient {
     /// cost nothing, and then the signature, for which keys may have to be fetched.
     /// - Parameters:
     ///   - logoutToken: The parameter `logout_token` of the provider's request.
-    ///   - options: What it may lack.
-    /// - Throws: ``AuthError`` with `invalid_logout_token`, or what fetching the metadata and the keys throws.
+    ///   - options: The requirements for the token.
+    /// - Throws: ``AuthError`` with `invalid_logout_token`, or the errors of fetching the metadata and the keys.
     public func verify(
         logoutToken: Secret,
         _ options: LogoutTokenOptions = LogoutTokenOptions()
@@ -111,8 +111,8 @@ extension OAuthClient {
             acceptedUntil = issuedAt + age + leeway
         } else {
             // Section 4: "OPs are encouraged to use short expiration times in Logout Tokens, preferably at most two minutes in the
-            // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as it is accepted,
-            // so that is bounded, whatever `exp` says.
+            // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as the token is accepted,
+            // so that time is bounded, whatever `exp` says.
             issuedAt = try rules.requireIssued(within: Self.maximumLogoutTokenAge)
             acceptedUntil = min(try rules.requireUnexpired(), issuedAt + Self.maximumLogoutTokenAge) + leeway
         }
@@ -128,7 +128,7 @@ extension OAuthClient {
             throw rules.refused("it is not about a logout (events)")
         }
         // "7. Verify that the Logout Token does not contain a nonce Claim."
-        guard claims["nonce"] == nil else { throw rules.refused("it has a nonce, as an ID Token has") }
+        guard claims["nonce"] == nil else { throw rules.refused("it has a nonce, like an ID Token") }
         // Section 2.4: jti is REQUIRED.
         guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 1024 else {
             throw rules.missing("jti")

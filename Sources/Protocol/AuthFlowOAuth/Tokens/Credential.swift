@@ -3,44 +3,45 @@ import AuthFlowHTTP
 import AuthFlowJOSE
 package import AuthFlowJSON
 
-/// The result of a sign-in, which a store keeps: the tokens and the user they belong to.
+/// The result of a sign-in, for a store: the tokens and the user they belong to.
 public struct Credential: Sendable, Hashable {
     /// The tokens.
     public var tokens: TokenSet
 
-    /// The user who signed in; nil when the provider does not say: plain OAuth 2.0 has no ID Token.
+    /// The user who signed in; nil when the provider does not identify the user, because plain OAuth 2.0 has no ID Token.
     public var identity: Identity?
 
-    /// When the user signed in, by this machine's clock.
+    /// The time of the sign-in, by this machine's clock.
     public var signedInAt: Date
 
-    /// When the tokens came, by this machine's clock: at the sign-in, or at the last refresh.
+    /// The time when the tokens were received, by this machine's clock: at the sign-in, or at the last refresh.
     public var obtainedAt: Date
 
     /// The user's authentication at the sign-in, which no refresh changes; nil without an ID Token.
     public private(set) var authentication: UserAuthentication?
 
-    /// The resources that the grant is for (RFC 8707); empty for none in particular.
+    /// The resources that the grant is for (RFC 8707); empty for no particular resource.
     public package(set) var resources: [String] = []
 
-    /// Where it came from, and so where its tokens may go; nil for one that was made by hand, whose tokens go nowhere.
+    /// The origin of the credential, which determines where its tokens may be sent; nil for a credential that was created from values,
+    /// whose tokens are not sent anywhere.
     var binding: ProviderBinding?
 
     /// The access tokens for single resources of the grant.
     package var resourceTokens: [ResourceToken] = []
 
-    /// The data that the application keeps in the session; nil for none. A refresh leaves it as it is.
+    /// The application's data in the session; nil for none. A refresh does not change it.
     package var applicationData: Secret?
 
-    /// How often the provider has refused to refresh the tokens since the last time it did, without saying why.
+    /// The number of times the provider has rejected a refresh without a reason since the last successful one.
     package var refusedRefreshes: Int64 = 0
 
     /// Creates a credential.
     /// - Parameters:
     ///   - tokens: The tokens.
     ///   - identity: The user who signed in; nil when unknown.
-    ///   - signedInAt: When.
-    ///   - obtainedAt: When the tokens came; default: at the sign-in.
+    ///   - signedInAt: The time of the sign-in.
+    ///   - obtainedAt: The time when the tokens were received; default: the time of the sign-in.
     public init(tokens: TokenSet, identity: Identity?, signedInAt: Date, obtainedAt: Date? = nil) {
         self.tokens = tokens
         self.identity = identity
@@ -49,34 +50,34 @@ public struct Credential: Sendable, Hashable {
         self.authentication = tokens.verifiedIDToken.map { UserAuthentication($0.claims) }
     }
 
-    /// A name to show for the user, also when the user is unknown. Not an identifier.
+    /// A display name for the user, even if the user is unknown. Not an identifier.
     public var displayName: String { identity?.displayName ?? "an unknown user" }
 
-    /// The issuer whose tokens these are; nil for a credential that was made by hand and has no user.
+    /// The issuer of the tokens; nil for a credential that was created from values and has no user.
     public var issuer: String? { identity?.issuer ?? binding?.issuer }
 
-    /// The account. A user who is unknown has one account at the issuer.
+    /// The account. All unknown users share one account at the issuer.
     package var account: AccountID { identity?.account ?? AccountID(issuer: binding?.issuer ?? "", subject: nil) }
 
     /// Whether the access token has expired; false when its expiry is not known.
     package func isExpired(at now: Date) -> Bool { tokens.expiresAt.map { now >= $0 } ?? false }
 
-    /// Until when the access token is worth using: its end less a margin, which is no more than a quarter of its life, so
-    /// that tokens that live shortly are used at all. Without a known end it is used until an API refuses it.
+    /// The time until which the access token is fresh: its expiry minus a margin of at most a quarter of its lifetime, so
+    /// that short-lived tokens are used at all. A token without a known expiry is used until an API rejects it.
     package func freshUntil(margin: Duration) -> Date {
         guard let end = tokens.expiresAt else { return .distantFuture }
         let life = max(0, end.timeIntervalSince(obtainedAt))
         return end - min(margin.seconds, life / 4)
     }
 
-    /// Before when this machine's clock cannot be: a clock that was set back would make tokens last longer than they do.
+    /// The earliest plausible time of this machine's clock: a clock that was set back would prolong the use of tokens.
     package var notBefore: Date { obtainedAt - 300 }
 }
 
 // MARK: - Stored form
 
 extension Credential {
-    /// The credential as one entry of ``StoredAccounts``. It holds secrets.
+    /// The credential as one entry of ``StoredAccounts``. It contains secrets.
     package var json: JSON {
         var json: [String: JSON] = [
             "signed_in_at": .double(signedInAt.timeIntervalSince1970),
@@ -102,8 +103,8 @@ extension Credential {
         return .object(json)
     }
 
-    /// Reads what ``json`` wrote.
-    /// - Returns: nil when something is missing.
+    /// Decodes the stored form that ``json`` returned.
+    /// - Returns: nil when a member is missing.
     package init?(_ json: JSON) {
         guard let accessToken = json["access_token"]?.string, let tokenType = json["token_type"]?.string,
             let signedInAt = json["signed_in_at"]?.number, let scopes = json["scopes"]?.strings
@@ -141,19 +142,19 @@ extension Credential {
 }
 
 extension Credential {
-    /// The most that is kept of one sign-in, in bytes of its stored form.
+    /// The maximum size of one sign-in's stored form, in bytes.
     package static let maximumSize = 192 * 1024
 
-    /// Whether it can be kept.
+    /// Whether the credential is small enough to be stored.
     package var hasStorableSize: Bool {
         let json = json
-        // Nearly all are far too small for it to matter how they are written.
+        // Nearly all credentials are so small that the exact size of their serialized form does not matter.
         if json.maximumSerializedSize <= Self.maximumSize { return true }
         return (try? json.serialized()).map { $0.count <= Self.maximumSize } ?? false
     }
 
-    /// Passes when the credential can be kept. It is asked before it is: what is written and too large to be read would lock
-    /// out every account of the client.
+    /// Checks that the credential is small enough to be stored, before it is stored: a record that is too large to be read
+    /// would lock out every account of the client.
     /// - Throws: ``AuthError`` with `invalid_reply`.
     func requireStorableSize() throws(AuthError) {
         guard hasStorableSize else {

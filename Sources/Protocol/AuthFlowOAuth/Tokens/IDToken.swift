@@ -5,9 +5,9 @@ public import AuthFlowJSON
 
 /// An ID Token (OIDC Core section 2) whose claims and signature have passed every check.
 ///
-/// Only the engine can create one: holding one means it was verified.
+/// Only the engine can create an ID Token: any instance has been verified.
 public struct IDToken: Sendable, Hashable {
-    /// The header it was signed under.
+    /// The header of the signed token.
     public let header: JWSHeader
 
     /// All claims.
@@ -22,13 +22,13 @@ public struct IDToken: Sendable, Hashable {
     /// `aud`: the clients it is for; this client is among them.
     public let audience: [String]
 
-    /// `exp`: when it expires.
+    /// `exp`: the expiry.
     public let expiresAt: Date
 
-    /// `iat`: when it was issued.
+    /// `iat`: the time of issue.
     public let issuedAt: Date
 
-    /// - Parameter verified: The claims of the token. Only the verifier makes it.
+    /// - Parameter verified: The claims of the token. Only the verifier creates it.
     init(_ verified: VerifiedJWT<IDTokenClaims>) {
         let token = verified.claims
         self.header = verified.header
@@ -62,7 +62,7 @@ extension IDToken {
     /// The token in its stored form.
     var stored: JSON { ["header": header.json, "claims": claims] }
 
-    /// Reads a token from its ``stored`` form. It was verified before it was stored, and what the store returns is as
+    /// Decodes a token from its ``stored`` form. It was verified before it was stored, and what the store returns is as
     /// trustworthy as the refresh token stored with it.
     init?(stored json: JSON) {
         guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,

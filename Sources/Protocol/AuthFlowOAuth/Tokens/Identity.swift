@@ -3,20 +3,20 @@ public import AuthFlowJSON
 
 /// The user who signed in.
 public struct Identity: Sendable, Hashable {
-    /// The issuer that ``subject`` is unique at.
+    /// The issuer at which ``subject`` is unique.
     public let issuer: String
 
-    /// The user's identifier: stable, unique at the issuer, and not meant to be read. Accounts are told apart by
+    /// The user's identifier: stable, unique at the issuer, and not meant for display. Accounts are distinguished by
     /// issuer and subject, never by name or e-mail address (OIDC Core section 5.7).
     public let subject: String
 
     /// The provider's claims about the user (OIDC Core section 5.1), from the ID Token and userinfo.
     public let claims: JSON
 
-    /// `email`: an address, which may be shared, change hands or be unverified. Not an identifier.
+    /// `email`: an address, which may be shared, reassigned or unverified. Not an identifier.
     public var email: String? { claims["email"]?.string }
 
-    /// `email_verified`: whether the provider has verified the address; nil when it does not say.
+    /// `email_verified`: whether the provider has verified the address; nil when the claim is absent.
     public var isEmailVerified: Bool? { claims["email_verified"]?.bool }
 
     /// `name`: the full name.
@@ -32,7 +32,7 @@ public struct Identity: Sendable, Hashable {
         self.claims = claims
     }
 
-    /// A name to show: the full name, the user name, the e-mail address, or the subject. Not an identifier.
+    /// A display name: the full name, the user name, the e-mail address, or the subject. Not an identifier.
     public var displayName: String {
         let names = ["name", "preferred_username", "email"].compactMap { claims[$0]?.string }
         return DisplayText.sanitized(names.first { !$0.isEmpty } ?? subject)
@@ -52,14 +52,14 @@ extension Identity {
 /// An account: a subject, which is unique at its issuer and nowhere else (OIDC Core section 5.7).
 package struct AccountID: Sendable, Hashable {
     package let issuer: String
-    /// nil for a user who is unknown.
+    /// The subject; nil for an unknown user.
     package let subject: String?
 
     package static func == (left: AccountID, right: AccountID) -> Bool {
         left.issuer.isIdentical(to: right.issuer) && left.subject.isIdentical(to: right.subject)
     }
 
-    /// Whether a caller who names a subject means this account.
+    /// Whether this account has the subject.
     package func isNamed(_ subject: String) -> Bool { self.subject?.isIdentical(to: subject) == true }
 
     package var json: JSON {

@@ -1,13 +1,13 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// Where a credential came from, and so where its tokens may go: the issuer, and how its endpoints were known.
+/// The origin of a credential, which determines where its tokens may be sent: the issuer, and the source of its endpoints.
 ///
-/// An issuer's name alone would not do. The author of a configuration can write the name of another's issuer beside
-/// endpoints of their own, and would be sent what is stored for that name.
+/// The issuer alone is not sufficient. The author of a configuration could combine another party's issuer with their own
+/// endpoints, and would then be sent the tokens that are stored for that issuer.
 struct ProviderBinding: Sendable, Hashable {
-    /// The issuer, the address of the document when the issuer's own name does not lead there, and every endpoint that is
-    /// not in that document.
+    /// The issuer, the URL of the document if it is not derived from the issuer, and every endpoint that is not in that
+    /// document.
     let json: JSON
 
     init(_ metadata: ProviderMetadata) {
@@ -16,7 +16,7 @@ struct ProviderBinding: Sendable, Hashable {
         var endpoints: [String: JSON] = [:]
         for (name, endpoint) in metadata.endpoints {
             guard let url = endpoint?.url else { continue }
-            // An alias for clients with a certificate is in the document too, and may move as the others do.
+            // An alias for clients with a certificate is in the document too, and may change like the other endpoints.
             let isDiscovered =
                 metadata.json[name] == .string(url) || metadata.json["mtls_endpoint_aliases"]?[name] == .string(url)
             if metadata.document == nil || !isDiscovered { endpoints[name] = .string(url) }
@@ -25,7 +25,7 @@ struct ProviderBinding: Sendable, Hashable {
         self.json = .object(members)
     }
 
-    /// Reads a stored binding; nil when there is none.
+    /// Decodes a stored binding; nil when there is none.
     init?(stored: JSON) {
         guard stored["issuer"]?.string != nil else { return nil }
         self.json = stored
@@ -33,11 +33,11 @@ struct ProviderBinding: Sendable, Hashable {
 
     var issuer: String { json["issuer"]?.string ?? "" }
 
-    /// Why tokens of this binding may not go to endpoints of another; nil when they may.
+    /// The reason why tokens of this binding must not be sent to endpoints of another; nil when they may be.
     func obstacle(to other: ProviderBinding) -> String? {
         guard self != other else { return nil }
         return json["issuer"] == other.json["issuer"]
-            ? "the credential belongs to other endpoints of \(issuer) than the configuration names now"
-            : "the credential belongs to \(issuer), and the configuration now says \(other.issuer)"
+            ? "the credential belongs to endpoints of \(issuer) that differ from the configured ones"
+            : "the credential belongs to \(issuer), but the configuration now names \(other.issuer)"
     }
 }

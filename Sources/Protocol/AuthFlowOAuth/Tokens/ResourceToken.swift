@@ -4,18 +4,18 @@ package import AuthFlowJSON
 
 /// An access token for one of several resources of a grant (RFC 8707 section 2.2), stored with the grant's main token.
 package struct ResourceToken: Sendable, Hashable {
-    /// The resource that it was asked for.
+    /// The requested resource.
     package let resource: String
-    /// The scopes that it was asked for; nil for all of the grant.
+    /// The requested scopes; nil for all of the grant.
     package let requestedScopes: [String]?
     package let accessToken: Secret
     package let tokenType: String
     package let expiresAt: Date?
     package let obtainedAt: Date
-    /// The scopes that it has.
+    /// The granted scopes.
     package let scopes: [String]
 
-    /// The most that one grant keeps.
+    /// The maximum number of resource tokens of one grant.
     package static let limit = 16
 
     package init(_ credential: Credential, resource: String, requestedScopes: [String]?) {
@@ -28,7 +28,7 @@ package struct ResourceToken: Sendable, Hashable {
         self.scopes = credential.tokens.scopes
     }
 
-    /// Reads what ``json`` wrote; nil when something is missing.
+    /// Decodes the stored form that ``json`` returned; nil when a member is missing.
     package init?(_ json: JSON) {
         guard let resource = json["resource"]?.string, let accessToken = json["access_token"]?.string,
             let tokenType = json["token_type"]?.string, let obtainedAt = json["obtained_at"]?.number,
@@ -43,7 +43,7 @@ package struct ResourceToken: Sendable, Hashable {
         self.scopes = scopes
     }
 
-    /// The token as a part of a stored credential. It holds a secret.
+    /// The token as a part of a stored credential. It contains a secret.
     var json: JSON {
         var json: [String: JSON] = [
             "resource": .string(resource), "access_token": .string(accessToken.exposed),
@@ -55,7 +55,7 @@ package struct ResourceToken: Sendable, Hashable {
         return .object(json)
     }
 
-    /// Whether it is for a resource, and was asked for with these scopes.
+    /// Whether it is for a resource, and was requested with these scopes.
     package func isFor(_ resource: String, _ scopes: [String]?) -> Bool {
         self.resource.isIdentical(to: resource) && requestedScopes.map(Set.init) == scopes.map(Set.init)
     }

@@ -5,7 +5,7 @@ public struct RevocableToken: Sendable, Hashable {
     /// The token.
     public let token: Secret
 
-    /// `token_type_hint`: what kind of token it is, such as `refresh_token`; nil to send no hint.
+    /// `token_type_hint`: the type of the token, such as `refresh_token`; nil to send no hint.
     public let typeHint: String?
 
     /// Creates a token to revoke.
@@ -16,7 +16,7 @@ public struct RevocableToken: Sendable, Hashable {
 }
 
 extension TokenSet {
-    /// The tokens that a sign-out revokes by default: the refresh token, without which there are no new ones, then the access
+    /// The tokens that a sign-out revokes by default: the refresh token, so that no new tokens can be obtained, then the access
     /// token.
     public var revocableTokens: [RevocableToken] {
         [refreshToken.map { RevocableToken($0, typeHint: "refresh_token") }].compactMap { $0 }

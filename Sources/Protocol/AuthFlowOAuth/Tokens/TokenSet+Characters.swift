@@ -1,14 +1,14 @@
 import AuthFlowHTTP
 
 extension TokenSet {
-    /// The longest token that is taken, in bytes.
+    /// The maximum size of a token, in bytes.
     static let maximumTokenSize = 32 * 1024
 
-    /// Passes when every token and name has only the characters that RFC 6749 gives it: nothing else can be put into a header, and
-    /// whatever else a provider sends could steer the terminal that a token is printed at.
+    /// Checks that every token and name has only the characters that RFC 6749 allows: other characters cannot be sent in a header, and
+    /// could manipulate the terminal that a token is printed to.
     /// - Throws: ``AuthError`` with `invalid_reply`. The tokens are not quoted.
     func requireTransportableCharacters() throws(AuthError) {
-        // Appendix A.12, A.17: access-token and refresh-token are 1*VSCHAR. The others go into the same places.
+        // Appendix A.12, A.17: access-token and refresh-token are 1*VSCHAR. The other tokens are used in the same places.
         let named: [(name: String, token: Secret?)] = [
             ("access_token", accessToken), ("refresh_token", refreshToken), ("id_token", idToken),
             ("device_secret", deviceSecret),
@@ -24,7 +24,7 @@ extension TokenSet {
         }
     }
 
-    /// What a token has that none may have; nil for nothing.
+    /// The reason why a token is invalid; nil when it is valid.
     static func problem(of token: Secret) -> String? {
         let bytes = token.exposed.utf8
         guard bytes.count <= maximumTokenSize else { return "more than \(maximumTokenSize) bytes" }
@@ -33,6 +33,6 @@ extension TokenSet {
     }
 
     private static func refusal(_ problem: String) -> AuthError {
-        AuthError(.invalidResponse, "The token response was refused: \(problem).")
+        AuthError(.invalidResponse, "The token response was rejected: \(problem).")
     }
 }

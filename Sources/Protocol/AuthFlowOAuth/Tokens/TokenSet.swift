@@ -3,39 +3,39 @@ public import AuthFlowHTTP
 package import AuthFlowJOSE
 public import AuthFlowJSON
 
-/// The tokens of one sign-in, as a token endpoint handed them out (RFC 6749 section 5.1).
+/// The tokens of one sign-in, as a token endpoint issued them (RFC 6749 section 5.1).
 public struct TokenSet: Sendable, Hashable {
-    /// `access_token`: what APIs are called with.
+    /// `access_token`: the token for API requests.
     public var accessToken: Secret {
         get { storage.values.accessToken }
         set { change { $0.accessToken = newValue } }
     }
 
-    /// `token_type`, such as `Bearer`. Compared without case.
+    /// `token_type`, such as `Bearer`. The comparison is case-insensitive.
     public var tokenType: String {
         get { storage.values.tokenType }
         set { change { $0.tokenType = newValue } }
     }
 
-    /// When the access token ends, by this machine's clock; nil when the provider did not say (`expires_in` absent).
+    /// The expiry of the access token, by this machine's clock; nil when the provider did not send one (`expires_in` absent).
     public var expiresAt: Date? {
         get { storage.values.expiresAt }
         set { change { $0.expiresAt = newValue } }
     }
 
-    /// `refresh_token`: what new tokens are got with.
+    /// `refresh_token`: the token for obtaining new tokens.
     public var refreshToken: Secret? {
         get { storage.values.refreshToken }
         set { change { $0.refreshToken = newValue } }
     }
 
-    /// `id_token`, as it came. Its content is believed only as ``verifiedIDToken``.
+    /// `id_token`, as received. Its content is trusted only as ``verifiedIDToken``.
     public var idToken: Secret? {
         get { storage.values.idToken }
         set { change { $0.idToken = newValue } }
     }
 
-    /// The scopes granted. When the response names none they are the ones asked for (RFC 6749 section 5.1).
+    /// The granted scopes. If the response names none, they are the requested ones (RFC 6749 section 5.1).
     public var scopes: [String] {
         get { storage.values.scopes }
         set { change { $0.scopes = newValue } }
@@ -47,13 +47,13 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.parameters = newValue } }
     }
 
-    /// The ID Token after every check. Set by the engine alone.
+    /// The ID Token after every check. Only the engine sets it.
     public package(set) var verifiedIDToken: IDToken? {
         get { storage.values.verifiedIDToken }
         set { change { $0.verifiedIDToken = newValue } }
     }
 
-    /// The key that the tokens are bound to (RFC 9449); nil for bearer tokens. Set by the engine alone.
+    /// The key that the tokens are bound to (RFC 9449); nil for bearer tokens. Only the engine sets it.
     package var dpopKey: DPoPKey? {
         get { storage.values.dpopKey }
         set { change { $0.dpopKey = newValue } }
@@ -78,7 +78,7 @@ public struct TokenSet: Sendable, Hashable {
         var deviceSecret: Secret?
     }
 
-    /// One reference to all of it: tokens are handed out far more often than they change.
+    /// A single reference to all values, because token sets are copied far more often than they change.
     private final class Storage: Sendable {
         let values: Values
         init(_ values: Values) { self.values = values }
@@ -125,6 +125,6 @@ public struct TokenSet: Sendable, Hashable {
 }
 
 extension TokenSet: CustomReflectable {
-    /// A mirror of what is not secret, and of what prints itself as redacted.
+    /// A mirror of the values that are not secret, and of those that print themselves as redacted.
     public var customMirror: Mirror { Mirror(reflecting: storage.values) }
 }

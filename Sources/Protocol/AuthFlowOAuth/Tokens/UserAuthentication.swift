@@ -1,24 +1,24 @@
 public import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The authentication of the user that a session began with: `auth_time`, `acr` and `amr` of its first ID Token (OpenID Connect Core
+/// The authentication of the user at the start of a session: `auth_time`, `acr` and `amr` of its first ID Token (OpenID Connect Core
 /// section 2).
 ///
-/// Decide by this one, and not by the ID Token of the last refresh: several providers name the user's last sign-in anywhere in it.
+/// Base decisions on it, not on the ID Token of the last refresh, in which several providers report the user's last sign-in anywhere.
 public struct UserAuthentication: Sendable, Hashable {
-    /// The time of the authentication (`auth_time`); nil when the provider does not say.
+    /// The time of the authentication (`auth_time`); nil when the claim is absent.
     public let time: Date?
 
-    /// The authentication context class (`acr`); nil when the provider does not say.
+    /// The authentication context class (`acr`); nil when the claim is absent.
     public let contextClass: String?
 
-    /// The authentication methods (`amr`); empty when the provider does not say.
+    /// The authentication methods (`amr`); empty when the claim is absent.
     public let methods: [String]
 
-    /// The provider's session (`sid`, OpenID Connect Front-Channel Logout section 3); nil when the provider does not say.
+    /// The ID of the session at the provider (`sid`, OpenID Connect Front-Channel Logout section 3); nil when the claim is absent.
     public let sessionID: String?
 
-    /// The `nonce` of the sign-in, with which that of a refreshed ID Token is compared.
+    /// The `nonce` of the sign-in, which the nonce of a refreshed ID Token is compared with.
     let nonce: String?
 
     init(_ claims: JSON) {

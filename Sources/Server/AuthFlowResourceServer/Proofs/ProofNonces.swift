@@ -2,7 +2,7 @@ import AuthFlowEssentials
 public import AuthFlowHTTP
 import Crypto
 
-/// The key of an API's nonces (RFC 9449 section 9). Every machine of the API has the same.
+/// The key of an API's nonces (RFC 9449 section 9). It must be the same on every instance of the API.
 public struct NonceKey: Sendable {
     /// How long a nonce is accepted; default: five minutes.
     public let lifetime: Duration
@@ -33,15 +33,15 @@ public struct NonceKey: Sendable {
     }
 }
 
-/// The nonces of an API, without a memory: the time, and a code over it (HMAC-SHA-256) under the key.
+/// The stateless nonces of an API: each is a timestamp and its message authentication code (HMAC-SHA-256) under the key.
 struct ProofNonces: Sendable {
     private let key: SymmetricKey
     private let lifetime: Double
     private let now: @Sendable () -> Date
 
-    /// The bytes of the code. 128 bits cannot be guessed.
+    /// The size of the authentication code, in bytes. 128 bits cannot be guessed.
     private static let codeSize = 16
-    /// How far the clocks of two machines of the API may be apart, in seconds.
+    /// The allowed clock skew between two instances of the API, in seconds.
     private static let leeway = 30.0
 
     init(_ key: NonceKey, host: HostServices) {
@@ -50,7 +50,7 @@ struct ProofNonces: Sendable {
         self.now = host.now
     }
 
-    /// A nonce of this moment.
+    /// A nonce for the current time.
     func next() -> String { nonce(at: Int64(now().timeIntervalSince1970)) }
 
     private func nonce(at time: Int64) -> String {
@@ -66,8 +66,8 @@ struct ProofNonces: Sendable {
     }
 
     /// Checks the nonce of a proof.
-    /// - Returns: The nonce for the next one, when this one is in the second half of its life (section 8.2).
-    /// - Throws: ``TokenFailure/wantsNonce`` for none, one that has ended, or one that is not the API's.
+    /// - Returns: The nonce for the next proof, when this nonce is in the second half of its lifetime (section 8.2).
+    /// - Throws: ``TokenFailure/wantsNonce`` for a missing nonce, an expired one, or one that the API did not issue.
     func check(_ nonce: String?, at now: Date) throws(TokenFailure) -> String? {
         guard let bytes = nonce.flatMap({ Base64URL.decode($0) }), bytes.count == 8 + Self.codeSize else {
             throw .wantsNonce
@@ -80,7 +80,7 @@ struct ProofNonces: Sendable {
         return age > lifetime / 2 ? next() : nil
     }
 
-    /// In a time that does not depend on where the two differ.
+    /// Compares two codes in constant time.
     private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         left.count == right.count && zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }

@@ -4,9 +4,9 @@ public import AuthFlowStorage
 import Crypto
 import Synchronization
 
-/// The identifier of a proof: of its key and its `jti` together, so that no client can use up the identifiers of another.
+/// The identifier of a proof, derived from its key and its `jti`, so that no client can use up the identifiers of another client.
 public struct ProofIdentifier: Sendable, Hashable {
-    /// The SHA-256 of the two.
+    /// The SHA-256 hash of the key's thumbprint and the `jti`.
     public let bytes: [UInt8]
 
     package init(thumbprint: String, identifier: String) {
@@ -14,21 +14,21 @@ public struct ProofIdentifier: Sendable, Hashable {
     }
 }
 
-/// A replay cache for DPoP proofs (RFC 9449 section 11.1): none is accepted twice.
+/// A replay cache for DPoP proofs (RFC 9449 section 11.1): no proof is accepted twice.
 public protocol ProofReplayCache: Sendable {
-    /// Uses a proof up.
+    /// Marks a proof as used.
     /// - Parameters:
     ///   - proof: The proof.
-    ///   - now: The time.
-    ///   - window: The longest time in which the proof could be replayed.
-    /// - Returns: Whether it was not used before.
+    ///   - now: The current time.
+    ///   - window: The maximum time in which the proof could be replayed.
+    /// - Returns: Whether this is the first use of the proof.
     /// - Throws: ``/AuthFlow/AuthError`` when that cannot be determined; the request is then rejected.
     func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool
 }
 
-/// Remembers proofs in the memory of this process: for an API that runs in one process.
+/// A replay cache in the memory of this process, for an API that runs in one process.
 ///
-/// Two generations, each for one window: a proof is remembered for one window at least, and forgotten after two.
+/// Two generations, each for one window: a proof is stored for at least one window, and removed after two.
 public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []
@@ -39,8 +39,8 @@ public final class MemoryReplayCache: ProofReplayCache {
     private let state = Mutex(State())
     private let limit: Int
 
-    /// Creates an empty memory.
-    /// - Parameter limit: The most proofs in one window; default: 500,000, about 60 MB. What comes beyond is not authorized (503).
+    /// Creates an empty cache.
+    /// - Parameter limit: The maximum number of proofs in one window; default: 500,000, about 60 MB. Further requests are rejected (503).
     public init(limit: Int = 500_000) { self.limit = limit }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -48,7 +48,7 @@ public final class MemoryReplayCache: ProofReplayCache {
         try state.withLock { state in
             let age = now.timeIntervalSince(state.began)
             if age < 0 {
-                // The clock was set back: nothing is forgotten, and the window begins anew.
+                // The clock was set back: nothing is removed, and the window restarts.
                 state.began = now
             } else if age >= 2 * window.seconds {
                 (state.recent, state.earlier, state.began) = ([], [], now)
@@ -69,21 +69,21 @@ public final class MemoryReplayCache: ProofReplayCache {
     }
 }
 
-/// A replay cache in a store that all instances of an API share: PostgreSQL or Redis, or SQLite for several processes of one machine.
+/// A replay cache in a store that all instances of an API share: PostgreSQL or Redis, or SQLite for several processes on one machine.
 ///
-/// It removes from the store what has ended, once a minute while proofs come.
+/// It removes expired records from the store, once a minute while proofs arrive.
 public final class SharedReplayCache: ProofReplayCache {
-    /// How often the records that have ended are removed, in seconds.
+    /// The interval at which expired records are removed, in seconds.
     private static let sweepInterval = 60.0
 
-    /// How far the clocks of two machines may be apart: one may accept a proof for that long after it has ended for the other.
+    /// The allowed clock skew between two instances: one may accept a proof for that long after it has expired for the other.
     private static let clockDifference = Duration.seconds(60)
 
     private let store: any SessionTokenStore
     private let resource: String
     private let lastSweep = Mutex(Date.distantPast)
 
-    /// Creates a memory.
+    /// Creates a cache.
     /// - Parameters:
     ///   - store: The store.
     ///   - resource: The identifier of the API, so that several may share a store.
@@ -102,7 +102,7 @@ public final class SharedReplayCache: ProofReplayCache {
         )
         let isFirst = try await store.claim(key, for: window + Self.clockDifference)
         if isSweepDue(now) {
-            // No request waits for it, and a failure is that of the next claim, too.
+            // No request waits for it, and a failing store also makes the next claim fail.
             Task.detached { [store] in while try await store.removeEnded() > 0 {} }
         }
         return isFirst

@@ -6,21 +6,21 @@ import Crypto
 
 /// The check of a DPoP proof at an API (RFC 9449 section 4.3), clause by clause.
 struct ProofVerification {
-    /// A proof that is right, but for its being used once.
+    /// A proof that has passed every check except the replay check.
     struct Proof {
         let identifier: ProofIdentifier
-        /// The nonce for the client's next proof, when this one's ends soon.
+        /// The nonce for the client's next proof, when the current nonce expires soon.
         let nextNonce: String?
     }
 
-    /// The largest proof that is read, in bytes.
+    /// The maximum size of a proof, in bytes.
     static let maximumSize = 8 * 1024
 
     /// The members of private keys (RFC 7518 section 6).
     private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"]
 
     let algorithms: [SignatureAlgorithm]
-    /// How far the time of a proof may be from the server's, in seconds.
+    /// The maximum difference between the time of a proof and the server's clock, in seconds.
     let window: Double
     let nonces: ProofNonces?
 
@@ -60,7 +60,7 @@ struct ProofVerification {
             let key = JWK(jwk)
         else { throw .invalidProof("its key is not a usable public key (jwk)") }
         // "12. b. ... confirm that the public key to which the access token is bound matches the public key from the DPoP proof."
-        // Before the signature: it costs nothing.
+        // Before the signature, because this check is cheap.
         guard let ownThumbprint = jwk.jwkThumbprint, ownThumbprint.isIdentical(to: thumbprint) else {
             throw .invalidProof("its key is not the one that the token is bound to")
         }

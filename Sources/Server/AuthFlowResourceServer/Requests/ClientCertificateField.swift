@@ -4,7 +4,7 @@ public import HTTPTypes
 
 /// The field in which a proxy that terminates TLS forwards the client certificate.
 public struct ClientCertificateField: Sendable, Hashable {
-    /// How the certificate is written.
+    /// The encoding of the certificate.
     public enum Encoding: Sendable, Hashable {
         /// A structured-field byte sequence, `:base64:` (RFC 9440: `Client-Cert`).
         case structured
@@ -15,7 +15,7 @@ public struct ClientCertificateField: Sendable, Hashable {
     /// The name of the field.
     public let name: HTTPField.Name
 
-    /// How the certificate is written.
+    /// The encoding of the certificate.
     public let encoding: Encoding
 
     /// Creates a field.
@@ -27,11 +27,11 @@ public struct ClientCertificateField: Sendable, Hashable {
     /// `Client-Cert` (RFC 9440 section 2.2).
     public static let clientCert = HTTPField.Name("Client-Cert").map { ClientCertificateField($0) }
 
-    /// - Returns: The certificate in DER; nil when the client has shown none.
+    /// - Returns: The certificate in DER; nil when the client has presented none.
     func certificate(in fields: HTTPFields) throws(TokenFailure) -> [UInt8]? {
         let values = fields[values: name]
         guard let value = values.first else { return nil }
-        // One that a client has sent beside the proxy's, even an empty one, shows that the proxy does not remove it.
+        // A second field, even an empty one, comes from the client, and shows that the proxy does not remove such fields.
         guard values.count == 1 else { throw .malformed("The request has several certificates.") }
         guard !value.isEmpty else { return nil }
         let certificate =

@@ -1,20 +1,20 @@
 import AuthFlowHTTP
 import HTTPTypes
 
-/// The token of a request, as it came.
+/// The token of a request, before verification.
 struct PresentedToken {
     enum Scheme: String {
         case bearer = "Bearer"
         case dpop = "DPoP"
     }
 
-    /// The longest token that is read, in bytes.
+    /// The maximum size of a token, in bytes.
     static let maximumSize = 32 * 1024
 
     let scheme: Scheme
     let token: Secret
 
-    /// Reads a request.
+    /// Extracts the token of a request.
     /// - Returns: nil when the request has no token.
     /// - Throws: ``TokenFailure/malformed(_:)``.
     init?(_ request: HTTPRequest) throws(TokenFailure) {
@@ -42,7 +42,7 @@ struct PresentedToken {
         "The token in the Authorization field is malformed (RFC 6750 section 2.1) or larger than 32 KiB."
     )
 
-    /// Checks the characters of a token. One that was verified a moment ago has the right ones.
+    /// Checks the characters of a token. A cached token has already passed this check.
     /// - Throws: ``TokenFailure/malformed(_:)``.
     static func requireCharacters(of token: Secret) throws(TokenFailure) {
         guard token.exposed.utf8.count <= maximumSize, isToken68(token.exposed) else { throw unreadable }

@@ -1,4 +1,4 @@
-/// Why a token is refused. The text goes to the log; the client learns the kind alone.
+/// The reason for rejecting a token. The text goes to the log; the client learns only the kind.
 enum TokenFailure: Error, Sendable {
     /// The request is not well formed (`invalid_request`).
     case malformed(String)
@@ -6,7 +6,7 @@ enum TokenFailure: Error, Sendable {
     case invalid(String)
     /// The proof is not accepted (`invalid_dpop_proof`).
     case invalidProof(String)
-    /// The proof has no nonce, or one that has ended (`use_dpop_nonce`).
+    /// The proof has no valid nonce (`use_dpop_nonce`).
     case wantsNonce
     case insufficientScope
     case insufficientAuthentication

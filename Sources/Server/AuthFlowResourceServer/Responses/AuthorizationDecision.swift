@@ -1,10 +1,10 @@
-/// What an API has decided about one request, for metrics.
+/// The decision of an API about one request, for metrics.
 public struct AuthorizationDecision: Sendable {
     /// `authorized`, `unauthenticated` for a request without a token, or the error code of the response, such as `invalid_token`. The set is
     /// small: no value comes from a client or an issuer.
     public let outcome: String
 
-    /// How long it took.
+    /// The duration of the decision.
     public let duration: Duration
 
     init(_ rejection: Rejection?, _ duration: Duration) {

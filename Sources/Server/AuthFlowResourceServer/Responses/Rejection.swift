@@ -24,12 +24,12 @@ extension Rejection: CustomStringConvertible {
     public var description: String { "\(response.status): \(reason)" }
 }
 
-/// Writes rejections.
+/// Creates rejections.
 struct RejectionWriter {
     let resource: Endpoint
     let rules: ResourceServerRules
     let requirement: Requirement
-    /// A nonce to send along.
+    /// A nonce to include in the response.
     var nonce: String?
     /// The scheme of the request.
     var scheme = PresentedToken.Scheme.bearer
@@ -83,7 +83,7 @@ struct RejectionWriter {
                 (
                     .unauthorized, "insufficient_user_authentication",
                     "A stronger or more recent authentication is needed.",
-                    "The user's authentication does not meet what the route demands (acr, auth_time)."
+                    "The user's authentication does not meet the requirement of the route (acr, auth_time)."
                 )
             }
         return Rejection(
@@ -146,7 +146,7 @@ struct RejectionWriter {
         return response
     }
 
-    /// The challenges (RFC 6750 section 3, RFC 9449 section 7.1). The error stands in that of the scheme that the client has used.
+    /// The challenges (RFC 6750 section 3, RFC 9449 section 7.1). The error is in the challenge for the scheme that the client has used.
     private func challenges(_ error: String?, _ text: String?, _ failure: TokenFailure?) -> [String] {
         var common = [("resource_metadata", ResourceMetadata.address(of: resource))]
         if !requirement.scopes.isEmpty { common.append(("scope", requirement.scopes.joined(separator: " "))) }

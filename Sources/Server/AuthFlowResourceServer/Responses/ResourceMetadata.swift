@@ -1,8 +1,8 @@
 import AuthFlowHTTP
 
-/// The metadata of an API (RFC 9728), by which clients find its issuers: the address of the API is then enough for them.
+/// The metadata of an API (RFC 9728), with which clients discover its issuers: they need only the URL of the API.
 enum ResourceMetadata {
-    /// Section 3.1: the well-known path stands between the host and the path of the resource.
+    /// Section 3.1: the well-known path is inserted between the host and the path of the resource.
     static func path(of resource: Endpoint) -> String {
         "/.well-known/oauth-protected-resource" + (resource.path == "/" ? "" : resource.path)
     }

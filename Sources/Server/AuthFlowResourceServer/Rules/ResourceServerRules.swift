@@ -4,7 +4,7 @@ public import HTTPTypes
 
 /// The rules of a ``ResourceServer`` that do not depend on the issuer.
 public struct ResourceServerRules: Sendable {
-    /// How long an inactive token is refused without another introspection, in seconds.
+    /// How long an inactive token is rejected without another introspection, in seconds.
     static let inactiveTime = 10.0
 
     /// How tokens have to be bound; default: as each token says.
@@ -20,13 +20,13 @@ public struct ResourceServerRules: Sendable {
     /// The allowed clock skew; default: one minute.
     public var clockLeeway = Duration.seconds(60)
 
-    /// The largest number of verified JWTs, and of active introspection results, in memory; default: 10,000 of each. 0: neither is kept.
+    /// The maximum number of verified JWTs, and of active introspection results, in memory; default: 10,000 of each. 0 disables both caches.
     public var cachedTokens = 10_000
 
-    /// How long a verified JWT is accepted without its signature being checked again, and never beyond its end; default: five minutes.
+    /// How long a verified JWT is accepted without its signature being checked again, but never beyond its expiry; default: five minutes.
     public var verificationCacheTime = Duration.seconds(300)
 
-    /// How long an active introspection result counts; default: 30 seconds. A token may be accepted for that long after its
+    /// How long an active introspection result is cached; default: 30 seconds. A token may be accepted for that long after its
     /// revocation; a JWT that is not introspected, until it expires.
     public var introspectionCacheTime = Duration.seconds(30)
 
@@ -39,7 +39,7 @@ public struct ResourceServerRules: Sendable {
 
     /// The URL of a request as its client saw it, for the proofs; default: the origin of the resource, and the path of the request.
     ///
-    /// Set it where a proxy changes paths. Never take it from `Host` or `Forwarded`, unless the proxy sets them.
+    /// Set it if a proxy rewrites paths. Never derive it from `Host` or `Forwarded`, unless the proxy sets them.
     public var publicURL: @Sendable (HTTPRequest) -> String?
 
     /// Creates the default rules.
@@ -51,7 +51,7 @@ public struct ResourceServerRules: Sendable {
         // RFC 9449 section 4.3: "ignoring any query and fragment parts".
         let path = (request.path ?? "/").prefix { $0 != "?" }
         let url = publicURL(request) ?? resource.origin + path
-        // A target that does not begin with a slash could continue the host.
+        // A target that does not begin with a slash could extend the host name.
         guard path.hasPrefix("/"), let address = try? Endpoint(url) else {
             throw .malformed("The path of the request cannot be compared with the proof.")
         }
@@ -61,19 +61,19 @@ public struct ResourceServerRules: Sendable {
 
 /// The rules for DPoP proofs (RFC 9449).
 public struct DPoPRules: Sendable {
-    /// Whether proofs are accepted; default: yes. A token that is bound to a key is otherwise refused.
+    /// Whether proofs are accepted; default: yes. Otherwise, tokens that are bound to a key are rejected.
     public var isAccepted = true
 
     /// The accepted signature algorithms of proofs; default: all asymmetric ones.
     public var algorithms = SignatureAlgorithm.asymmetric
 
-    /// How far the time of a proof may be from the server's, in both directions; default: one minute.
+    /// The maximum difference between the time of a proof and the server's clock, in both directions; default: one minute.
     public var window = Duration.seconds(60)
 
-    /// The key of the nonces that proofs must have; default: none is demanded. All machines of the API share it.
+    /// The key of the nonces that proofs must contain; default: no nonces are required. All instances of the API share it.
     public var nonces: NonceKey?
 
-    /// Remembers the proofs that were used; default: in the memory of this process. Use ``SharedReplayCache`` for several machines.
+    /// The replay cache for proofs; default: in the memory of this process. Use ``SharedReplayCache`` for several instances.
     public var proofs: any ProofReplayCache = MemoryReplayCache()
 
     /// Creates the default rules.

@@ -3,7 +3,7 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// An access token that was verified. An object, because it is read for every request and never changed.
+/// A verified access token. A class, because it is read for every request and never changed.
 final class AccessToken: Sendable {
     let issuer: String
     let claims: JSON
@@ -11,9 +11,9 @@ final class AccessToken: Sendable {
     let scopes: Set<String>
     let clientID: String?
     let binding: TokenBinding
-    /// The end, in seconds since 1970; nil where none is known.
+    /// The expiry, in seconds since 1970; nil if unknown.
     let end: Double?
-    /// The start, in seconds since 1970.
+    /// The start of validity (`nbf`), in seconds since 1970.
     let start: Double
 
     init(issuer: String, claims: JSON, clientID: String?) throws(TokenFailure) {
@@ -22,17 +22,17 @@ final class AccessToken: Sendable {
         self.subject = claims["sub"]?.string
         self.clientID = clientID
         self.binding = try TokenBinding(claims)
-        // RFC 8693 section 4.2, RFC 9068 section 2.2.3: a string with spaces. Several servers write an array, some under another name.
+        // RFC 8693 section 4.2, RFC 9068 section 2.2.3: a space-delimited string. Several servers use an array, some under another name.
         let text = claims["scope"]?.string ?? claims["scp"]?.string
         let list = text?.split(separator: " ").map(String.init) ?? claims["scope"]?.strings ?? claims["scp"]?.strings
-        // RFC 6749 section 3.3: ASCII. Swift takes several other characters for the same as one of those.
+        // RFC 6749 section 3.3: ASCII. Swift considers several other characters equal to one of those.
         self.scopes = Set((list ?? []).filter { $0.utf8.allSatisfy { $0 < 0x80 } })
         self.end = claims["exp"]?.number
         self.start = claims["nbf"]?.number ?? -.infinity
     }
 }
 
-/// The name of a token in a cache: its SHA-256, so that the cache holds no tokens.
+/// The key of a token in a cache: its SHA-256 hash, so that the cache contains no tokens.
 struct TokenDigest: Hashable, Sendable {
     private let digest: SHA256.Digest
 

@@ -10,7 +10,7 @@ struct AccessTokenVerification {
     let resource: Endpoint
     /// The issuer that the token names, which is one of those accepted.
     let issuerName: String
-    /// Receives each check as it begins; nil where no report is wanted.
+    /// Receives each check as it begins; nil if no report is requested.
     var steps: TokenReport.Recorder?
 
     private var profile: JWTProfile {
@@ -35,7 +35,7 @@ struct AccessTokenVerification {
             clockOffset: nil
         )
         do {
-            // What costs nothing first: no keys are fetched for a token that is refused anyway.
+            // The cheap checks first: no keys are fetched for a token that is rejected anyway.
             steps?.begin(.header)
             let token = try check(try verifier.rules(of: jws))
             steps?.begin(.signature)
@@ -70,25 +70,25 @@ struct AccessTokenVerification {
             if claims["iat"] != nil { _ = try rules.requireIssued(within: nil) }
             try refuseIDToken(rules, audience)
         }
-        // Names of the same claim at servers that are older than the RFC.
+        // Names of the same claim on servers that predate the RFC.
         let client =
             claims["client_id"]?.string
             ?? (isAccessToken ? nil : claims["azp"]?.string ?? claims["cid"]?.string ?? claims["appid"]?.string)
         return try AccessToken(issuer: issuer, claims: claims, clientID: client)
     }
 
-    /// RFC 8725 section 2.8: "cross-JWT confusion". Without a type of its own a token is told from an ID Token by its claims.
+    /// RFC 8725 section 2.8: "cross-JWT confusion". Without a distinct type, a token is distinguished from an ID Token by its claims.
     private func refuseIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
         let claims = rules.json
         for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
-            throw rules.refused("it has a claim of ID Tokens alone (\(mark))")
+            throw rules.refused("it has a claim that only ID Tokens have (\(mark))")
         }
         if let client = claims["azp"]?.string {
             guard !issuer.means(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) }) else {
                 throw rules.refused("it was issued to its own audience, as an ID Token is (azp)")
             }
         }
-        // A logout token, a response of another kind; Keycloak names the kind in the claims.
+        // A logout token or a JWT response (such as JWT introspection); Keycloak names the kind in the claims.
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
         let use = claims["token_use"]?.string?.lowercased() ?? "access"
         guard ["access", "access_token"].contains(use) else {

@@ -2,11 +2,11 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The rules for what an issuer says about a token (RFC 7662 section 2.2).
+/// The rules for an introspection response (RFC 7662 section 2.2).
 struct IntrospectedToken {
     let issuer: TrustedIssuer
     let resource: Endpoint
-    /// Whether the token itself has said for whom it is.
+    /// Whether the token is a verified JWT, which names its audience itself.
     let isVerified: Bool
 
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
@@ -33,7 +33,7 @@ struct IntrospectedToken {
         if let type = members["token_type"]?.string?.lowercased(), !["bearer", "dpop", "access_token"].contains(type) {
             throw .invalid("it is not an access token (token_type)")
         }
-        // Servers that name the use of a token apart from its type (Ory Hydra: "token_use", Keycloak: "typ").
+        // Some servers name the use of a token separately from its type (Ory Hydra: "token_use", Keycloak: "typ").
         if let use = members["token_use"] {
             guard ["access_token", "access"].contains(use.string?.lowercased() ?? "") else {
                 throw .invalid("it is not an access token (token_use)")

@@ -3,37 +3,37 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import Synchronization
 
-/// The results of introspections, for a while: one request for all who wait for the same token.
+/// A cache of introspection results: callers that wait for the same token share one request.
 final class IntrospectionCache: Sendable {
-    /// How long results count, in seconds.
+    /// How long results are cached, in seconds.
     struct Times: Sendable {
         let active: Double
         let inactive: Double
     }
 
-    /// The most requests at once. What comes beyond is not authorized (503): made-up tokens cost the issuer no more.
+    /// The maximum number of concurrent requests. Beyond it, requests are rejected (503), which limits the issuer's load from invented tokens.
     private static let maximumRequests = 256
-    /// The most requests at once about tokens that nothing is known of: made-up ones leave room for the others.
+    /// The maximum number of concurrent requests about unknown tokens, so that invented tokens leave capacity for the others.
     private static let maximumUnknown = 128
-    /// The most inactive tokens that are remembered. They take no place of active ones.
+    /// The maximum number of cached inactive tokens. They do not displace active ones.
     private static let maximumInactive = 10_000
-    /// The largest result that is remembered, in bytes.
+    /// The maximum size of a cached result, in bytes.
     private static let maximumResultSize = 8 * 1024
-    /// How long the issuer is not asked after it could not be reached, where it does not say, and at most, in seconds.
+    /// How long no requests are sent after the issuer was unavailable: the default without Retry-After, and the maximum, in seconds.
     private static let pause = (usual: 1.0, longest: 30.0)
 
     private struct State {
         var running: [TokenDigest: SharedTask<JSON>] = [:]
-        /// How many of them are about tokens that nothing is known of.
+        /// How many of them are about unknown tokens.
         var unknown = 0
-        /// Why the issuer is not asked now, and until when.
+        /// The pause during which no requests are sent, and the error that caused it.
         var pause: (from: Date, until: Date, error: AuthError)?
     }
 
     private let state = Mutex(State())
     private let active: TokenCache<JSON>
     private let inactive = TokenCache<JSON>(limit: maximumInactive)
-    /// The tokens that were active once.
+    /// The tokens that have been active before.
     private let known: TokenCache<Bool>
 
     init(limit: Int) {
@@ -41,7 +41,7 @@ final class IntrospectionCache: Sendable {
         self.known = TokenCache(limit: limit)
     }
 
-    /// - Parameter isVerified: Whether the token is a JWT that has been verified: it is not made up.
+    /// - Parameter isVerified: Whether the token is a verified JWT, and so not an invented one.
     func claims(
         _ digest: TokenDigest,
         _ times: Times,
@@ -91,10 +91,10 @@ final class IntrospectionCache: Sendable {
         now: @Sendable () -> Date,
         _ introspect: @Sendable () async throws -> JSON
     ) async throws -> JSON {
-        // A result counts from when it was asked for.
+        // The lifetime of a result starts with its request.
         let asked = now().timeIntervalSince1970
         let claims = try await introspect()
-        // What is large is asked for each time: the limits of the caches count results.
+        // A large result is not cached, because the limits of the caches count results.
         guard (try claims.serialized()).count <= Self.maximumResultSize else { return claims }
         if claims["active"]?.bool == true {
             let end = claims["exp"]?.number ?? .infinity

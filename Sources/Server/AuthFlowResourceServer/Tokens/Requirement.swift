@@ -1,7 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The demands of a route on the token.
+/// The requirement of a route for the token.
 public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// The scopes that the token must have, all of them.
     public var scopes: [String]
@@ -9,7 +9,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// The `acr` values of which the token must have one; empty: any (RFC 9470).
     public var acrValues: [String]
 
-    /// How long ago the user may have been authenticated; nil: any time (RFC 9470).
+    /// The maximum age of the user's authentication; nil: any (RFC 9470).
     public var maximumAge: Duration?
 
     /// Creates a requirement that any valid token meets.
@@ -19,7 +19,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// - Parameters:
     ///   - scopes: The scopes that the token must have, all of them.
     ///   - acrValues: The `acr` values of which the token must have one; default: any.
-    ///   - maximumAge: How long ago the user may have been authenticated; default: any time.
+    ///   - maximumAge: The maximum age of the user's authentication; default: any.
     public init(scopes: [String], acrValues: [String] = [], maximumAge: Duration? = nil) {
         self.scopes = scopes
         self.acrValues = acrValues
@@ -46,7 +46,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
         if let maximumAge {
             guard let time = token.claims["auth_time"]?.number,
                 time >= now.timeIntervalSince1970 - leeway - maximumAge.seconds,
-                // A time in milliseconds would be recent for ever.
+                // A time in milliseconds would always count as recent.
                 time <= now.timeIntervalSince1970 + leeway
             else { throw .insufficientAuthentication }
         }

@@ -4,7 +4,7 @@ import Crypto
 
 /// How tokens must be bound to their client.
 public enum RequiredBinding: Sendable, Hashable {
-    /// As the token says: a bearer token is accepted.
+    /// As the token was issued: bearer tokens are accepted, too.
     case asIssued
     /// To a DPoP key (RFC 9449).
     case dpop
@@ -14,7 +14,7 @@ public enum RequiredBinding: Sendable, Hashable {
     case dpopOrCertificate
 }
 
-/// What a token is bound to (`cnf`, RFC 7800).
+/// The binding of a token (`cnf`, RFC 7800).
 struct TokenBinding {
     /// `jkt`: the thumbprint of a DPoP key (RFC 9449 section 6.1).
     let key: String?

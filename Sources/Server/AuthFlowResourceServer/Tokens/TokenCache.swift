@@ -1,13 +1,13 @@
 import AuthFlowEssentials
 import Synchronization
 
-/// What is known about tokens for a while, by their digests.
+/// A cache of values for tokens, by their digests.
 ///
-/// Two generations: when the newer one is full the older one is dropped, so that the memory is bounded and what is used stays.
+/// Two generations: when the newer one is full, the older one is dropped, so that memory is bounded and recently used values stay.
 final class TokenCache<Value: Sendable>: Sendable {
     private struct Entry {
         let value: Value
-        /// The bounds of its time, in seconds since 1970.
+        /// The validity period of the value, in seconds since 1970.
         let from: Double
         let until: Double
     }
@@ -20,10 +20,10 @@ final class TokenCache<Value: Sendable>: Sendable {
     private let generations = Mutex(Generations())
     private let limit: Int
 
-    /// - Parameter limit: The most tokens; 0: nothing is kept.
+    /// - Parameter limit: The maximum number of tokens; 0 disables the cache.
     init(limit: Int) { self.limit = limit }
 
-    /// A value whose time is now. A clock that was set back makes nothing last longer.
+    /// A value that is valid now. Setting the clock back does not extend its validity.
     func value(_ digest: TokenDigest, at now: Date) -> Value? {
         guard limit > 0 else { return nil }
         let time = now.timeIntervalSince1970
@@ -40,8 +40,8 @@ final class TokenCache<Value: Sendable>: Sendable {
     }
 
     /// - Parameters:
-    ///   - start: The beginning of its time, in seconds since 1970.
-    ///   - end: The end of its time, in seconds since 1970.
+    ///   - start: The start of the value's validity, in seconds since 1970.
+    ///   - end: The end of the value's validity, in seconds since 1970.
     func keep(_ value: Value, _ digest: TokenDigest, from start: Double, until end: Double) {
         guard limit > 0, start < end else { return }
         generations.withLock { insert(Entry(value: value, from: start, until: end), digest, &$0) }

@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// It tells an attacker which check to try next. Show it to operators and never to clients.
 public struct TokenReport: Sendable {
-    /// A check of a token, in the order in which they are made.
+    /// A check of a token. The cases are in the order of the checks.
     public enum Check: String, Sendable, Hashable, CaseIterable {
         /// The characters and the length of the token.
         case form
@@ -14,11 +14,11 @@ public struct TokenReport: Sendable {
         case header
         /// Whether the token is meant for the API.
         case audience
-        /// Whether the token has begun and has not expired.
+        /// Whether the token is already valid and has not expired.
         case lifetime
-        /// The claims that every access token has.
+        /// The claims that every access token must have.
         case claims
-        /// The signature, by a key of the issuer.
+        /// The signature, with a key of the issuer.
         case signature
         /// Whether the issuer reports the token as active.
         case introspection
@@ -73,7 +73,7 @@ public struct TokenReport: Sendable {
 }
 
 extension TokenReport {
-    /// Notes the checks of a token as they begin.
+    /// Records the checks of a token as they begin.
     final class Recorder: Sendable {
         /// Whether the issuer may be asked about the token.
         let introspects: Bool
@@ -81,10 +81,10 @@ extension TokenReport {
 
         init(introspects: Bool) { self.introspects = introspects }
 
-        /// A check begins: the one before has passed.
+        /// Starts a check; the previous one has passed.
         func begin(_ check: Check) { steps.withLock { $0.append(Step(check: check, outcome: .passed(""))) } }
 
-        /// Gives the check in progress its outcome.
+        /// Sets the outcome of the check in progress.
         func end(_ outcome: Outcome) {
             steps.withLock { steps in
                 guard let last = steps.popLast() else { return }
@@ -92,7 +92,7 @@ extension TokenReport {
             }
         }
 
-        /// Whether a check was not made.
+        /// Whether a check was skipped.
         var hasSkipped: Bool {
             steps.withLock { steps in
                 steps.contains { step in
@@ -107,6 +107,6 @@ extension TokenReport {
         }
     }
 
-    /// An opaque token was not introspected, because the report was not to ask the issuer.
+    /// An opaque token was not introspected, because the report must not send it to the issuer.
     struct IsNotIntrospected: Error {}
 }

@@ -9,9 +9,9 @@ public struct TrustedIssuer: Sendable {
     public enum TokenType: Sendable, Hashable {
         /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be used as an access token.
         case accessToken
-        /// `at+jwt`, `JWT` or none, as Entra, Keycloak and older servers write. A token that has claims of ID Tokens alone (`nonce`,
-        /// `at_hash`, `c_hash`, `s_hash`, or `azp` equal to its audience) is refused. An ID Token without them, for a client with the audience's
-        /// name, would be accepted: never register a client whose `client_id` is the API's audience.
+        /// `at+jwt`, `JWT` or none, as Entra, Keycloak and older servers issue. A token with claims that only ID Tokens have (`nonce`,
+        /// `at_hash`, `c_hash`, `s_hash`, or `azp` equal to its audience) is rejected. An ID Token without them, for a client named like the
+        /// audience, would be accepted: never register a client whose `client_id` is the API's audience.
         case riskyAnyJWT
     }
 
@@ -27,7 +27,7 @@ public struct TrustedIssuer: Sendable {
     /// The signature algorithms to accept.
     public let algorithms: [SignatureAlgorithm]
 
-    /// The tenants whose tokens are accepted, where each has an issuer of its own; nil: the server's issuer alone.
+    /// The tenants whose tokens are accepted, where each has its own issuer; nil: only the server's issuer.
     public let tenants: TokenIssuerTemplate?
 
     /// The keys that tokens may be encrypted to.
@@ -52,7 +52,7 @@ public struct TrustedIssuer: Sendable {
     ///   - audiences: The values of `aud` that mean the API; default: the identifier of the resource.
     ///   - tokenType: The header type of its tokens; default: `at+jwt`.
     ///   - algorithms: The accepted signature algorithms; default: all asymmetric ones. HMAC is never accepted.
-    ///   - tenants: The tenants whose tokens are accepted; default: the server's issuer alone.
+    ///   - tenants: The tenants whose tokens are accepted; default: only the server's issuer.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
     ///   - requiresEncryption: Whether JWTs of this issuer must be encrypted; default: no.
     ///   - introspector: The API's OAuth client at the issuer, for opaque tokens; default: none.

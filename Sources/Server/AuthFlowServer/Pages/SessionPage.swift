@@ -20,7 +20,7 @@ public struct SessionPage: Sendable {
         public static let chooseProvider = Self(rawValue: "choose_provider")
         /// The user, or the provider, did not allow the sign-in.
         public static let denied = Self(rawValue: "denied")
-        /// The application refused the user; the message is the hook's.
+        /// The application rejected the user; the message comes from the hook.
         public static let refused = Self(rawValue: "refused")
         /// This browser has no sign-in in progress: it timed out, was already finished, or was started in another browser.
         public static let stale = Self(rawValue: "stale")

@@ -2,7 +2,7 @@ import AuthFlow
 
 /// The parts of an upload, up to a size and a duration.
 struct BoundedUpload: AsyncSequence, Sendable {
-    /// Thrown instead of the part that is too much.
+    /// Thrown instead of the part that exceeds the maximum size.
     struct TooLarge: Error {}
     /// Thrown after the maximum duration.
     struct TooSlow: Error {}

@@ -30,8 +30,8 @@ public struct ForwardAuth: Sendable {
     /// - Parameters:
     ///   - server: The sessions.
     ///   - path: The path that the proxy requests; default: `/forward-auth`. Browsers must not reach it.
-    ///   - provider: The name of the provider whose users the application behind the proxy knows; a session of another gets 403. Where there are several
-    ///     providers, name one: two users of different providers can have the same subject. Default: the only one.
+    ///   - provider: The name of the provider whose users the application behind the proxy knows; a session of another provider
+    ///     gets 403. If there are several, name one: users of different providers can have the same subject. Default: the only one.
     ///   - fields: The fields of the response, such as `X-User`. A session that lacks the value of one gets 403. Identify users by ``Value/subject``: an e-mail
     ///     address can change hands, be unverified, and at some providers be chosen by the user (OIDC Core section 5.7).
     public init(
@@ -49,8 +49,8 @@ public struct ForwardAuth: Sendable {
     /// Returns the response to the proxy; nil for any other request.
     ///
     /// 204: there is a session. 401: there is none; `X-Sign-In` is then the path to sign in at, which returns to the page of `X-Original-URI` or
-    /// `X-Forwarded-Uri`. 403: another site has made the browser send the request, or the session is of another provider or lacks a value. 503: the
-    /// session could not be checked.
+    /// `X-Forwarded-Uri`. 403: another site has made the browser send the request, or the session belongs to another provider or lacks a value.
+    /// 503: the session could not be checked.
     ///
     /// A request that may change something must not come from another site. The proxy sends the method of the request in `X-Original-Method` or
     /// `X-Forwarded-Method`; without them every request is treated as unsafe.
@@ -59,7 +59,7 @@ public struct ForwardAuth: Sendable {
         let methods = ["X-Original-Method", "X-Forwarded-Method"].compactMap { HTTPField.Name($0) }
             .flatMap { request.headerFields[values: $0] }
         let isSafe = !methods.isEmpty && methods.allSatisfy { ["GET", "HEAD"].contains($0) }
-        // Navigations have no Origin, but a WebSocket has, and its handshake is a GET.
+        // Navigations have no Origin field, but a WebSocket handshake has one, and is a GET.
         let isOpen = isSafe && request.headerFields[.origin] == nil
         guard isOpen || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
         do {
@@ -117,7 +117,7 @@ public struct ForwardAuth: Sendable {
         }
     }
 
-    /// RFC 9110 section 5.5: no control characters, so that no claim ends its line. Non-ASCII text is sent as UTF-8.
+    /// RFC 9110 section 5.5: no control characters, so that no claim can inject a header field. Non-ASCII text is sent as UTF-8.
     private static func isFieldValue(_ text: String) -> Bool {
         text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
     }

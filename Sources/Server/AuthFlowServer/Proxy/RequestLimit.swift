@@ -64,7 +64,7 @@ final class RequestLimit: Sendable {
             if let index { state.users[user]?.queue.remove(at: index) }
             return index != nil
         }
-        // The place may have become free at the same moment.
+        // The request may have been given a slot at the same moment.
         if !wasQueued { leave(user) }
         throw CancellationError()
     }
@@ -73,7 +73,7 @@ final class RequestLimit: Sendable {
         let next = state.withLock { state -> AsyncStream<Void>.Continuation? in
             guard var requests = state.users[user] else { return nil }
             defer { state.users[user] = requests.running == 0 ? nil : requests }
-            // The next one takes the place over.
+            // The next request takes over the slot.
             if !requests.queue.isEmpty { return requests.queue.removeFirst().start }
             requests.running -= 1
             return nil

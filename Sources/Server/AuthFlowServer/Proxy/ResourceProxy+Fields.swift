@@ -18,7 +18,7 @@ extension ResourceProxy {
         "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset", "retry-after",
     ]
 
-    /// RFC 9110 section 7.6.1: the fields that "Connection" names go no further.
+    /// RFC 9110 section 7.6.1: the fields that "Connection" names are not forwarded.
     private static func passing(_ fields: HTTPFields, _ names: Set<String>) -> HTTPFields {
         let named = fields[values: .connection].filter { $0.utf8.allSatisfy { $0 < 0x80 } }.flatMap { value in
             value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
@@ -56,12 +56,12 @@ extension ResourceProxy {
         var head = HTTPResponse(status: response.status)
         head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
         head.headerFields[.cacheControl] = Self.cacheControl(received)
-        // Another user of the same browser has another cookie. What a script has fetched is not what a navigation to the same address gets,
-        // which has no header field of the application's and is refused.
+        // Another user of the same browser has a different cookie. A script's cached response must not be used for a navigation to the same
+        // URL, which lacks the application's header field and is rejected.
         head.headerFields[.vary] =
             (received[values: .vary] + [server.headerName.rawName, "Origin", "Sec-Fetch-Site", "Cookie"])
             .joined(separator: ", ")
-        // Content of an API that a browser shows as a page of the application's origin runs no script there.
+        // API content that a browser displays as a page of the application's origin cannot run scripts there.
         head.headerFields[.contentSecurityPolicy] = "sandbox; default-src 'none'; frame-ancestors 'none'"
         head.headerFields[.xContentTypeOptions] = "nosniff"
         // RFC 9110 section 8.6: with HEAD, the length "if the same request had used the GET method".
@@ -71,8 +71,8 @@ extension ResourceProxy {
         return head
     }
 
-    /// RFC 9111 section 3.5 keeps shared caches from responses to requests with Authorization. The page's request has none, so the response
-    /// says it.
+    /// RFC 9111 section 3.5: shared caches do not store responses to requests with Authorization. The page's request has none, so the
+    /// response has to forbid it.
     private static func cacheControl(_ fields: HTTPFields) -> String {
         let directives = fields[values: .cacheControl].flatMap { value in
             value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }

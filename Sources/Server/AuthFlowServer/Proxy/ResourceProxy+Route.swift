@@ -30,7 +30,7 @@ extension ResourceProxy {
         ///   - target: The API's URL, which replaces the prefix. It ends with a slash.
         ///   - methods: The methods to forward; default: GET and HEAD.
         ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
-        ///   - provider: The name of the provider whose access tokens the API is for. A session of another gets 403. Where there are several
+        ///   - provider: The name of the provider whose access tokens the API is for. A session of another provider gets 403. If there are several
         ///     providers, a route has to name one; default: the only one.
         ///   - maximumRequestSize: The maximum size of a request body, in bytes, streamed or not; default: 1 MiB. Larger ones get a 413.
         ///   - maximumResponseSize: The maximum size of a response body, in bytes; default: 1 MiB. With `streamsResponses`, the buffer for a

@@ -39,7 +39,7 @@ public struct ResourceProxy: Sendable {
         return routes.first { target.starts(with: $0.prefix.utf8) }
     }
 
-    /// Returns the response to a request that is rejected whatever its body: call it before reading the body. Nil for any other.
+    /// Returns the response to a request that is rejected regardless of its body: call it before reading the body. Nil for any other request.
     public func refusal(of request: HTTPRequest) -> TransportResponse? {
         guard let route = route(of: request) else { return nil }
         if case .refused(let response) = admission(of: request, to: route) { return response }
@@ -84,7 +84,7 @@ public struct ResourceProxy: Sendable {
 
     /// Returns the API's response to a request; nil when no route matches.
     ///
-    /// 403: it does not come from a page of the application, or the session is of another provider. 401: there is no session. 405 and
+    /// 403: it does not come from a page of the application, or the session belongs to another provider. 401: there is no session. 405 and
     /// 400: the method or the path is not forwarded. 413: the body is too large. 429: too many requests of this user are in progress. 502: the API
     /// does not respond, or redirects, which is not followed. 503: the session or its tokens are unavailable.
     /// - Parameters:
@@ -98,17 +98,17 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// As ``response(to:body:)``, and for routes with `streamsResponses` once the headers of the response have arrived. A user's request
-    /// counts as in progress until the last reference to the body is released.
+    /// Like ``response(to:body:)``, but for routes with `streamsResponses` it returns once the response headers have arrived. A user's
+    /// request counts as in progress until the last reference to the body is released.
     public func streamedResponse(to request: HTTPRequest, body: [UInt8] = []) async -> ResponseStream? {
         await streamedResponse(to: request, .whole(body))
     }
 
-    /// As ``streamedResponse(to:body:)``, and for routes with `streamsRequests`: the API receives the body as it arrives, and the response is
-    /// there once it has the whole body, or wants no more of it.
+    /// Like ``streamedResponse(to:body:)``, but for routes with `streamsRequests`: the API receives the body as it arrives, and the function
+    /// returns once the API has the whole body, or accepts no more of it.
     ///
-    /// 503: the API wants a nonce (RFC 9449 section 9), which it tells only in response to a request, and the body cannot be read twice. The
-    /// next request has it.
+    /// 503: the API requires a nonce (RFC 9449 section 9), which it provides only in a response, and the body cannot be read twice. The
+    /// next request includes the nonce.
     public func streamedResponse(to request: HTTPRequest, upload: UploadBody) async -> ResponseStream? {
         await streamedResponse(to: request, .upload(upload))
     }
@@ -237,7 +237,7 @@ public struct ResourceProxy: Sendable {
         return UploadBody(parts, length: body.length)
     }
 
-    /// The path behind a prefix as lenient servers read it: decoded, without parameters, in lower case; nil where servers disagree.
+    /// The path after a prefix as lenient servers interpret it: decoded, without parameters, in lower case; nil where servers disagree.
     private static func reading(of path: Substring) -> String? {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
@@ -245,7 +245,7 @@ public struct ResourceProxy: Sendable {
             // A percent sign indicates double encoding; a control character could end a line or a string elsewhere.
             decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
         else { return nil }
-        // As bytes: to Swift's characters a mark would hide a slash or a semicolon.
+        // As bytes: in Swift's characters, a combining mark would hide a slash or a semicolon.
         let names = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             .map { $0.prefix { !";?#".utf8.contains($0) } }
         guard !names.dropLast().contains(where: \.isEmpty),

@@ -36,7 +36,7 @@ extension SessionServer {
                 kind: .claim
             )
             let isFirst = try await store.claim(claim, for: .seconds(rest))
-            // A delayed token ends the sessions of its time. A provider that retries it, because the first attempt
+            // A delayed token ends the sessions that existed when it was issued. A provider that retries it, because the first attempt
             // failed, ends the same sessions; an attacker who replays it ends none that started later.
             let meant = found.filter { session in
                 guard let credential = session.credential else { return isFirst }
@@ -57,7 +57,7 @@ extension SessionServer {
                     revoking: Self.endsWithItsSession
                 )
             } catch {
-                // It is sent again then, and is the first once more. In a task of its own: this one may be cancelled.
+                // The provider then retries, and its token must count as the first again. In a separate task: this one may be cancelled.
                 if isFirst { await Task { [store] in _ = try? await store.remove([claim]) }.value }
                 throw error
             }
@@ -67,8 +67,8 @@ extension SessionServer {
         }
     }
 
-    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. One that cannot
-    /// be read here is meant too: another process may be able to.
+    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. A session
+    /// that cannot be read here is included: another process may be able to read it.
     private func sessions(
         of token: LogoutToken,
         at provider: ProviderSessions
@@ -98,7 +98,7 @@ extension SessionServer {
         token.sessionID != nil && sessionID(of: credential) == token.sessionID
     }
 
-    /// When a session began, by the provider's clock as far as it is known. A refresh may have replaced the ID Token by a later one, and
+    /// When a session began, by the provider's clock as far as it is known. A refresh may have replaced the ID Token with a later one, and
     /// this machine's clock may be ahead: the earlier of the two is safe.
     private static func beginning(of credential: Credential) -> Date {
         min(credential.signedInAt, credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt)
@@ -109,16 +109,16 @@ extension SessionServer {
     }
 }
 
-// MARK: - Sign-ins under way
+// MARK: - Sign-ins in progress
 
-// A logout token may come between the exchange of a code and the write of its session, and finds no session then. So the token leaves a
-// mark before it looks for sessions, and a sign-in looks for marks after its session was written: one of the two finds the other. The times
-// of both tokens are the provider's, so that a logout token ends no sign-in that came after it. A front-channel logout has no time: its mark
-// has this machine's.
+// A logout token may arrive between the exchange of a code and the write of its session, when there is no session to find. So a logout
+// stores a record before it looks up sessions, and a sign-in looks up such records after writing its session: one of the two finds the
+// other. The times of both tokens are the provider's, so that a logout token ends no later sign-in. A front-channel logout has no time:
+// its record has this machine's time.
 
 extension SessionServer {
-    /// What a mark is for: a user, a session at the provider, or both. The marks of a token with both are for that session, and for sign-ins
-    /// of the user without a session identifier, which may be of it.
+    /// The subject of a logout record: a user, a session at the provider, or both. A token with both stores records for that session, and
+    /// for sign-ins of the user without a session identifier, which may belong to it.
     private enum Mark {
         case user(String)
         case session(String)
@@ -135,7 +135,7 @@ extension SessionServer {
         }
     }
 
-    /// The keys of a mark: the first is written, all are looked for.
+    /// The keys of a logout record: the first is for writing, and lookups use all of them.
     private func keys(of mark: Mark, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
         return HashedTag(["logout", clientID, issuer] + mark.parts, keys: options.tagKeys).all.map { tag in
@@ -163,7 +163,7 @@ extension SessionServer {
     private func leave(_ mark: Mark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions) async throws {
         guard let key = keys(of: mark, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
-            // One that comes late takes no later one's place.
+            // A record with an earlier time does not replace a later one.
             let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
             try await store.write(
                 Array("\(time)".utf8),
@@ -180,7 +180,7 @@ extension SessionServer {
     /// Whether the provider has ended the session of a sign-in before its session was written here.
     func wasEndedMeanwhile(_ credential: Credential, at provider: ProviderSessions) async throws -> Bool {
         guard let identity = credential.identity else { return false }
-        // A process that was stopped for longer than marks are kept cannot tell.
+        // A process that was paused for longer than the records are stored cannot tell.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInPatience.seconds else { return true }
         let issued = (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970

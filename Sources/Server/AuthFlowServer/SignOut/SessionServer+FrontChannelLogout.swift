@@ -11,14 +11,14 @@ extension SessionServer {
         guard issuers.count == 1, names.count == 1, (1...256).contains(names[0].utf8.count) else {
             return ServerResponse.plain(.badRequest)
         }
-        // Browsers say where the answer will be shown.
+        // Browsers indicate where the response will be displayed.
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
         guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
         do {
             let named = providers.filter { $0.client.server.issuer.utf8.elementsEqual(issuers[0].utf8) }
             guard !named.isEmpty else { return ServerResponse.plain(.badRequest) }
             for provider in named {
-                // It writes to the store, and no one has signed in for it.
+                // The request writes to the store, and is not authenticated.
                 guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
                 defer { provider.frontChannelLogouts.leave() }
                 try await leaveMark(ofProviderSession: names[0], issuers[0], at: provider)

@@ -34,7 +34,7 @@ extension SessionServer {
 
     /// Ends sessions of a session's user in every process, and revokes their tokens.
     /// - Parameters:
-    ///   - session: The session of the user who asks. No other user's session is ended.
+    ///   - session: The session of the requesting user. No other user's session is ended.
     ///   - names: The sessions; nil for all, this one included: "sign out everywhere".
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
@@ -54,7 +54,7 @@ extension SessionServer {
     /// Ends sessions in every process, and revokes their tokens.
     /// - Parameters:
     ///   - meant: The sessions, with their credentials where they can be read here.
-    ///   - last: The session that is ended after the others: with it the user can ask again.
+    ///   - last: The session that is ended after the others: with it, the user can retry.
     ///   - isRevoked: Whether the tokens of a credential end with its session.
     func end(
         _ meant: [RecordKey: Credential?],
@@ -64,12 +64,12 @@ extension SessionServer {
         revoking isRevoked: (Credential) -> Bool = { _ in true }
     ) async throws {
         let keys = meant.keys.filter { $0 != last } + (last.map { meant.keys.contains($0) ? [$0] : [] } ?? [])
-        // What can't be read here may have a refresh in progress elsewhere.
+        // A session that cannot be read here may have a refresh in progress elsewhere.
         try await provider.credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
         var ended = meant
-        // Also where the answer of the database was lost, or it ended some of them only: the user has asked for all of it.
+        // Even if the database's response was lost, or it removed only some of them: the user has requested the end of all.
         defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
-        // A refresh may have changed what was read before.
+        // A refresh may have changed the credentials since they were read.
         let removed = try await provider.credentials.remove(keys)
         for removed in removed where removed.credential != nil { ended[removed.key] = .some(removed.credential) }
         reportEnds(removed, at: provider, reason)
@@ -88,7 +88,7 @@ extension SessionServer {
 
     /// Notifies the application that sessions have ended, while the response is being sent.
     func reportEnds(_ removed: [TaggedCredential], at provider: ProviderSessions, _ reason: SessionEnd.Reason) {
-        // Without a credential its end was told before; without the store's word another process may have removed it.
+        // Without a credential, its end was reported before; without the store's confirmation, another process may have removed it.
         let removed = removed.filter { $0.credential != nil && $0.isKnownToBeRemoved }
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [hooks = options.hooks] in
@@ -125,7 +125,7 @@ extension SessionServer {
         try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider)
     }
 
-    /// Finds the sessions that belong to one at the provider.
+    /// Finds the sessions that belong to a session at the provider.
     func sessions(
         ofProviderSession name: String,
         _ issuer: String,
@@ -143,13 +143,13 @@ extension SessionServer {
     /// The maximum number of sessions whose tokens are revoked at the same time.
     private static let concurrentRevocations = 16
 
-    /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
+    /// Revokes tokens while the response is being sent: the end of the session does not depend on it.
     func revoke(_ removed: [Credential], at provider: ProviderSessions) {
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [self] in
             await withTaskGroup(of: Bool.self) { group in
                 for (number, credential) in removed.enumerated() {
-                    // A provider that does not respond would keep each waiting for as long.
+                    // If the provider does not respond, the remaining revocations would each run into the timeout.
                     if number >= Self.concurrentRevocations, await group.next() == false { return }
                     group.addTask { [self] in await isAnswered(credential, at: provider) }
                 }
@@ -190,7 +190,7 @@ extension SessionServer {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
             let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
-            // Read before anything is written: an invented cookie writes nothing.
+            // Read before anything is written: an invented cookie causes no writes.
             let stored = try await provider.credentials.stored(key)
             guard let own = stored, own.credential != nil || !isEverywhere else {
                 guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
@@ -204,7 +204,7 @@ extension SessionServer {
                 ).setting(cookie)
             }
             var meant: [RecordKey: Credential?] = [:]
-            // Found before anything is removed: after a failure there is still the session that can ask again.
+            // Found before anything is removed: after a failure, the user can retry with the session.
             if isEverywhere, let identity = own.credential?.identity {
                 for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {
                     meant[found.key] = .some(found.credential)
@@ -238,7 +238,7 @@ extension SessionServer {
     func describeSession(_ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         do {
-            // Polling does not count as user activity. No cookie is removed: a late answer would remove that of a new sign-in.
+            // Polling does not count as user activity. No cookie is removed: a late response would remove the cookie of a new sign-in.
             guard let session = try await session(of: request, isUse: false) else {
                 return ServerResponse.json(.unauthorized, ["signed_in": false])
             }

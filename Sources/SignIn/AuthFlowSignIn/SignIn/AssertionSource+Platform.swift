@@ -11,7 +11,7 @@ extension AssertionSource {
     /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read at each use.
     /// - Parameters:
     ///   - path: The file.
-    ///   - audience: The audience that the JWT must have; default: any.
+    ///   - audience: The required audience of the JWT; default: any.
     public static func file(path: String, audience: String? = nil) -> AssertionSource {
         let name = "the file \(DisplayText.sanitized(path))"
         return AssertionSource(name, audience: audience) { _ in
@@ -28,14 +28,14 @@ extension AssertionSource {
     /// An environment variable, as CI systems set it for a job. Its value does not change during the job.
     /// - Parameters:
     ///   - variable: The variable's name.
-    ///   - audience: The audience that the JWT must have; default: any.
+    ///   - audience: The required audience of the JWT; default: any.
     public static func environment(_ variable: String, audience: String? = nil) -> AssertionSource {
         let name = "the environment variable \(DisplayText.sanitized(variable))"
         return AssertionSource(name, audience: audience) { request in
             guard let text = request.host.environment[variable], !text.isEmpty else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: \(name) is not set. Ask for the token in the definition of the job."
+                    "There is no assertion: \(name) is not set. Request the token in the definition of the job."
                 )
             }
             return try Assertion(printed: Array(text.utf8), by: name)
@@ -54,7 +54,7 @@ extension AssertionSource {
             else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: the job may not request an ID Token. Set its permission \"id-token: write\", which jobs for forks cannot have."
+                    "There is no assertion: the job is not allowed to request an ID Token. Grant it the permission \"id-token: write\", which jobs for forks cannot have."
                 )
             }
             let audience = audience ?? request.issuer

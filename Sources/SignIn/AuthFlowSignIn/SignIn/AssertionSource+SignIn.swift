@@ -14,7 +14,7 @@ extension AssertionSource {
     {
         let other = OtherSignIn(client)
         return AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
-            // After a sign-out there, or a sign-in as another user, the last token is for the wrong user.
+            // After a sign-out there, or a sign-in as another user, the cached token belongs to the wrong user.
             let account = try await other.client().credential()?.account
             return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
         } make: { request in
@@ -58,7 +58,7 @@ extension AuthClient {
         if let idToken = unexpired(try await refresh().tokens) { return idToken }
         throw AuthError(
             .loginRequired,
-            "The ID Token of the sign-in \(options.name) has expired, and refreshing brings no new one. Sign in there again."
+            "The ID Token of the sign-in \(options.name) has expired, and refreshing returned no new ID Token. Sign in there again."
         )
     }
 }

@@ -8,14 +8,14 @@ extension AuthClient {
     /// When the API responds with 401 the token is refreshed and the request is sent once more. No redirect is followed.
     /// - Parameter request: The request, without an `Authorization` field.
     /// - Returns: The response, whatever its status.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; what ``freshTokens(account:)`` and the
-    ///   transport throw.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` or
+    ///   the transport throws.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         let endpoint = try requireAllowed(request.url)
         guard request.head.headerFields[.authorization] == nil else {
             throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
         }
-        // A slow API must not keep token requests waiting.
+        // A slow API must not delay token requests.
         var request = request
         request.pool = .resources
         var refused: TransportResponse?
@@ -37,7 +37,7 @@ extension AuthClient {
     /// - Parameters:
     ///   - method: The method of the request.
     ///   - url: The URL of the request.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; what ``freshTokens(account:)`` throws.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` throws.
     public func authorizationFields(method: HTTPRequest.Method, url: String) async throws -> HTTPFields {
         let endpoint = try requireAllowed(url)
         return try await client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
@@ -45,11 +45,11 @@ extension AuthClient {
 
     /// Checks that the access token may be sent to the origin of a URL.
     private func requireAllowed(_ url: String) throws(AuthError) -> Endpoint {
-        let endpoint = try Endpoint(url, name: "address of the API")
+        let endpoint = try Endpoint(url, name: "URL of the API")
         guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The access token may not be sent to \(endpoint.origin). If it is an API of this provider's, add it to \"api_origins\"."
+                "The access token may not be sent to \(endpoint.origin). If it is an API of this provider, add it to \"api_origins\"."
             )
         }
         return endpoint

@@ -12,7 +12,7 @@ extension AuthClient {
         try await current().accounts().entry(account ?? options.account)?.credential
     }
 
-    /// Returns what ``credential(account:)`` returns, or throws when that is nil. It shows no page.
+    /// Returns the result of ``credential(account:)``, or throws when that is nil. It shows no page.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
     public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
@@ -32,7 +32,7 @@ extension AuthClient {
 
     /// Makes an account the current one, in this process and every other.
     /// - Parameter subject: The subject of an account that is signed in.
-    /// - Throws: ``AuthError`` with `login_required` when it is not.
+    /// - Throws: ``AuthError`` with `login_required` when the account is not signed in.
     public func selectAccount(_ subject: String) async throws {
         try await current().change { accounts in
             guard let entry = accounts.entry(subject) else {
@@ -56,8 +56,8 @@ extension AuthClient {
     /// all tasks and processes wait for one refresh. The store is read at most every ten seconds, to see if another process
     /// has signed out or signed in as another user; in between, the cache is trusted.
     /// - Parameter account: The subject of an account; default: the one of the options.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
-    ///   throws; `CancellationError` when the task is cancelled, which does not cancel the refresh for other tasks.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or any error from
+    ///   refreshing; `CancellationError` when the task is cancelled, which does not cancel the refresh for other tasks.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {
         if account == nil, let fresh = alwaysCurrent?.fresh() { return fresh.credential.tokens }
         return try await current().credential(of: account).tokens
@@ -70,7 +70,7 @@ extension AuthClient {
     ///   - resource: One of the resources of the sign-in.
     ///   - scopes: Fewer scopes than were granted; default: all.
     ///   - duration: The minimum remaining lifetime of the token; default: the freshness margin.
-    /// - Throws: As ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
+    /// - Throws: The same errors as ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
     ///   resource, `provider_rejected` when the provider issues no token for it.
     public func freshTokens(
         for resource: String,
@@ -83,14 +83,14 @@ extension AuthClient {
     /// A credential whose access token has a minimum remaining lifetime.
     /// - Parameter duration: The minimum remaining lifetime. For short-lived tokens it is at most three quarters of their
     ///   lifetime, because otherwise every call would refresh them.
-    /// - Throws: As ``freshTokens(account:)``.
+    /// - Throws: The same errors as ``freshTokens(account:)``.
     public func freshCredential(lasting duration: Duration) async throws -> Credential {
         try await current().credential(margin: duration)
     }
 
     /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
     /// `access_token_rejected`. Throw that error when an API responds with 401.
-    /// - Throws: As ``freshTokens(account:)``, and whatever `body` throws.
+    /// - Throws: The same errors as ``freshTokens(account:)``, and any error that `body` throws.
     public func perform<Return: Sendable>(
         _ body: nonisolated(nonsending) (TokenSet) async throws -> Return
     ) async throws -> Return {
@@ -98,7 +98,7 @@ extension AuthClient {
         do {
             return try await body(tokens)
         } catch let error as AuthError where error.code == .accessTokenRejected {
-            // Without a refresh token, only another sign-in, here or in another process, brings newer tokens.
+            // Without a refresh token, newer tokens require another sign-in, here or in another process.
             if tokens.refreshToken == nil {
                 guard try await credential()?.tokens.accessToken != tokens.accessToken else { throw error }
             }
@@ -107,7 +107,7 @@ extension AuthClient {
     }
 
     /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them.
-    /// - Throws: As ``freshTokens(account:)``.
+    /// - Throws: The same errors as ``freshTokens(account:)``.
     @discardableResult
     public func refresh() async throws -> Credential {
         try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
@@ -119,10 +119,10 @@ extension AuthClient {
         try await current().credential(rejected: rejected)
     }
 
-    /// Replaces and stores the tokens, in a way that only the provider's adapter knows: no other task or process
-    /// refreshes or uses the store meanwhile. It completes even if the task is cancelled.
+    /// Replaces and stores the tokens, in a way that is specific to the provider's adapter: no other task or process
+    /// refreshes or uses the store in the meantime. It completes even if the task is cancelled.
     /// - Parameter body: Receives the stored tokens, and returns the tokens to store.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in; what `body` throws.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in; any error that `body` throws.
     @discardableResult
     public func replaceTokens(
         _ body: @escaping @Sendable (TokenSet, ProviderContext) async throws -> TokenSet
@@ -134,7 +134,7 @@ extension AuthClient {
     }
 
     /// The provider's claims about the signed-in user, from its userinfo endpoint or its adapter's equivalent.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in, and what the request throws.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in, and any error from the request.
     public func userInfo() async throws -> JSON {
         let credential = try await current().credential()
         try await client.requireBinding(of: credential, with: \ProviderMetadata.userInfoEndpoint)
@@ -144,11 +144,11 @@ extension AuthClient {
         }
     }
 
-    /// Asks the provider whether a token is active, and what it is for (RFC 7662).
+    /// Introspects a token: asks the provider whether the token is active, and for its metadata (RFC 7662).
     /// - Parameters:
     ///   - token: The token; default: the access token of the user who is signed in.
-    ///   - typeHint: `token_type_hint`: what kind of token it is; default: `access_token`.
-    /// - Throws: As ``OAuthClient/introspect(_:typeHint:)``.
+    ///   - typeHint: `token_type_hint`: the type of the token; default: `access_token`.
+    /// - Throws: The same errors as ``OAuthClient/introspect(_:typeHint:)``.
     public func introspect(_ token: Secret? = nil, typeHint: String? = "access_token") async throws -> JSON {
         if let token {
             try await requireBinding(ofStored: [token], with: \ProviderMetadata.introspectionEndpoint)
@@ -160,7 +160,7 @@ extension AuthClient {
     }
 
     /// Exchanges a token for others (RFC 8693). Nothing is stored.
-    /// - Throws: As ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the token is a stored one that
+    /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the token is a stored one that
     ///   belongs to other endpoints.
     public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
         try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])

@@ -59,8 +59,8 @@ extension SignOut: CustomStringConvertible {
             switch endSession {
             case .done: "; the session at the provider has ended"
             case .nothingToDo: ""
-            case .unsupported(let reason): "; the session at the provider goes on: \(reason)"
-            case .failed(let error): "; the session at the provider may go on: \(error.message)"
+            case .unsupported(let reason): "; the session at the provider continues: \(reason)"
+            case .failed(let error): "; the session at the provider may continue: \(error.message)"
             }
         return "Signed out \(credential.displayName); \(tokens)\(session)"
     }
@@ -73,10 +73,10 @@ extension AuthClient {
     /// Signs out: removes the stored tokens, revokes them at the provider, and optionally ends the user's session at the
     /// provider through the user agent.
     ///
-    /// The credential is removed whatever the provider responds. The last valid tokens are revoked: a refresh in progress, here or
+    /// The credential is removed regardless of the provider's response. The last valid tokens are revoked: a refresh in progress, here or
     /// in another process, completes first, and its tokens are not returned to callers.
     ///
-    /// Where there is no user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential of the result.
+    /// Without a user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential of the result.
     /// - Parameters:
     ///   - revokingTokens: Whether to revoke the tokens; default: true.
     ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is half a
@@ -108,7 +108,7 @@ extension AuthClient {
         }.first
         guard let userAgent else {
             throw methods.passedOver.first { $0.flow == .authorizationCode }?.reason
-                ?? AuthError(.unsupported, "This client has no user agent to show the provider's sign-out page in.")
+                ?? AuthError(.unsupported, "This client has no user agent that can show the provider's sign-out page.")
         }
         let state = client.host.randomToken()
         let expected = RedirectOptions(

@@ -4,11 +4,11 @@ import AuthFlowHTTP
 public import AuthFlowOAuth
 
 extension AuthClient {
-    /// As ``resume(with:)-(String)``, for the `URL` that an app was opened with.
+    /// Like ``resume(with:)-(String)``, for the `URL` that an app was opened with.
     @discardableResult
     public func resume(with url: URL) -> Bool { resume(with: url.absoluteString) }
 
-    /// As ``finishSignIn(_:with:policy:)-(_,String,_)``, for a `URL`.
+    /// Like ``finishSignIn(_:with:policy:)-(_,String,_)``, for a `URL`.
     public func finishSignIn(
         _ request: AuthorizationRequest,
         with callback: URL,
@@ -19,7 +19,7 @@ extension AuthClient {
 }
 
 extension OAuthClient {
-    /// As ``exchange(_:for:)-(String,_)``, for a `URL`.
+    /// Like ``exchange(_:for:)-(String,_)``, for a `URL`.
     public func exchange(_ callback: URL, for request: AuthorizationRequest) async throws -> Credential {
         try await exchange(callback.absoluteString, for: request)
     }

@@ -6,7 +6,7 @@ public import AuthFlowStorage
 import Crypto
 import Synchronization
 
-/// Signs users in with one provider and keeps their credentials: the part of AuthFlow that an app or a tool uses.
+/// Signs users in with one provider and manages their credentials: the part of AuthFlow that an app or a tool uses.
 ///
 /// Created from a configuration file:
 ///
@@ -17,7 +17,7 @@ import Synchronization
 /// ```
 ///
 /// or from values, with ``init(client:methods:store:options:observer:)``. Cancelling the task that signs in cancels the
-/// sign-in and frees what it had opened.
+/// sign-in and releases its resources.
 public final class AuthClient: Sendable {
     /// The client of the authorization server.
     public let client: OAuthClient
@@ -150,7 +150,7 @@ public final class AuthClient: Sendable {
     /// Signs a user in: shows the provider's page or a code for another device, waits, checks the result, and stores the
     /// credential.
     /// - Parameters:
-    ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
+    ///   - policy: The rule for a sign-in by a different user from the one who is already signed in; default: reject it.
     ///   - options: The options of the authorization request; default: those of the registration.
     /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
@@ -175,7 +175,7 @@ public final class AuthClient: Sendable {
         if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
         guard let last = methods.methods.last else {
             throw methods.passedOver.last?.reason
-                ?? AuthError(.noUserAgent, "This client has no method to sign in with.")
+                ?? AuthError(.noUserAgent, "This client has no sign-in method.")
         }
         for (flow, reason) in methods.passedOver { passOver(flow.rawValue, reason, reporter) }
         for method in methods.methods.dropLast() {
@@ -226,7 +226,7 @@ public final class AuthClient: Sendable {
         func set() { value.store(true, ordering: .relaxed) }
     }
 
-    /// Whether another method may work after one could not start.
+    /// Whether another method may work after one has failed to start.
     private static func mayTryAnother(_ error: AuthError) -> Bool {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
@@ -300,7 +300,7 @@ public final class AuthClient: Sendable {
     /// Starts a sign-in whose page the app shows itself: open the URL of the request, and pass the redirect to
     /// ``finishSignIn(_:with:policy:)-(_,String,_)``, in this process or another. No user agent is used.
     /// - Parameter options: The options of the request; default: those of the registration.
-    /// - Throws: As ``OAuthClient/authorizationRequest(_:)``.
+    /// - Throws: The same errors as ``OAuthClient/authorizationRequest(_:)``.
     public func beginSignIn(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
         -> AuthorizationRequest
     {
@@ -313,7 +313,7 @@ public final class AuthClient: Sendable {
     /// - Parameters:
     ///   - request: The request. It can be used once.
     ///   - callback: The complete URL that the provider redirected to.
-    ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
+    ///   - policy: The rule for a sign-in by a different user from the one who is already signed in; default: reject it.
     /// - Throws: ``AuthError``. If the URL does not belong to the request, the request can still be used.
     public func finishSignIn(
         _ request: AuthorizationRequest,
@@ -363,7 +363,7 @@ public final class AuthClient: Sendable {
         return signIn
     }
 
-    /// Whether an operation is in progress that must complete: what ``drain(within:)`` waits for.
+    /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
     public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
     /// Sends no refresh token from now on: for a program that is about to exit and would not wait for the response.

@@ -4,7 +4,7 @@ import AuthFlowOAuth
 /// Signs a user in with the authorization code grant, PKCE and OpenID Connect (RFC 6749 section 4.1, RFC 7636, OIDC Core
 /// section 3.1).
 ///
-/// ``run(with:keep:)`` reads in the order in which a sign-in happens:
+/// ``run(with:keep:)`` follows the order of a sign-in:
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
 /// 2. start listening for the redirect (`UserAgents/UserAgent.swift`);
@@ -42,7 +42,7 @@ struct AuthorizationCodeSignIn: Sendable {
         with userAgent: any UserAgent,
         keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
-        // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the response from other visits.
+        // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from those of other visits.
         let state = client.host.randomToken()
         var expected = RedirectOptions(
             redirectURIs: client.registration.redirectURIs,
@@ -53,7 +53,7 @@ struct AuthorizationCodeSignIn: Sendable {
         )
         expected.decrypt = client.responseDecryption
         expected.notes = notes
-        // "par": "auto" pushes where the server offers it, and the user has not chosen it.
+        // "par": "auto" pushes the request if the server supports it; the user has not requested that explicitly.
         let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
             registration.pushedRequests == .automatic && $0.url.contains("request_uri=")
         }
@@ -70,7 +70,7 @@ struct AuthorizationCodeSignIn: Sendable {
                 }
             }
             didRespond()
-            // A code that was sent is used up, so its tokens are stored, whichever task waits for them.
+            // A code can be used only once, so its tokens are stored even if no task waits for them any more.
             return try await unfinished.finish {
                 let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
                 return try await keep(credential, response)
@@ -80,11 +80,11 @@ struct AuthorizationCodeSignIn: Sendable {
 }
 
 extension AuthError {
-    /// The same error, with the settings that concern pushed requests: some servers want parameters in the browser that were pushed.
+    /// The same error, with advice on the settings for pushed requests: some servers require pushed parameters in the browser, too.
     fileprivate var advisingAboutPushedRequests: AuthError {
         AuthError(
             code,
-            "\(message) The request was pushed (\"par\": \"auto\"). If the server wants parameters again that were pushed, name them in \"par_repeats\"; without pushed requests, it is \"par\": \"never\".",
+            "\(message) The request was pushed (\"par\": \"auto\"). If the server requires pushed parameters in the authorization URL, too, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",
             providerError: providerError,
             status: status,
             retryAfter: retryAfter,

@@ -1,6 +1,6 @@
 public import AuthFlowOAuth
 
-/// A type that shows a user where to go and what to enter there, while the program waits.
+/// A type that shows the user the verification URI and the user code while the program waits.
 ///
 /// The device flow has no redirect: the user may sign in on another device, and the program polls the provider to learn
 /// whether they have. `body` does the polling; when it returns or throws, hide the code.
@@ -24,7 +24,7 @@ public protocol DevicePresenter: Sendable {
     var longestWait: Duration? { get }
 
     /// Shows a code, runs `body`, and always hides the code afterwards.
-    /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; whatever `body` throws.
+    /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; any error that `body` throws.
     func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,
         while body: nonisolated(nonsending) () async throws -> Return

@@ -57,7 +57,7 @@ extension OAuthClient {
     /// Polls for the tokens of a device authorization until the user has decided (RFC 8628 section 3.4), and checks them.
     ///
     /// Cancelling the task ends the wait; the tokens of a poll in progress are then lost.
-    /// - Throws: ``AuthError`` with `access_denied` when the user refused, `timed_out` when the code has expired, or another
+    /// - Throws: ``AuthError`` with `access_denied` when the user denied the request, `timed_out` when the code has expired, or another
     ///   error of the provider; `CancellationError`.
     public func deviceCredential(for authorization: DeviceAuthorization) async throws -> Credential {
         let reporter = FlowReporter(host: host)

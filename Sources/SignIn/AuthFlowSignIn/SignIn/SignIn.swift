@@ -6,8 +6,8 @@ public struct SignIn: Sendable {
     /// The credential, after every check.
     public let credential: Credential
 
-    /// Every parameter of the authorization response, for what a provider adds (`session_state` and the like). The code is used
-    /// up. Empty in a flow without one.
+    /// All parameters of the authorization response, including provider-specific parameters such as `session_state`. The code has
+    /// already been used. Empty in a flow without an authorization response.
     public let authorizationParameters: FormParameters
 
     /// The error if the credential could not be stored. The sign-in is valid, but only in this process.
@@ -17,7 +17,7 @@ public struct SignIn: Sendable {
     /// stored, but the other apps cannot use it.
     public internal(set) var sharingError: AuthError?
 
-    /// The user who signed in; nil when the provider does not say: plain OAuth 2.0 has no ID Token.
+    /// The user who signed in; nil when the provider does not identify the user: plain OAuth 2.0 has no ID Token.
     public var identity: Identity? { credential.identity }
 }
 

@@ -58,7 +58,7 @@ public enum SignInMethod: Sendable {
                 guard owner == nil || present == owner else {
                     throw AuthError(
                         .accountMismatch,
-                        "Another user has signed in at \(source.name) meanwhile. Try again."
+                        "Another user has signed in at \(source.name) in the meantime. Try again."
                     )
                 }
                 return try await client.jwtBearer(assertion, resources: resource.map { [$0] })
@@ -78,7 +78,7 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// Without a user, as the client itself: the client credentials grant (RFC 6749 section 4.4).
     case clientCredentials = "client_credentials"
 
-    /// With an assertion of the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
+    /// With an assertion from the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
     case jwtBearer = "jwt_bearer"
 
     /// Whether it shows the user a page or a code.
@@ -92,7 +92,7 @@ package struct SignInMethods: Sendable {
     /// The only method, if it needs no user: the client's own token must not replace a user's.
     package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
-    /// The requested flows that cannot work here, with the reason.
+    /// The requested flows that are unavailable here, with the reasons.
     package var passedOver: [(flow: SignInFlow, reason: AuthError)] = []
 
     package init(methods: [SignInMethod], passedOver: [(flow: SignInFlow, reason: AuthError)] = []) {

@@ -25,8 +25,8 @@ public struct WebFinger: Sendable {
     /// The host in the identifier chooses the provider. A sign-in checks that provider as any
     /// other: its metadata must name this issuer.
     /// - Parameter identifier: An e-mail address or `acct:` URI, a host name, or an `https` URL.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when it is none of these, `discovery_failed` when no server
-    ///   knows it, `temporarily_unavailable`, or a code of the network's.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the identifier has none of these forms, `discovery_failed` when no
+    ///   server returns an issuer for it, `temporarily_unavailable`, or a network error code.
     public func issuer(of identifier: String) async throws -> String {
         let (resource, origin) = try Self.normalized(identifier)
         var address = FormParameters()
@@ -43,7 +43,7 @@ public struct WebFinger: Sendable {
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) does not know \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(response.status)). Give the issuer itself.",
+                "\(endpoint) has no issuer for \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(response.status)). Specify the issuer itself.",
                 providerError: response.providerError,
                 status: response.status
             )
@@ -66,19 +66,19 @@ public struct WebFinger: Sendable {
         guard endpoint.mayName(found) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) names the provider \(found.origin), an address of this machine or a private network, which a public server may not name."
+                "\(endpoint) names the provider \(found.origin), a loopback or private address, which a public server must not refer to."
             )
         }
         return found.url
     }
 
-    /// OIDC Discovery section 2.1: turns what a user types into a resource, and the origin to ask.
+    /// OIDC Discovery section 2.1: normalizes the user's input to a resource, and the origin to query.
     package static func normalized(_ identifier: String) throws(AuthError) -> (resource: String, origin: String) {
         let text = String(identifier.prefix { $0 != "#" })
         let lowercased = text.lowercased()
         let account = lowercased.hasPrefix("acct:") ? String(text.dropFirst(5)) : text
         if lowercased.hasPrefix("acct:") || isAccount(text) {
-            // Section 2.1.3: the host is what follows the last @.
+            // Section 2.1.3: the host is the part after the last @.
             guard let at = account.lastIndex(of: "@"), at != account.startIndex else { throw unusable(identifier) }
             return ("acct:\(account)", try origin(ofHost: String(account[account.index(after: at)...]), identifier))
         }

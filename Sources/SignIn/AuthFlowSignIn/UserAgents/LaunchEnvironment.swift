@@ -7,11 +7,11 @@ import Darwin
 import Glibc
 #endif
 
-/// Where a program runs, as far as it matters for showing a page to its user.
+/// The environment that a program runs in, as far as it is relevant to showing a page to the user.
 ///
-/// User agents use it to find out whether they can work here; tests create their own.
+/// User agents use it to determine whether they work here; tests create custom ones.
 public struct LaunchEnvironment: Sendable {
-    /// The variables of the environment.
+    /// The environment variables.
     public var environment: [String: String]
 
     /// Whether a user can read what the program writes to standard error, and respond to it.
@@ -26,19 +26,19 @@ public struct LaunchEnvironment: Sendable {
     /// Whether a browser may be opened at all.
     public var mayOpenBrowser = true
 
-    /// Whether a browser is opened with a private window, or else not at all.
+    /// Whether a browser may be opened only in a private window.
     public var wantsPrivateWindow = false
 
-    /// Where a program is, given its name or path, with links followed; nil when it is not installed.
+    /// Returns the path of a program, given its name or path, with symbolic links resolved; nil when it is not installed.
     private let locate: @Sendable (_ program: String) -> String?
 
     /// Creates a launch environment.
     /// - Parameters:
-    ///   - environment: The variables of the environment.
+    ///   - environment: The environment variables.
     ///   - hasTerminal: Whether a user can read and respond.
     ///   - isContainer: Whether this is a container.
     ///   - isWSL: Whether this is the Windows Subsystem for Linux.
-    ///   - locate: Returns where a program is, with links followed; nil when it is not installed.
+    ///   - locate: Returns the path of a program, with symbolic links resolved; nil when it is not installed.
     public init(
         environment: [String: String],
         hasTerminal: Bool,
@@ -54,7 +54,7 @@ public struct LaunchEnvironment: Sendable {
     }
 
     /// The launch environment of this process.
-    /// - Parameter environment: The variables of the environment.
+    /// - Parameter environment: The environment variables.
     public static func current(
         environment: [String: String] = ProcessInfo.processInfo.environment
     ) -> LaunchEnvironment {
@@ -68,29 +68,29 @@ public struct LaunchEnvironment: Sendable {
                 || environment["KUBERNETES_SERVICE_HOST"] != nil,
             isWSL: environment["WSL_DISTRO_NAME"] != nil
                 || String(decoding: kernel, as: UTF8.self).lowercased().contains("microsoft"),
-            // Links are followed: `x-www-browser` may be a text browser.
+            // Symbolic links are resolved: `x-www-browser` may be a text browser.
             locate: { find($0, environment).map { URL(fileURLWithPath: $0).resolvingSymlinksInPath().path } }
         )
     }
 
-    /// Whether the user is at another machine, in a shell on this one.
+    /// Whether the user is connected from another machine, through a remote shell.
     public var isRemoteShell: Bool {
         ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has)
     }
 
-    /// Whether this is a terminal of Visual Studio Code that belongs to a remote window: it opens addresses where the
-    /// user is, and forwards ports of this machine to there.
+    /// Whether this is a terminal in a remote window of Visual Studio Code: it opens URLs on the user's machine, and forwards
+    /// ports of this machine to it.
     package var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
 
     /// How a browser can be opened here.
     public enum Browser: Sendable, Hashable {
-        /// With this command, to which the address is added, or put in the place of `%s`.
+        /// With this command. The URL replaces `%s`, or is appended.
         case command([String], because: String)
         /// Not at all.
         case none(because: String)
     }
 
-    /// How a browser can be opened here: what `BROWSER` names, or the system's launcher when there is a screen to open one on.
+    /// How a browser can be opened here: the one that `BROWSER` names, or the system's launcher if there is a screen.
     public var browser: Browser {
         guard mayOpenBrowser else { return .none(because: "no browser is to be opened") }
         if wantsPrivateWindow { return privateBrowser }
@@ -100,16 +100,16 @@ public struct LaunchEnvironment: Sendable {
         #elseif os(Linux)
         return linuxBrowser
         #else
-        return .none(because: "this system opens no browser for a program")
+        return .none(because: "programs cannot open a browser on this system")
         #endif
     }
 
-    /// A browser of which it is known how a private window is opened: what `BROWSER` names, the desktop's, or one that is installed.
+    /// A browser with a known private-window option: the one that `BROWSER` names, the desktop's, or an installed one.
     private var privateBrowser: Browser {
         #if os(Linux)
         if case .command(let words, let reason)? = wishedBrowser {
             return PrivateWindow.command(words).map { .command($0, because: reason) }
-                ?? .none(because: "BROWSER names a browser whose private windows are not known")
+                ?? .none(because: "BROWSER names a browser whose private-window option is unknown")
         }
         guard let screen else {
             return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
@@ -119,9 +119,9 @@ public struct LaunchEnvironment: Sendable {
             guard let command = PrivateWindow.command([program]) else { continue }
             return .command(command, because: "\(program) can open a private window (\(screen))")
         }
-        return .none(because: "no browser is installed whose private windows are known")
+        return .none(because: "no browser with a known private-window option is installed")
         #else
-        return .none(because: "this system opens no private window for a program")
+        return .none(because: "programs cannot open a private window on this system")
         #endif
     }
 
@@ -141,7 +141,7 @@ public struct LaunchEnvironment: Sendable {
         return .none(because: "none of \(launchers.joined(separator: ", ")) is installed")
     }
 
-    /// What `BROWSER` asks for: commands separated by colons, the first that can work. nil when it is not set.
+    /// The browser that `BROWSER` requests: its first usable command, where colons separate commands. nil when the variable is not set.
     private var wishedBrowser: Browser? {
         guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
         var reason = "BROWSER names no program that is installed"
@@ -149,7 +149,7 @@ public struct LaunchEnvironment: Sendable {
             let words = command.split(separator: " ").map(String.init)
             guard let name = words.first, let path = locate(name) else { continue }
             if Self.isTextBrowser(path) {
-                reason = "BROWSER names a text browser, which would take the terminal"
+                reason = "BROWSER names a text browser, which would take over the terminal"
             } else if screen == nil, Self.isGraphicalBrowser(path) {
                 reason = "BROWSER names a browser that needs a screen, and neither DISPLAY nor WAYLAND_DISPLAY is set"
             } else {
@@ -165,7 +165,7 @@ public struct LaunchEnvironment: Sendable {
         return isWSL ? "this is WSL" : nil
     }
 
-    /// The command that lets the browser of the user's own machine reach a port of this one; nil when none is needed.
+    /// The command that lets the browser on the user's machine reach a port of this machine; nil when none is needed.
     /// - Parameter port: The port of this machine.
     package func forwardingCommand(port: Int) -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }
@@ -200,8 +200,8 @@ public struct LaunchEnvironment: Sendable {
         return true
     }
 
-    /// Finds a program as a shell would, but in no directory of `PATH` that is relative: it would be whatever directory this program is
-    /// started in.
+    /// Finds a program as a shell would, but not in relative directories of `PATH`, because they depend on the working directory of this
+    /// program.
     package static func find(_ name: String, _ environment: [String: String]) -> String? {
         let folders = (environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin").split(separator: ":")
             .filter { $0.hasPrefix("/") }
@@ -211,7 +211,7 @@ public struct LaunchEnvironment: Sendable {
 }
 
 extension LaunchEnvironment: CustomStringConvertible, WithoutReflection {
-    /// What was detected, without the environment: the values of its variables may be secrets.
+    /// The detected values, without the environment variables, which may contain secrets.
     public var description: String {
         "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"
     }

@@ -1,11 +1,11 @@
 import AuthFlowHTTP
 import AuthFlowOAuth
 
-/// Shows the user the address, and waits for them to bring back the one that their browser ends at. The browser may run
-/// on any machine; nothing is opened on this one.
+/// Shows the user the authorization URL, and waits until they paste the URL that their browser was redirected to. The browser may
+/// run on any machine; nothing is opened on this one.
 ///
-/// The redirect arrives by ``AuthClient/resume(with:)-(String)``; the tool and `TerminalRedirects` of AuthFlowTerminal call it with
-/// what is pasted. It is checked like any other.
+/// The redirect arrives through ``AuthClient/resume(with:)-(String)``; the tool and `TerminalRedirects` of AuthFlowTerminal call it with
+/// the pasted text. It is validated like any other redirect.
 public struct PasteUserAgent: UserAgent {
     /// Creates an agent.
     public init() {}
@@ -15,7 +15,7 @@ public struct PasteUserAgent: UserAgent {
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
-        // RFC 8252 section 7.3: any port will do. Nothing listens there; only the address is needed.
+        // RFC 8252 section 7.3: any port is allowed. Nothing listens there; only the URI is needed.
         try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
                 options.reporter.report(
@@ -30,7 +30,7 @@ public struct PasteUserAgent: UserAgent {
 }
 
 extension RedirectSession {
-    /// Waits until the task is cancelled, for a redirect that can arrive only by ``AuthClient/resume(with:)-(String)``.
+    /// Waits until the task is cancelled, for a redirect that can arrive only through ``AuthClient/resume(with:)-(String)``.
     public static func neverByItself() async throws -> String {
         let (never, continuation) = AsyncStream<Never>.makeStream()
         for await _ in never {}

@@ -1,7 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// Private browser windows, which have no cookies of earlier sign-ins and keep none: by each browser's own option.
+/// Private browser windows, which neither have cookies of earlier sign-ins nor store any. Each browser has its own option.
 package enum PrivateWindow {
     private static let options = [
         (
@@ -16,21 +16,21 @@ package enum PrivateWindow {
         (option: "--private", programs: ["opera"]),
     ]
 
-    /// The browsers that are known, in the order in which they are looked for.
+    /// The supported browsers, in the order of the search.
     static let programs = options.flatMap(\.programs)
 
-    /// The command that opens a private window; nil for a browser that is not known.
+    /// The command that opens a private window; nil for an unknown browser.
     /// - Parameter command: The command that opens a window.
     package static func command(_ command: [String]) -> [String]? {
         guard let program = command.first else { return nil }
         let name = String(program.split(separator: "/").last ?? "")
         guard let option = options.first(where: { $0.programs.contains(name) })?.option else { return nil }
-        // Firefox takes the address as the value of the option.
+        // Firefox expects the URL as the value of the option.
         return [program] + command.dropFirst().filter { $0 != "%s" } + [option]
     }
 
-    /// The browser that the user's desktop opens addresses with (the MIME Applications specification).
-    /// - Returns: The name of its program; nil when none is chosen, or it is not known.
+    /// The browser that the user's desktop opens URLs with (the MIME Applications specification).
+    /// - Returns: The name of its program; nil when no browser is selected, or the browser is unknown.
     static func defaultProgram(_ environment: [String: String]) -> String? {
         let folder =
             environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }

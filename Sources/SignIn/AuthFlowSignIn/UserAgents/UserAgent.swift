@@ -5,12 +5,12 @@ public import AuthFlowOAuth
 
 /// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.
 ///
-/// It knows nothing of tokens. Everything it opens lives as long as the call: the port, the wait for the browser, the
-/// cookie jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
-/// failed. An agent with a user in front of it can then tell them which.
+/// It does not handle tokens. Its resources are open only during the call: the port, the wait for the browser, the cookie
+/// jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has failed. An
+/// interactive agent can then show the user the outcome.
 ///
-/// `nonisolated(nonsending)` says that the method and `body` run where their caller runs; a module with the upcoming
-/// feature `NonisolatedNonsendingByDefault` can leave the words out.
+/// `nonisolated(nonsending)` means that the method and `body` run where their caller runs; a module with the upcoming
+/// feature `NonisolatedNonsendingByDefault` can omit it.
 ///
 /// A grant without a redirect (the device authorization grant) does not use a user agent.
 ///
@@ -28,21 +28,21 @@ public import AuthFlowOAuth
 /// }
 /// ```
 public protocol UserAgent: Sendable {
-    /// Prepares to receive the redirect, runs `body`, and closes what it opened, whatever happens.
+    /// Prepares to receive the redirect, runs `body`, and always releases the resources that it opened.
     /// - Parameters:
     ///   - options: The redirect to expect.
     ///   - body: The rest of the sign-in.
     /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when no redirect can be received, before any
-    ///   page is shown; and whatever `body` throws.
+    ///   page is shown; and any error that `body` throws.
     func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
     ) async throws -> Return
 }
 
-/// The redirect that a user agent is to expect.
+/// The redirect that a user agent must expect.
 public struct RedirectOptions: Sendable {
-    /// What a visit is for.
+    /// The purpose of a visit.
     public enum Purpose: Sendable, Hashable {
         /// Signing in. Forms may be filled in.
         case signIn
@@ -50,19 +50,19 @@ public struct RedirectOptions: Sendable {
         case signOut
     }
 
-    /// What the visit is for.
+    /// The purpose of the visit.
     public let purpose: Purpose
 
-    /// The client's registered redirect URIs, best first. An agent uses the first it can receive.
+    /// The client's registered redirect URIs, in order of preference. An agent uses the first URI that it can receive.
     public let redirectURIs: [RedirectURI]
 
-    /// The first of them.
+    /// The first redirect URI.
     public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
 
-    /// The `state` that the redirect will carry. What arrives without it belongs to another visit, and must not end the wait.
+    /// The `state` that the redirect will carry. A response without it belongs to another visit, and must not end the wait.
     public let state: Secret
 
-    /// How the authorization response travels: in the query, the fragment, or a form. An agent that cannot receive it this way throws `unsupported` before it
+    /// The response mode: query, fragment or form. An agent that cannot receive it this way throws `unsupported` before it
     /// shows a page.
     public let responseMode: ResponseMode
 
@@ -89,10 +89,10 @@ public struct RedirectOptions: Sendable {
         self.clock = clock
     }
 
-    /// Decrypts a signed response (JARM); nil where none was agreed on.
+    /// Decrypts a JWT-secured response (JARM); nil when none was requested.
     package var decrypt: RedirectResponse.Decryption? = { (response) throws(AuthError) in response }
 
-    /// Remembers why a response was not used.
+    /// Records why a response was ignored.
     package var notes = VisitNotes()
 }
 
@@ -109,7 +109,7 @@ extension RedirectOptions {
         RedirectResponse.encoded(in: url, at: redirectURI, responseMode).flatMap { response($0, at: redirectURI) }
     }
 
-    /// The response whose parameters hold exactly the expected state; nil for any other, which must not end a wait, or be told why.
+    /// The response whose parameters contain exactly the expected state; nil for any other response, which must not end a wait, or learn the reason.
     package func response(_ encoded: Substring, at redirectURI: String) -> RedirectResponse? {
         do throws(AuthError) {
             let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)
@@ -140,10 +140,10 @@ public struct RedirectSession: Sendable {
     /// Creates a session.
     /// - Parameters:
     ///   - redirectURI: The redirect URI to put in the authorization request.
-    ///   - visit: Shows a URL and returns the one that the visit was redirected to: the redirect URI with the response parameters in its
+    ///   - visit: Shows a URL and returns the URL that the visit was redirected to: the redirect URI with the response parameters in its
     ///     query, or in its fragment when that is the response mode. A response that was posted as a form is put in the query.
     ///
-    ///     It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)-(String)`` instead.
+    ///     It must end when its task is cancelled: the response may arrive through ``AuthClient/resume(with:)-(String)`` instead.
     public init(redirectURI: String, visit: @escaping @Sendable (_ url: String) async throws -> String) {
         self.init(redirectURI) { .url(try await visit($0)) }
     }

@@ -1,12 +1,12 @@
 import Synchronization
 
-/// The reason why the last response that arrived at a visit was not used: when none other comes, it is the best explanation there is.
+/// The reason why the last response to a visit was ignored: if no other response arrives, it is the best explanation.
 package final class VisitNotes: Sendable {
     private let reason = Mutex<String?>(nil)
 
     package init() {}
 
-    /// - Parameter reason: The end of a sentence, with nothing of the response in it.
+    /// - Parameter reason: The end of a sentence, without any content of the response.
     package func ignoredResponse(because reason: String) { self.reason.withLock { $0 = reason } }
 
     /// A sentence for the message of a timeout, with a space before it; empty when nothing arrived.

@@ -1,8 +1,8 @@
 import AuthFlowOAuth
 import Synchronization
 
-/// The visits of a client that wait for their redirect, so that one that arrives another way can end them: the system
-/// opened an app with it, or the user pasted it.
+/// The visits of a client that wait for their redirect, so that a redirect that arrives another way can end them: the
+/// system opened an app with it, or the user pasted it.
 final class WaitingVisits: Sendable {
     private struct Visit {
         let options: RedirectOptions
@@ -13,8 +13,8 @@ final class WaitingVisits: Sendable {
     private let visits = Mutex<[UInt64: Visit]>([:])
     private let next = Atomic<UInt64>(0)
 
-    /// Hands a redirect to the visit that it belongs to.
-    /// - Returns: Whether there was one.
+    /// Passes a redirect to the visit that it belongs to.
+    /// - Returns: Whether there was such a visit.
     func resume(with url: String) -> Bool {
         let visits = visits.withLock { Array($0.values) }
         for visit in visits {

@@ -1,6 +1,6 @@
-/// An error that says which rule a plug-in breaks.
+/// An error that reports the rule that a plug-in violates.
 public struct ConformanceFailure: Error, Sendable, CustomStringConvertible {
-    /// The rule, and what happened instead.
+    /// The rule, and the deviation from it.
     public let description: String
 
     static func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {

@@ -2,8 +2,8 @@ public import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// Checks what every ``/AuthFlow/ProviderAdapter`` must do: sign two users in against an emulator of its provider, tell them apart,
-/// refresh, revoke, and leave the protections of the flow in place. Run it from a test of your own.
+/// Checks the requirements on every ``/AuthFlow/ProviderAdapter``: it must sign two users in against an emulator of its provider, tell them
+/// apart, refresh, revoke, and preserve the protections of the flow. Run it from one of your own tests.
 public struct ProviderConformance: Sendable {
     private let adapter: any ProviderAdapter
     private let client: AuthClient
@@ -13,9 +13,9 @@ public struct ProviderConformance: Sendable {
     /// Creates a suite.
     /// - Parameters:
     ///   - adapter: The adapter under test.
-    ///   - client: A client made with it, whose user agent can sign in, with a loopback redirect URI that names its port.
-    ///   - other: A client like it, with a store of its own, whose user agent signs in another user.
-    ///   - givesRefreshTokens: Whether the provider gives these clients refresh tokens; default: true.
+    ///   - client: A client that uses the adapter, whose user agent can sign in, with a loopback redirect URI that includes its port.
+    ///   - other: A similar client with a separate store, whose user agent signs in another user.
+    ///   - givesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
     public init(
         adapter: any ProviderAdapter,
         client: AuthClient,
@@ -29,7 +29,7 @@ public struct ProviderConformance: Sendable {
     }
 
     /// Runs every check. Both clients are signed out afterwards.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is broken, or what signing in throws.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or the error of a failed sign-in.
     public func run() async throws {
         try require((try? Endpoint(adapter.issuer)) != nil, "The issuer is an https URL (RFC 8414 section 2).")
         try passesErrorsOn()
@@ -59,15 +59,15 @@ public struct ProviderConformance: Sendable {
         guard let identity = credential.identity else {
             return try require(
                 !client.client.identifiesUsers,
-                "A user is known where the adapter says so (identifiesUsers)."
+                "A user is known if the adapter identifies users (identifiesUsers)."
             )
         }
-        try require(!identity.subject.isEmpty, "A user who is known has a subject.")
+        try require(!identity.subject.isEmpty, "An identified user has a subject.")
         try require(identity.issuer.isIdentical(to: issuer), "The issuer of the identity is that of the metadata.")
         try await requireUser(identity, credential.tokens, "The same tokens belong to the same user.")
     }
 
-    /// Tokens belong to a user, and userinfo is about that user.
+    /// Checks that tokens belong to a user, and that userinfo describes that user.
     private func requireUser(_ identity: Identity, _ tokens: TokenSet, _ rule: String) async throws {
         if let adapter = adapter as? any UserInfoProviding {
             let again = try await adapter.identity(for: tokens, in: client.providerContext)
@@ -82,7 +82,7 @@ public struct ProviderConformance: Sendable {
         }
     }
 
-    /// nil where the provider has no userinfo.
+    /// The userinfo response; nil when the provider has no userinfo endpoint.
     private func userInfo(_ client: AuthClient) async throws -> JSON? {
         do {
             return try await client.userInfo()
@@ -93,7 +93,7 @@ public struct ProviderConformance: Sendable {
 
     private func tellsUsersApart(_ one: Credential, _ two: Credential) async throws {
         guard let first = one.identity, let second = two.identity else {
-            return try require(one.identity == nil && two.identity == nil, "All users are known, or none is.")
+            return try require(one.identity == nil && two.identity == nil, "All users are identified, or none is.")
         }
         try require(!first.subject.isIdentical(to: second.subject), "Two users have two subjects.")
         guard let own = try await userInfo(client), let others = try await userInfo(other) else { return }
@@ -107,7 +107,7 @@ public struct ProviderConformance: Sendable {
         )
         if let adapter = adapter as? any UserInfoProviding {
             let identity = try? await adapter.identity(for: invented, in: client.providerContext)
-            try require(identity == nil, "A user is not known by an access token that the provider has not issued.")
+            try require(identity == nil, "An access token that the provider has not issued identifies no user.")
         }
         let claims = try? await client.client.userInfo(invented)
         try require(claims == nil, "Userinfo needs an access token that the provider has issued.")
@@ -117,7 +117,7 @@ public struct ProviderConformance: Sendable {
 
     private func refreshes(_ credential: Credential) async throws {
         guard givesRefreshTokens else { return }
-        try require(credential.tokens.refreshToken != nil, "The refresh token that the provider gives is read.")
+        try require(credential.tokens.refreshToken != nil, "The refresh token that the provider gives is returned.")
         var last = credential
         // Twice: a provider that rotates refresh tokens accepts the first one once.
         for _ in 0..<2 {
@@ -142,19 +142,19 @@ public struct ProviderConformance: Sendable {
     private func revokes() async throws {
         let signOut = try await client.signOut()
         guard let credential = signOut.credential else {
-            throw ConformanceFailure(description: "A user who signs out was signed in.")
+            throw ConformanceFailure(description: "A sign-out returns the credential of the signed-in user.")
         }
         switch signOut.revocation {
         case .done: try await requireDead(credential)
-        case .nothingToDo: try require(false, "Tokens are revoked at a sign-out.")
+        case .nothingToDo: try require(false, "Tokens are revoked at sign-out.")
         case .unsupported(let reason):
             let endpoint = try await client.metadata().revocationEndpoint
-            try require(endpoint == nil, "Tokens are revoked where the provider has an endpoint for that: \(reason)")
+            try require(endpoint == nil, "Tokens are revoked if the provider has an endpoint for that: \(reason)")
         case .failed(let error): try require(false, "Tokens are revoked, or revocation is unsupported: \(error)")
         }
     }
 
-    /// RFC 7009 section 2: with the refresh token, access tokens of the grant end too.
+    /// RFC 7009 section 2: revoking the refresh token also invalidates the access tokens of the grant.
     private func requireDead(_ credential: Credential) async throws {
         if credential.tokens.refreshToken != nil {
             var refusal: AuthError?
@@ -164,11 +164,11 @@ public struct ProviderConformance: Sendable {
                 refusal = error
             }
             try require(refusal != nil, "A revoked refresh token is refused.")
-            // RFC 6749 section 5.2: the engine ends a session by it.
+            // RFC 6749 section 5.2: this error makes the engine end the session.
             let name = refusal?.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
-            try require(name == "invalid_grant", "A refused refresh token is invalid_grant by its standard name.")
+            try require(name == "invalid_grant", "The standard error for a refused refresh token is invalid_grant.")
         }
-        // Asked of the provider: a JWT can be read for as long as it lasts.
+        // Checked at the provider: a JWT would pass local validation until it expires.
         let claims = try? await client.client.userInfo(credential.tokens)
         try require(claims == nil, "A revoked access token is refused.")
     }

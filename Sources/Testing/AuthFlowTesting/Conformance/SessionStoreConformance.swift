@@ -1,21 +1,21 @@
 public import AuthFlow
 
-/// Checks what every ``/AuthFlow/SessionTokenStore`` must do, besides what ``TokenStoreConformance`` checks.
+/// Checks the requirements on every ``/AuthFlow/SessionTokenStore``, in addition to those that ``TokenStoreConformance`` checks.
 public struct SessionStoreConformance: Sendable {
     private let store: any SessionTokenStore
     private let wait: @Sendable (Duration) async throws -> Void
 
-    /// Creates a suite for a store that is empty.
+    /// Creates a suite for an empty store.
     /// - Parameters:
     ///   - store: The store.
-    ///   - wait: Lets time pass by the store's clock.
+    ///   - wait: Waits for a duration on the store's clock.
     public init(store: any SessionTokenStore, wait: @escaping @Sendable (Duration) async throws -> Void) {
         self.store = store
         self.wait = wait
     }
 
     /// Runs every check.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is broken.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
     public func run() async throws {
         try await TokenStoreConformance(store: store).run()
         try await endsRecords()
@@ -36,7 +36,7 @@ public struct SessionStoreConformance: Sendable {
         while true {
             let next = try await store.keys(after: last, limit: 3)
             guard let end = next.last else { break }
-            try ConformanceFailure.require(next.count <= 3, "A list has at most as many keys as were asked for.")
+            try ConformanceFailure.require(next.count <= 3, "A list has at most as many keys as requested.")
             found += next
             last = end.digest
         }
@@ -62,19 +62,19 @@ public struct SessionStoreConformance: Sendable {
         try await write([3], RecordAttributes(), for: keys.2)
         try ConformanceFailure.require(
             try await [store.bytes(for: keys.0), store.bytes(for: keys.1)] == [[1], [2]],
-            "A record is there until its time has come."
+            "A record exists until it expires."
         )
         try await wait(.milliseconds(350))
         for key in [keys.0, keys.1] {
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == nil,
-                "A record ends when its time has come."
+                "A record ceases to exist when it expires."
             )
-            try ConformanceFailure.require(try await !store.touch(key), "What has ended is not used again.")
+            try ConformanceFailure.require(try await !store.touch(key), "An expired record cannot be touched.")
             try await store.withLease(on: key) { lease in
                 try ConformanceFailure.require(
                     try await store.bytes(for: key) == nil,
-                    "The holder of a lease does not see what has ended."
+                    "The holder of a lease does not see an expired record."
                 )
                 try await store.write([9], under: lease)
             }
@@ -84,7 +84,7 @@ public struct SessionStoreConformance: Sendable {
                 "A record that replaces an expired one does not inherit its expiry."
             )
         }
-        try ConformanceFailure.require(try await store.bytes(for: keys.2) == [3], "A record without ends stays.")
+        try ConformanceFailure.require(try await store.bytes(for: keys.2) == [3], "A record without an expiry stays.")
         _ = try await store.remove([keys.0, keys.1, keys.2])
     }
 
@@ -98,7 +98,7 @@ public struct SessionStoreConformance: Sendable {
         }
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "A record that ends while a lease on it is held has ended, whatever its holder writes."
+            "A record that expires while a lease on it is held stays expired, whatever the holder writes."
         )
         _ = try await store.remove([key])
     }
@@ -113,7 +113,7 @@ public struct SessionStoreConformance: Sendable {
         try await wait(.milliseconds(400))
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "No use keeps a record beyond its lifetime."
+            "Use does not extend a record beyond its lifetime."
         )
     }
 
@@ -128,11 +128,11 @@ public struct SessionStoreConformance: Sendable {
         try await wait(.milliseconds(450))
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "A write without attributes keeps the ends."
+            "A write without attributes keeps the expiry."
         )
         try ConformanceFailure.require(
             try await store.records(tagged: tag).isEmpty,
-            "What has ended is not found by its tags."
+            "An expired record is not found by its tags."
         )
     }
 
@@ -157,13 +157,19 @@ public struct SessionStoreConformance: Sendable {
         try await write([5], RecordAttributes(tags: [other]), for: keys[1])
         try ConformanceFailure.require(
             try await store.records(tagged: user).map(\.key) == [keys[0]],
-            "New attributes take the place of the old ones."
+            "New attributes replace the old ones."
         )
         let removed = try await store.remove(Array(keys.prefix(3)))
-        try ConformanceFailure.require(Set(removed.map(\.bytes)) == [[1], [5], [3]], "What is removed is returned.")
-        try ConformanceFailure.require(try await store.remove(keys).map(\.key) == [keys[3]], "What is gone is not.")
+        try ConformanceFailure.require(Set(removed.map(\.bytes)) == [[1], [5], [3]], "Removed records are returned.")
+        try ConformanceFailure.require(
+            try await store.remove(keys).map(\.key) == [keys[3]],
+            "Absent records are not returned."
+        )
         for tag in [user, other, session] {
-            try ConformanceFailure.require(try await store.records(tagged: tag).isEmpty, "What is gone has no tags.")
+            try ConformanceFailure.require(
+                try await store.records(tagged: tag).isEmpty,
+                "A removed record has no tags."
+            )
         }
     }
 
@@ -171,23 +177,23 @@ public struct SessionStoreConformance: Sendable {
         let key = key("removed")
         try await write([1], RecordAttributes(), for: key)
         try await store.withLease(on: key) { lease in
-            try ConformanceFailure.require(try await store.bytes(under: lease) == [1], "The holder of a lease reads.")
+            try ConformanceFailure.require(try await store.bytes(under: lease) == [1], "A lease permits reading.")
             _ = try await store.remove([key])
             do {
                 _ = try await store.bytes(under: lease)
                 throw ConformanceFailure(
                     description:
-                        "The holder of a lease on a record that was removed reads nothing: it may be another's by now."
+                        "A lease on a removed record permits no reads: the record may belong to another holder by now."
                 )
             } catch let error as AuthError where error.code == .leaseLost {}
             do {
                 try await store.write([2], under: lease)
                 throw ConformanceFailure(
-                    description: "A record that was removed is not written by the holder of an older lease."
+                    description: "The holder of an older lease cannot write a record that was removed."
                 )
             } catch let error as AuthError where error.code == .leaseLost {}
         }
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "What was removed stays away.")
+        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "A removed record stays removed.")
     }
 
     private func claimsOnce() async throws {
@@ -196,9 +202,9 @@ public struct SessionStoreConformance: Sendable {
             for _ in 0..<20 { group.addTask { try await store.claim(key, for: .milliseconds(500)) } }
             return try await group.reduce(0) { $1 ? $0 + 1 : $0 }
         }
-        try ConformanceFailure.require(claims == 1, "One of several callers claims a record (\(claims) of 20 did).")
+        try ConformanceFailure.require(claims == 1, "Only one of many callers claims a record (\(claims) of 20 did).")
         try await wait(.milliseconds(550))
-        try ConformanceFailure.require(try await store.claim(key, for: .milliseconds(100)), "A claim ends.")
+        try ConformanceFailure.require(try await store.claim(key, for: .milliseconds(100)), "A claim expires.")
         _ = try await store.remove([key])
     }
 
@@ -209,7 +215,7 @@ public struct SessionStoreConformance: Sendable {
         try await write([2], RecordAttributes(lifetime: .seconds(60)), for: kept)
         try await wait(.milliseconds(150))
         while try await store.removeEnded() > 0 {}
-        try ConformanceFailure.require(try await store.bytes(for: kept) == [2], "A record that has not ended stays.")
+        try ConformanceFailure.require(try await store.bytes(for: kept) == [2], "A record that has not expired stays.")
         _ = try await store.remove([kept])
     }
 }

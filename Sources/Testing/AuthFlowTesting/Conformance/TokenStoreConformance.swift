@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks what every ``/AuthFlow/TokenStore`` must do. Run it from a test of your own:
+/// Checks the requirements on every ``/AuthFlow/TokenStore``. Run it from one of your own tests:
 ///
 /// ```swift
 /// @Test func conforms() async throws { try await TokenStoreConformance(store: MyStore()).run() }
@@ -8,13 +8,13 @@ public import AuthFlow
 public struct TokenStoreConformance: Sendable {
     private let store: any TokenStore
 
-    /// Creates a suite for a store that is empty.
+    /// Creates a suite for an empty store.
     public init(store: any TokenStore) {
         self.store = store
     }
 
     /// Runs every check.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is broken.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
     public func run() async throws {
         try await keepsWhatItIsGiven()
         try await keepsKeysApart()
@@ -60,7 +60,7 @@ public struct TokenStoreConformance: Sendable {
         for (index, key) in keys.enumerated() {
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == [UInt8(index)],
-                "Two keys never share their bytes, whatever is in their names."
+                "Two keys never share their bytes, whatever their names contain."
             )
             try await write(nil, for: key)
         }
@@ -99,7 +99,7 @@ public struct TokenStoreConformance: Sendable {
         try await store.withLease(on: key) { _ in }
     }
 
-    /// A holder that kept its lease beyond its end, and one whose lease belongs to another key or was made up.
+    /// Covers a holder that uses its lease after the lease has ended, and a lease that is forged or belongs to another key.
     private func refusesToWriteUnderALostLease() async throws {
         let key = key("fenced")
         let old = try await store.withLease(on: key) { $0 }
@@ -108,18 +108,18 @@ public struct TokenStoreConformance: Sendable {
         for lease in [old, forged] {
             do {
                 try await store.write([2], under: lease)
-                throw ConformanceFailure(description: "A lease that is not held writes nothing.")
+                throw ConformanceFailure(description: "A lease that is not held permits no writes.")
             } catch let error as AuthError where error.code == .leaseLost {}
         }
         try await store.withLease(on: self.key("other")) { other in
             do {
                 try await store.write([2], under: Lease(key: key, fence: other.fence))
-                throw ConformanceFailure(description: "A lease on one key writes no other.")
+                throw ConformanceFailure(description: "A lease on one key permits no writes to another.")
             } catch let error as AuthError where error.code == .leaseLost {}
         }
         let fences = try await [store.withLease(on: key) { $0.fence }, store.withLease(on: key) { $0.fence }]
         try ConformanceFailure.require(fences[0] != fences[1], "No two leases have the same fence.")
-        try ConformanceFailure.require(try await store.bytes(for: key) == [1], "What was written under a lease stays.")
+        try ConformanceFailure.require(try await store.bytes(for: key) == [1], "Bytes written under a lease stay.")
         try await write(nil, for: key)
     }
 }

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks what every ``/AuthFlow/UserAgent`` must do. Run it from a test of your own:
+/// Checks the requirements on every ``/AuthFlow/UserAgent``. Run it from one of your own tests:
 ///
 /// ```swift
 /// @Test func conforms() async throws {
@@ -36,12 +36,12 @@ public struct UserAgentConformance: Sendable {
     }
 
     /// Runs every check.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is broken, or what the agent throws.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or any error that the agent throws.
     public func run() async throws {
         try await bringsTheAnswer()
         try await passesErrorsOn()
         try await endsWhenItIsCancelled()
-        // Whatever happened before, redirects can be received again.
+        // Redirects can be received again after an error and after a cancellation.
         try await bringsTheAnswer()
     }
 
@@ -76,7 +76,7 @@ public struct UserAgentConformance: Sendable {
             } onCancel: {
                 visit.cancel()
             }
-            // The browser gets its last page when the sign-in has ended, which is after this.
+            // The browser gets its last page when the sign-in completes, which is after this.
             _ = delivery
             return (response, expected)
         }

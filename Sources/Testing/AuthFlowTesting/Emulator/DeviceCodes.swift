@@ -58,7 +58,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         return (deviceCode, userCode)
     }
 
-    /// The code that a user enters, whatever its case and punctuation.
+    /// Looks up the code that a user has entered, ignoring its case and punctuation.
     func entered(_ text: String) -> (deviceCode: String, code: Code)? {
         func normalized(_ text: String) -> String { text.uppercased().filter(\.isLetter) }
         return codes.first { normalized($0.value.userCode) == normalized(text) }.map { ($0.key, $0.value) }
@@ -84,7 +84,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
             codes[deviceCode] = nil
             return .denied
         case .approved(let grant):
-            // It can be used once.
+            // A device code can be used only once.
             codes[deviceCode] = nil
             return .approved(grant)
         }

@@ -1,24 +1,24 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// How an emulated provider encrypts what it sends to a client (RFC 7516).
+/// How an emulated provider encrypts its tokens and responses for a client (RFC 7516).
 public struct EmulatedEncryption: Sendable {
-    /// The client's public key (RFC 7517), as `DecryptionKey.publicJWK` has it.
+    /// The client's public key (RFC 7517), as returned by `DecryptionKey.publicJWK`.
     public var key: JSON
     /// `alg`.
     public var algorithm: KeyManagementAlgorithm
     /// `enc`.
     public var encryption: ContentEncryption
-    /// What is encrypted.
+    /// The kinds of responses to encrypt.
     public var responses: Set<EncryptedResponse>
     /// Changes the header before it is authenticated.
     public var header: EmulatorFault.Change = { _ in }
-    /// Changes what is encrypted.
+    /// Changes the plaintext.
     public var content: @Sendable (String) -> String = { $0 }
     /// Changes the finished token.
     public var text: @Sendable (String) -> String = { $0 }
 
-    /// Creates an encryption.
+    /// Creates encryption settings.
     public init(
         to key: JSON,
         algorithm: KeyManagementAlgorithm,
@@ -50,7 +50,7 @@ public struct EmulatedEncryption: Sendable {
 }
 
 extension OIDCEmulator.Client {
-    /// What is sent to the client for a response: encrypted, when it is registered for that.
+    /// The text as it is sent to the client: encrypted, when the client is registered for encryption of this kind of response.
     func received(_ text: String, _ kind: EncryptedResponse) throws -> String {
         guard let encryption, encryption.responses.contains(kind) else { return text }
         return try encryption.encrypted(text)

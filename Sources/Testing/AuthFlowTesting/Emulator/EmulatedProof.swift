@@ -4,7 +4,7 @@ import AuthFlowJSON
 import Crypto
 import HTTPTypes
 
-/// The check of a DPoP proof, as a server makes it (RFC 9449 section 4.3).
+/// The validation of a DPoP proof by a server (RFC 9449 section 4.3).
 enum EmulatedProof {
     enum Outcome: Hashable {
         case good(thumbprint: String)
@@ -13,10 +13,10 @@ enum EmulatedProof {
     }
 
     /// - Parameters:
-    ///   - address: The address of the request.
+    ///   - address: The URL of the request.
     ///   - accessToken: The token that the request carries; nil at a token endpoint.
-    ///   - nonce: The nonce that the proof has to have; nil for none.
-    ///   - isNew: Whether an identifier was not used before.
+    ///   - nonce: The nonce that the proof must contain; nil for none.
+    ///   - isNew: Returns whether an identifier (`jti`) was not used before.
     static func check(
         _ request: HTTPRequest,
         at address: String,
@@ -42,10 +42,10 @@ enum EmulatedProof {
         else { return .refused("the signature or the key is wrong") }
         guard claims["htm"]?.string == request.method.rawValue else { return .refused("htm is wrong") }
         guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else { return .refused("htu is wrong") }
-        // A server may read its clock from a coarser source than the client, so that a proof of this very second is in its future.
-        // What other servers refuse now and then is always refused here.
+        // A server's clock may be coarser than the client's, so that a proof from the current second appears to be from the future. Other
+        // servers reject such a proof occasionally; this one always rejects it.
         guard let issued = claims["iat"]?.number, 1...300 ~= now.timeIntervalSince1970 - issued else {
-            return .refused("iat is in the future or long ago")
+            return .refused("iat is in the future or too old")
         }
         guard let jti = claims["jti"]?.string, !jti.isEmpty, isNew(jti) else {
             return .refused("the proof was used before")

@@ -4,7 +4,7 @@ public import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// The signing keys of an emulated provider, generated for each: one for every kind of asymmetric algorithm.
+/// The signing keys of an emulated provider: one for every kind of asymmetric algorithm, generated for each provider.
 public struct EmulatorKeys: Sendable {
     private let p256 = P256.Signing.PrivateKey()
     private let p384 = P384.Signing.PrivateKey()
@@ -13,7 +13,7 @@ public struct EmulatorKeys: Sendable {
     private let rsa: _RSA.Signing.PrivateKey
     private let suffix: String
 
-    /// Generating an RSA key takes noticeable time in a test run, so that one is generated once per process.
+    /// Generating an RSA key takes noticeable time in a test run, so it is generated only once per process.
     private static let sharedRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
     /// The RSA key of ``decoys()``, which is published and never signs.
     private static let decoyRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
@@ -33,7 +33,7 @@ public struct EmulatorKeys: Sendable {
         EmulatorKeys(rsa: try Self.decoyRSA.get(), suffix: suffix)
     }
 
-    /// The key set to publish (RFC 7517). The RSA key serves six algorithms and so names none.
+    /// The key set to publish (RFC 7517). The RSA key is for six algorithms, so it has no `alg`.
     public func jwks() throws -> JSON {
         let primitives = try rsa.publicKey.getKeyPrimitives()
         func curve(_ name: String, _ algorithm: SignatureAlgorithm, _ point: Data) -> JSON {
@@ -81,7 +81,7 @@ public struct EmulatorKeys: Sendable {
     ///   - claims: The payload.
     ///   - header: The header; its `alg` need not be the algorithm that signs.
     ///   - algorithm: The signature algorithm.
-    ///   - secret: The key, for algorithms with a shared secret.
+    ///   - secret: The key, for symmetric (HMAC) algorithms.
     public func sign(
         _ claims: JSON,
         header: JSON,

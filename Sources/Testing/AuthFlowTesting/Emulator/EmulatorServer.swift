@@ -2,14 +2,14 @@ import AuthFlow
 import AuthFlowLoopback
 import HTTPTypes
 
-/// Serves an emulator on a port of this machine's loopback interface.
+/// Serves an emulator on a port of the loopback interface.
 public enum EmulatorServer {
-    /// Opens a server, runs `body`, and closes it again.
+    /// Starts a server, runs `body`, and stops the server.
     /// - Parameters:
     ///   - port: The port; nil for any free one.
     ///   - makeEmulator: Makes the emulator, given its origin.
     ///   - body: The work to do while the server runs.
-    /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` when the port is taken; what the closures throw.
+    /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` when the port is in use; any error that the closures throw.
     public static func run<Emulator: ProviderEmulator, Return: Sendable>(
         port: Int? = nil,
         _ makeEmulator: (_ origin: String) throws -> Emulator,

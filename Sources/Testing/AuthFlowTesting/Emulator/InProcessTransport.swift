@@ -23,7 +23,7 @@ public struct InProcessTransport: HTTPTransport {
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try Task.checkCancellation()
         let named = "\(call.head.scheme ?? "")://\(call.head.authority ?? "")"
-        // An address may name the port that is meant anyway.
+        // A URL may contain the default port explicitly.
         guard let handler = try handlers[named] ?? handlers[Endpoint(call.url).origin] else {
             throw AuthError(.networkFailed, "Nothing listens at \(call.head.authority ?? "").")
         }

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// An emulator that tells what it is asked and how it responds, one line for each request: method, path without its query, status.
+/// An emulator that logs each request and its response in one line: the method, the path without the query, and the status.
 public struct LoggedEmulator<Base: ProviderEmulator>: ProviderEmulator {
     /// The emulator.
     public let base: Base

@@ -4,17 +4,17 @@ public import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// Assertions of other issuers (RFC 7523), and those that this provider issues for others
+// Assertions of other issuers (RFC 7523), and assertions that this provider issues for other servers
 // (draft-ietf-oauth-identity-assertion-authz-grant).
 
 extension OIDCEmulator {
     private static let identityAssertionType = "oauth-id-jag+jwt"
 
-    /// The platform that speaks for a client.
+    /// The platform that issues assertions for a client.
     public struct Workload: Sendable, Hashable {
         /// The issuer of its JWTs, one of ``OIDCEmulator/trustedIssuers``.
         public var issuer: String
-        /// The subject by which it knows the client.
+        /// The subject that identifies the client in them.
         public var subject: String
 
         /// Creates a workload.
@@ -30,12 +30,12 @@ extension OIDCEmulator {
         set { state.withLock { $0.trustedIssuers = newValue } }
     }
 
-    /// The key set that it signs with (RFC 7517).
+    /// The provider's public key set (RFC 7517).
     public func publicKeys() throws -> JSON { try state.withLock { $0.keys }.jwks() }
 
-    /// Signs a JWT as this provider: what a platform gives its workloads.
+    /// Signs a JWT as this provider, such as an assertion that a platform issues to its workloads.
     /// - Parameters:
-    ///   - claims: The claims; `iss`, `iat` and `exp` (in an hour) are added where they are missing.
+    ///   - claims: The claims; `iss`, `iat` and `exp` (in an hour) are added if they are missing.
     ///   - type: The `typ` of the header.
     public func assertion(_ claims: [String: JSON], type: String = "JWT") throws -> String {
         let time = Int64(now().timeIntervalSince1970)
@@ -50,14 +50,14 @@ extension OIDCEmulator {
         return try keys.sign(.object(all), header: header, with: algorithm)
     }
 
-    /// Why an assertion is not accepted from a client.
+    /// The reason why an assertion is rejected.
     private struct Refusal: Error {
         let description: String
 
         init(_ description: String) { self.description = description }
     }
 
-    /// The claims of an assertion by a trusted issuer that is good here.
+    /// The header and claims of a valid assertion by a trusted issuer.
     private func trustedClaims(_ text: String?) throws(Refusal) -> (header: JSON, claims: JSON) {
         guard let text, let jws = try? JWS(Secret(text)) else { throw Refusal("the assertion is not a signed JWT") }
         let claims = jws.payload
@@ -70,7 +70,7 @@ extension OIDCEmulator {
                 $0.keyID == jws.header.keyID
                     && $0.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm)
             })
-        else { throw Refusal("the signature of the assertion is wrong") }
+        else { throw Refusal("the signature of the assertion is invalid") }
         let time = now().timeIntervalSince1970
         guard let expiry = claims["exp"]?.number, expiry > time else { throw Refusal("the assertion has expired") }
         guard (claims["iat"]?.number ?? 0) <= time + 10, (claims["nbf"]?.number ?? 0) <= time + 10 else {
@@ -116,7 +116,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// Whether a form has a JWT of the platform that speaks for a client.
+    /// Whether a form contains a JWT from the platform that issues assertions for a client.
     func hasWorkloadAssertion(_ form: FormParameters, of client: Client) -> Bool {
         guard let workload = client.workload,
             let claims = try? trustedClaims(form["client_assertion"]).claims
@@ -137,7 +137,7 @@ extension OIDCEmulator {
             let jws = form["subject_token"].flatMap({ try? JWS(Secret($0)) }),
             let keys = try? JWKSet(state.withLock({ $0.keys }).jwks()).keys,
             keys.contains(where: { $0.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) })
-        else { return refuse("invalid_request", "the subject_token is no ID Token of this provider") }
+        else { return refuse("invalid_request", "the subject_token is not an ID Token of this provider") }
         guard jws.payload["aud"]?.string == client.id else {
             return refuse("invalid_request", "the ID Token was issued to another client")
         }
@@ -145,7 +145,7 @@ extension OIDCEmulator {
             return refuse("invalid_grant", "the ID Token has expired")
         }
         guard let audience = form["audience"], let other = identityAudiences[audience] else {
-            return refuse("invalid_target", "there is no agreement with this audience")
+            return refuse("invalid_target", "no assertions are issued for this audience")
         }
         var claims: [String: JSON] = [
             "sub": jws.payload["sub"] ?? "", "aud": .string(audience), "client_id": .string(other),
@@ -166,7 +166,7 @@ extension OIDCEmulator {
         return response
     }
 
-    /// The servers that identity assertions are issued for, by their issuers, with the `client_id` of the client there.
+    /// The servers that identity assertions are issued for: their issuers, with the `client_id` of the client at each of them.
     public var identityAudiences: [String: String] {
         get { state.withLock { $0.identityAudiences } }
         set { state.withLock { $0.identityAudiences = newValue } }

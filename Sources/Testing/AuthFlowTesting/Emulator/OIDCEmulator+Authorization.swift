@@ -7,7 +7,7 @@ import Synchronization
 
 extension OIDCEmulator {
     func authorize(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
-        // RFC 6749 section 4.1.2.1: with a wrong client or redirect URI the user is informed, and never redirected.
+        // RFC 6749 section 4.1.2.1: for an invalid client or redirect URI the user is informed, and never redirected.
         guard let client = clients.first(where: { $0.id == query["client_id"] }) else {
             return .page("Unknown client", "<p>No such client is registered here.</p>", status: .badRequest)
         }
@@ -57,7 +57,7 @@ extension OIDCEmulator {
         return pending.session == nil ? .signInPage(id) : consentPage(id, pending)
     }
 
-    /// Decides an authorization request as a user would who signs in and allows it, without any page.
+    /// Completes an authorization request like a user who signs in and consents, without showing any page.
     /// - Parameters:
     ///   - url: The URL of the request.
     ///   - username: The name of one of the emulator's users.
@@ -74,7 +74,7 @@ extension OIDCEmulator {
 
     func signIn(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], var authorization = state.withLock({ $0.pending[id] }) else {
-            return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest)
+            return .page("Too late", "<p>This sign-in has ended. Start again.</p>", status: .badRequest)
         }
         let user = users.firstIndex { $0.username == form["username"] && $0.password == form["password"] }
         guard let user else { return TransportResponse.signInPage(id, message: "The user name or password is wrong.") }
@@ -92,11 +92,11 @@ extension OIDCEmulator {
     func consent(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], let authorization = state.withLock({ $0.pending.removeValue(forKey: id) }),
             let session = authorization.session
-        else { return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest) }
+        else { return .page("Too late", "<p>This sign-in has ended. Start again.</p>", status: .badRequest) }
         guard form["decision"] == "allow" else {
             if let deviceCode = authorization.deviceCode {
                 state.withLock { $0.deviceCodes.decide(deviceCode, .denied) }
-                return .page("Denied", "<p>The program that showed you the code is told.</p>")
+                return .page("Denied", "<p>The program that showed you the code has been notified.</p>")
             }
             return respond(
                 authorization,
@@ -107,7 +107,7 @@ extension OIDCEmulator {
         if let deviceCode = authorization.deviceCode {
             let grant = Grant(authorization: authorization, session: session)
             state.withLock { $0.deviceCodes.decide(deviceCode, .approved(grant)) }
-            return .page("Signed in", "<p>You can go back to the program that showed you the code.</p>")
+            return .page("Signed in", "<p>You can return to the program that showed you the code.</p>")
         }
         return respond(
             authorization,
@@ -168,7 +168,7 @@ extension OIDCEmulator {
         ResponseMode(rawValue: authorization.parameters["response_mode"] ?? "query")
     }
 
-    /// OAuth 2.0 Form Post Response Mode section 2: a form that posts itself.
+    /// OAuth 2.0 Form Post Response Mode section 2: a form that submits itself.
     private func formPostPage(_ authorization: Authorization, _ parameters: FormParameters) -> TransportResponse {
         let fields = parameters.pairs.map { pair in
             """

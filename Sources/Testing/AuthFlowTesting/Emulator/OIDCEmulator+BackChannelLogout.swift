@@ -4,7 +4,7 @@ public import AuthFlowJSON
 import Synchronization
 
 extension OIDCEmulator {
-    /// Whether each sign-in is a session of its own (`sid` in ID Tokens), whose end clients can be told.
+    /// Whether each sign-in creates a separate session (`sid` in ID Tokens), for whose end clients can receive a logout token.
     public var hasSessionIDs: Bool {
         get { state.withLock { $0.hasSessionIDs } }
         set { state.withLock { $0.hasSessionIDs = newValue } }
@@ -12,10 +12,10 @@ extension OIDCEmulator {
 
     /// Makes a logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4), as the provider would post it.
     /// - Parameters:
-    ///   - clientID: The client that it is for.
+    ///   - clientID: The client that the token is for.
     ///   - subject: The user; nil for a token without `sub`.
     ///   - sessionID: The session; nil for a token without `sid`.
-    ///   - change: Makes it another token, before it is signed.
+    ///   - change: Changes the header and the claims before the token is signed.
     public func logoutToken(
         for clientID: String,
         subject: String?,

@@ -7,10 +7,10 @@ import HTTPTypes
 // Mutual TLS (RFC 8705). The emulator is behind a proxy that terminates TLS and forwards the certificate (RFC 9440).
 
 extension OIDCEmulator {
-    /// The prefix of the paths at which a certificate is asked for.
+    /// The path prefix of the endpoints that request a client certificate.
     static let certificatePrefix = "/mtls"
 
-    /// `x5t#S256` of the certificate that a request was sent with; nil without one.
+    /// `x5t#S256` of the client certificate of a request; nil when there is none.
     static func thumbprint(of request: HTTPRequest) -> String? {
         // RFC 9440 section 2.2: the certificate in DER, as a byte sequence of structured fields: base64 between colons.
         guard let field = request.headerFields[.clientCertificate], field.hasPrefix(":"), field.hasSuffix(":"),
@@ -19,7 +19,7 @@ extension OIDCEmulator {
         return Base64URL.encode(SHA256.hash(data: Array(certificate)))
     }
 
-    /// The endpoints at which a certificate is asked for (RFC 8705 section 5).
+    /// The endpoints that request a client certificate (RFC 8705 section 5).
     var certificateEndpoints: JSON {
         let names = [
             "token_endpoint": "token", "userinfo_endpoint": "userinfo", "revocation_endpoint": "revoke",
@@ -29,8 +29,8 @@ extension OIDCEmulator {
     }
 }
 
-/// A transport that shows a certificate: requests to the emulator's endpoints that ask for one carry it as a proxy that ends TLS
-/// would pass it on.
+/// A transport that presents a client certificate: requests to the emulator's mutual-TLS endpoints carry it in the same way as a
+/// TLS-terminating proxy would forward it.
 public struct CertificateTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let certificate: [UInt8]
@@ -38,7 +38,7 @@ public struct CertificateTransport: HTTPTransport {
     /// Creates a transport.
     /// - Parameters:
     ///   - base: Sends the requests.
-    ///   - certificate: The certificate in DER. The emulator takes any bytes.
+    ///   - certificate: The certificate in DER. The emulator accepts any bytes.
     public init(_ base: any HTTPTransport, certificate: [UInt8]) {
         self.base = base
         self.certificate = certificate

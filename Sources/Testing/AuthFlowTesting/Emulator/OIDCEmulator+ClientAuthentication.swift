@@ -8,12 +8,12 @@ import Synchronization
 // How clients authenticate, checked as strictly as the specifications require.
 
 extension OIDCEmulator {
-    /// The client, when it has authenticated with exactly its registered method.
-    /// - Parameter address: The address that the client has called; nil for that of the request.
+    /// The client, if it has authenticated with exactly its registered method.
+    /// - Parameter address: The URL that the client has called; nil for that of the request.
     func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest, _ address: String? = nil) -> Client? {
         let basic = request.headerFields[.authorization]
         if let basic, basic.hasPrefix("Basic ") {
-            // RFC 6749 section 2.3.1: both halves are form-encoded before they are joined.
+            // RFC 6749 section 2.3.1: the client ID and the secret are form-encoded before they are joined.
             guard let data = Data(base64Encoded: String(basic.dropFirst(6))),
                 let pair = String(validating: data, as: UTF8.self), let colon = pair.firstIndex(of: ":"),
                 let id = FormURLEncoding.decode("x=\(pair[..<colon])")?["x"],
@@ -43,7 +43,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// Whether a form has an assertion of this client that is good here and was never used (RFC 7523 section 3).
+    /// Whether a form contains a valid assertion of this client that was never used before (RFC 7523 section 3).
     private func hasAssertion(_ form: FormParameters, of client: Client, at address: String) -> Bool {
         guard form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
             form.values(for: "client_assertion").count == 1, let text = form["client_assertion"],
@@ -59,7 +59,7 @@ extension OIDCEmulator {
             client.assertionAudiences.contains(where: { places[$0] == audience })
         else { return false }
         let time = now().timeIntervalSince1970
-        // The same section: iat and nbf may be a moment ahead, and not more than a minute.
+        // The same section: iat and nbf may be a few seconds in the future, but not more than a minute.
         guard let expiry = claims["exp"]?.number, expiry > time, expiry <= time + 3600,
             let issued = claims["iat"]?.number, issued <= time + 10, (claims["nbf"]?.number ?? issued) <= time + 10,
             let identifier = claims["jti"]?.string, identifier.utf8.count >= 16
@@ -67,7 +67,7 @@ extension OIDCEmulator {
         return state.withLock { $0.usedAssertions.insert("\(client.id) \(identifier)").inserted }
     }
 
-    /// Whether a JWT is signed by the client, as it is registered.
+    /// Whether a JWT is signed with the client's registered key or secret.
     func isSigned(_ jws: JWS, by client: Client) -> Bool {
         let algorithm = jws.header.algorithm
         if client.authenticationMethod == "client_secret_jwt" {
@@ -80,7 +80,7 @@ extension OIDCEmulator {
             default: return false
             }
         }
-        // A client with several keys names the one.
+        // A client with several keys names the key that it has used.
         guard let keys = client.jwks.flatMap({ try? JWKSet($0) })?.keys, let keyID = jws.header.keyID else {
             return false
         }
@@ -101,12 +101,12 @@ extension OIDCEmulator {
         }
         let scopes = (form["scope"] ?? "").split(separator: " ").map(String.init)
         guard !scopes.contains("openid"), !scopes.contains("offline_access") else {
-            return refuse("invalid_scope", "there is no user")
+            return refuse("invalid_scope", "openid and offline_access require a user")
         }
         return tokenWithoutUser(scopes.joined(separator: " "), thumbprint)
     }
 
-    /// An access token that no session is behind.
+    /// A response with an access token that does not belong to a session.
     func tokenWithoutUser(_ scopes: String, _ thumbprint: String?) -> TransportResponse {
         let accessToken = Self.randomID()
         var parameters: [String: JSON] = [

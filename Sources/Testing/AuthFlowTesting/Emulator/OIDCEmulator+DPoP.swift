@@ -13,25 +13,25 @@ public enum DPoPPolicy: Sendable, Hashable {
     case optional
     /// No tokens are issued without a proof.
     case required
-    /// No tokens are issued without a proof with a nonce of the provider in it.
+    /// No tokens are issued without a proof that contains a nonce of the provider.
     case requiredWithNonce
 }
 
 extension OIDCEmulator {
     /// The result of checking a proof.
     enum Proof {
-        /// There is none.
+        /// The request has no proof.
         case absent
-        /// It is valid, and signed with the key of this thumbprint.
+        /// The proof is valid, and signed with the key that has this thumbprint.
         case good(thumbprint: String)
-        /// It is invalid, or needs a nonce.
+        /// The proof is invalid, or needs a nonce.
         case refused(error: String, description: String)
     }
 
     /// Checks the proof of a request.
     /// - Parameters:
     ///   - request: The request.
-    ///   - address: The address that the client has called.
+    ///   - address: The URL that the client has called.
     ///   - accessToken: The access token sent with it; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
         guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
@@ -53,10 +53,10 @@ extension OIDCEmulator {
 
     var currentNonce: String { state.withLock { "nonce-\($0.nonceNumber)" } }
 
-    /// Changes the nonce, so that those that clients know are refused.
+    /// Changes the nonce, so that the previous one is rejected.
     public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
 
-    /// The response of the token endpoint to a proof that it refuses.
+    /// The response of the token endpoint to a proof that it rejects.
     func refusal(_ error: String, _ description: String) -> TransportResponse {
         var response = TransportResponse.json(
             ["error": .string(error), "error_description": .string(description)],
@@ -77,7 +77,7 @@ extension OIDCEmulator {
         guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {
             return (nil, #"Bearer error="invalid_token""#)
         }
-        // RFC 8705 section 3: a token that is bound to a certificate comes with it.
+        // RFC 8705 section 3: a certificate-bound token must be sent with that certificate.
         if let certificate = grant.authorization.client.certificateThumbprint {
             guard Self.thumbprint(of: request) == certificate else { return (nil, #"Bearer error="invalid_token""#) }
         }
@@ -86,7 +86,7 @@ extension OIDCEmulator {
         case ("dpop", let expected?):
             switch proof(of: request, at: address, accessToken: parts[1]) {
             case .good(expected): return (grant, nil)
-            // Row 107: the scheme is written in odd case.
+            // Row 107: the scheme is written in unusual letter case.
             case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)
             default: return (nil, #"dPoP error="invalid_token""#)
             }

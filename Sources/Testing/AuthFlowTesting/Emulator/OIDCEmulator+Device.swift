@@ -6,15 +6,15 @@ import Synchronization
 
 // The device authorization grant (RFC 8628).
 
-/// A response to a poll of a device code in place of the regular one.
+/// A response to a poll of a device code, instead of the regular one.
 public enum DevicePollResponse: Sendable, Hashable {
     /// An error, such as `authorization_pending`.
     case error(String)
-    /// `slow_down`, with the interval that the provider wants from now on, in seconds.
+    /// `slow_down`, with the new interval that the provider requests, in seconds.
     case slowDown(interval: Int?)
     /// Status 503, with or without `Retry-After`, in seconds.
     case unavailable(retryAfter: Int?)
-    /// An HTML page of an intermediary, with status 502.
+    /// An HTML page from an intermediary, with status 502.
     case brokenGateway
 }
 
@@ -70,7 +70,7 @@ extension OIDCEmulator {
         guard let userCode = query["user_code"] else { return .userCodePage(action: "/device") }
         guard let (deviceCode, code) = state.withLock({ $0.deviceCodes.entered(userCode) }),
             let client = clients.first(where: { $0.id == code.clientID })
-        else { return .userCodePage(action: "/device", message: "No program is waiting with this code.") }
+        else { return .userCodePage(action: "/device", message: "No program is waiting for this code.") }
         let id = Self.randomID()
         let session = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         let authorization = Authorization(
@@ -84,9 +84,9 @@ extension OIDCEmulator {
         return session == nil ? .signInPage(id) : .consentPage(id, client: client.id, scopes: authorization.scopes)
     }
 
-    /// Decides on a device code in place of a user on the verification page.
+    /// Decides on a device code in place of a user at the verification page.
     /// - Parameters:
-    ///   - userCode: The user code that the client shows.
+    ///   - userCode: The user code that the client displays.
     ///   - user: The user who allows it; nil to deny it.
     public func decide(_ userCode: String, as user: User?) {
         let now = now()

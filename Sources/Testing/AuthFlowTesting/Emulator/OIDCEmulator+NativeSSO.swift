@@ -43,12 +43,12 @@ extension OIDCEmulator {
     /// The valid device secrets.
     public var deviceSecrets: [String] { Array(state.withLock { $0.deviceSecrets.keys }) }
 
-    /// Issues a device secret and a session for a grant that has all the scopes they need; nil for another.
+    /// Issues a device secret and a session for a grant that has all required scopes; nil for any other grant.
     func deviceSecret(for grant: inout Grant) -> String? {
         guard nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes) else {
             return nil
         }
-        // Standard base64, with characters that a form must escape.
+        // Standard base64, with characters that must be escaped in a form.
         let secret = Data(HostServices.systemRandomBytes(30) + [0xFB, 0xFF]).base64EncodedString()
         let sid = Self.randomID()
         grant.sid = sid
@@ -85,7 +85,7 @@ extension OIDCEmulator {
         guard let session = state.withLock({ $0.deviceSecrets[form["actor_token"] ?? ""] }) else {
             return refuse(settings.unknownSecretError, "'actor_token' is invalid.")
         }
-        // An expired ID Token is accepted: what counts is whose it is.
+        // An expired ID Token is accepted: only its issuer and its session matter.
         let parts = (form["subject_token"] ?? "").split(separator: ".")
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
         guard claims?["iss"]?.string == issuer, claims?["sid"]?.string == session.sid else {

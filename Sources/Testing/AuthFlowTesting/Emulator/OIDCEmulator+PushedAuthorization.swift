@@ -21,7 +21,7 @@ extension OIDCEmulator {
         }
         // RFC 9126 section 2.1: "The request_uri parameter ... MUST NOT be provided".
         guard form["request_uri"] == nil else {
-            return refuse("invalid_request", "request_uri is not for this endpoint")
+            return refuse("invalid_request", "request_uri is not allowed at this endpoint")
         }
         var parameters = FormParameters()
         let credentials: Set = ["client_secret", "client_assertion", "client_assertion_type"]
@@ -32,13 +32,13 @@ extension OIDCEmulator {
             case .failure(let reason): return refuse("invalid_request_object", reason.text)
             }
         } else if client.mustSignRequests {
-            return refuse("invalid_request", "the request has to be signed")
+            return refuse("invalid_request", "the request must be signed")
         }
         switch proof(of: request, at: address, accessToken: nil) {
         case .absent: break
         case .good(let key):
             guard parameters["dpop_jkt"] == nil || parameters["dpop_jkt"] == key else {
-                return refuse("invalid_dpop_proof", "dpop_jkt is another key")
+                return refuse("invalid_dpop_proof", "dpop_jkt does not match the key of the proof")
             }
             parameters["dpop_jkt"] = key
         case .refused(let error, let description): return refusal(error, description)
@@ -63,12 +63,12 @@ extension OIDCEmulator {
         return response
     }
 
-    /// The front channel: the parameters of the request, wherever they are.
+    /// Handles an authorization request in the front channel, whether its parameters are in its URL, pushed, or signed.
     func authorizationRequest(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         let client = clients.first { $0.id == query["client_id"] }
         if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }), let client {
             guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
-                return .page("Wrong request object", "<p>The request object is refused.</p>", status: .badRequest)
+                return .page("Invalid request object", "<p>The request object is rejected.</p>", status: .badRequest)
             }
             return authorize(parameters, request)
         }
@@ -80,28 +80,28 @@ extension OIDCEmulator {
             else {
                 return .page(
                     "No such request",
-                    "<p>The request is not known here, has expired, or was used before.</p>",
+                    "<p>The request is unknown, has expired, or was used before.</p>",
                     status: .badRequest
                 )
             }
             return authorize(pushed.parameters, request)
         }
         if pushedRequests == .always || client?.mustPushRequests == true {
-            return .page("Not pushed", "<p>The request has to be pushed (RFC 9126).</p>", status: .badRequest)
+            return .page("Not pushed", "<p>The request must be pushed (RFC 9126).</p>", status: .badRequest)
         }
         if let object = query["request"], let client {
             guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
-                return .page("Wrong request object", "<p>The request object is refused.</p>", status: .badRequest)
+                return .page("Invalid request object", "<p>The request object is rejected.</p>", status: .badRequest)
             }
             return authorize(parameters, request)
         }
         guard client?.mustSignRequests != true else {
-            return .page("Not signed", "<p>The request has to be signed (RFC 9101).</p>", status: .badRequest)
+            return .page("Not signed", "<p>The request must be signed (RFC 9101).</p>", status: .badRequest)
         }
         return authorize(query, request)
     }
 
-    /// The parameters of an authorization request, wherever they are: in its URL, pushed, or signed. Nothing is used up.
+    /// The parameters of an authorization request, whether they are in its URL, pushed, or signed. A pushed request is not consumed.
     package func parameters(ofRequestAt url: String) -> FormParameters {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
         if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }),
@@ -117,7 +117,7 @@ extension OIDCEmulator {
         return parameters
     }
 
-    /// The reason for refusing something.
+    /// The reason for rejecting a request object.
     private struct Reason: Error {
         let text: String
     }
@@ -134,11 +134,11 @@ extension OIDCEmulator {
         } else if client.mustEncryptRequests {
             return refuse("it is not encrypted")
         }
-        guard let jws = try? JWS(Secret(text)) else { return refuse("it is no JWT") }
-        // OIDC Core section 6.1: none is allowed for a client that is registered so.
+        guard let jws = try? JWS(Secret(text)) else { return refuse("it is not a JWT") }
+        // OIDC Core section 6.1: `none` is allowed for a client that is registered with it.
         let isUnsigned =
             client.sendsUnsignedRequests && jws.header.algorithm.rawValue == "none" && jws.signature.isEmpty
-        guard isUnsigned || isSigned(jws, by: client) else { return refuse("the signature is wrong") }
+        guard isUnsigned || isSigned(jws, by: client) else { return refuse("the signature is invalid") }
         let claims = jws.payload
         guard jws.header.json["typ"]?.string == "oauth-authz-req+jwt" else { return refuse("typ is wrong") }
         guard claims["iss"]?.string == client.id, claims["client_id"]?.string == client.id else {
@@ -153,7 +153,7 @@ extension OIDCEmulator {
             end - start <= 3600, time - start <= 3600
         else { return refuse("nbf or exp is wrong") }
         guard claims["max_age"] == nil || claims["max_age"]?.integer != nil else {
-            return refuse("max_age is no number")
+            return refuse("max_age is not an integer")
         }
         var parameters = FormParameters()
         let own: Set = ["iss", "aud", "nbf", "exp", "iat", "jti"]
@@ -181,7 +181,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// Claims that the provider has signed, after a fault.
+    /// The claims as a JWT that the provider has signed, with a fault applied.
     func signed(_ claims: [String: JSON], type: String, _ fault: SignedResponseFault) -> String? {
         let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
         let algorithm = fault.algorithm ?? usual

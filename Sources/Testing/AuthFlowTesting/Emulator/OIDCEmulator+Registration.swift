@@ -7,7 +7,7 @@ import Synchronization
 // How clients find the provider and register with it.
 
 extension OIDCEmulator {
-    /// WebFinger (RFC 7033): every user's issuer is this one.
+    /// WebFinger (RFC 7033): this provider is the issuer of every user.
     func webFinger(_ query: FormParameters) -> TransportResponse {
         guard let resource = query["resource"], query["rel"] == "http://openid.net/specs/connect/1.0/issuer" else {
             return .json(["error": "unknown resource"], status: .notFound)

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import AuthFlowJSON
 
 extension OIDCEmulator {
-    /// What the provider remembers.
+    /// The state of the provider.
     struct State {
         var keys: EmulatorKeys
         var clients: [Client]
@@ -13,7 +13,7 @@ extension OIDCEmulator {
         var requests: [ReceivedRequest] = []
         var pending: [String: Authorization] = [:]
         var sessions: [String: Session] = [:]
-        /// The clients that each user has allowed.
+        /// The clients to which each user has consented.
         var consents: [Int: Set<String>] = [:]
         var codes: [String: IssuedCode] = [:]
         var accessTokens: [String: Grant] = [:]
@@ -47,7 +47,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// A refresh token, kept after its use so that reuse is detected.
+    /// A refresh token, stored after its use so that reuse is detected.
     struct RefreshToken {
         let grant: Grant
         /// Identifies all tokens of one sign-in.
@@ -92,7 +92,7 @@ extension OIDCEmulator {
         let session: Session
         /// The key that the tokens are bound to.
         var thumbprint: String?
-        /// How the user has signed in, when an emulator that wraps this one says so.
+        /// The authentication context class of the sign-in, if an emulator that wraps this one specifies it.
         var acr: String?
         /// The session that the apps of a vendor share.
         var sid: String?

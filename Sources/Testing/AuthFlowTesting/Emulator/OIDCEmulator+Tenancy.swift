@@ -1,9 +1,9 @@
 import Synchronization
 
 extension OIDCEmulator {
-    /// Users of several tenants sign in at one server, whose tokens name an issuer for each.
+    /// A server for the users of several tenants, whose tokens have a separate issuer for each tenant.
     public struct Tenancy: Sendable {
-        /// What the metadata has in place of the issuer, with the tenant in braces.
+        /// The issuer in the metadata: a template with a placeholder for the tenant in braces.
         public var template: String
         /// The claim that names the tenant.
         public var claim: String
@@ -17,7 +17,7 @@ extension OIDCEmulator {
             self.tenant = tenant
         }
 
-        /// The issuer that tokens name.
+        /// The issuer of the tokens.
         var issuer: String {
             guard let open = template.firstIndex(of: "{"), let close = template.firstIndex(of: "}") else {
                 return template
@@ -26,7 +26,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// Whether tokens name an issuer for each tenant; default: nil, and all name the issuer.
+    /// The tenancy, if tokens have a separate issuer for each tenant; default: nil, and all tokens have the provider's issuer.
     public var tenancy: Tenancy? {
         get { state.withLock { $0.tenancy } }
         set { state.withLock { $0.tenancy = newValue } }

@@ -39,7 +39,7 @@ extension OIDCEmulator {
         case "urn:ietf:params:oauth:grant-type:jwt-bearer": return jwtBearer(form, client, thumbprint, refuse)
         case "client_credentials": return clientCredentials(form, client, thumbprint, refuse)
         case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint, refuse)
-        default: return refuse("unsupported_grant_type", "only codes, device codes and refresh tokens")
+        default: return refuse("unsupported_grant_type", "the grant type is not supported")
         }
     }
 
@@ -59,7 +59,7 @@ extension OIDCEmulator {
             return refuse("invalid_grant", "another client's code")
         }
         guard form["redirect_uri"] == grant.authorization.redirectURI else {
-            return refuse("invalid_grant", "another redirect_uri than in the authorization request")
+            return refuse("invalid_grant", "redirect_uri differs from the authorization request")
         }
         let challenge = form["code_verifier"].map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard challenge == grant.authorization.parameters["code_challenge"] else {
@@ -106,7 +106,7 @@ extension OIDCEmulator {
             }
             guard case .rotating(let leeway) = state.refreshPolicy else { return token }
             if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
-                // Used twice, by an attacker or by the client: both lose the session.
+                // Reused, by an attacker or by the client: both lose the session.
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
                 return nil
             }
@@ -118,8 +118,8 @@ extension OIDCEmulator {
     }
 
     /// - Parameters:
-    ///   - grant: What was granted.
-    ///   - code: The code that is exchanged; nil without one.
+    ///   - grant: The grant that the tokens are issued for.
+    ///   - code: The code that is exchanged; nil when there is none.
     ///   - family: The family of the tokens, in a refresh; nil for a new one.
     ///   - isExchange: Whether the tokens come from an exchange, which issues no device secret.
     func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
@@ -154,7 +154,7 @@ extension OIDCEmulator {
         return response
     }
 
-    /// A JWT (RFC 9068) where the client has named the resource that it is for, and otherwise a random string.
+    /// An access token: a JWT (RFC 9068) if the client has named a resource, otherwise a random string.
     private func accessToken(for grant: Grant) throws -> String {
         guard let resource = grant.authorization.parameters["resource"] else { return Self.randomID() }
         let time = Int64(now().timeIntervalSince1970)
@@ -176,7 +176,7 @@ extension OIDCEmulator {
         return try keys.sign(.object(claims), header: header, with: algorithm)
     }
 
-    /// - Parameter code: The code that is exchanged; nil without one.
+    /// - Parameter code: The code that is exchanged; nil when there is none.
     private func idToken(
         for grant: Grant,
         accessToken: String,
@@ -200,7 +200,7 @@ extension OIDCEmulator {
         ]
         if let code {
             claims["c_hash"] = .string(EmulatorKeys.halfHash(code, for: algorithm))
-            // OIDC Core section 12.2: a refreshed one "SHOULD NOT have a nonce Claim".
+            // OIDC Core section 12.2: a refreshed ID Token "SHOULD NOT have a nonce Claim".
             claims["nonce"] = request["nonce"].map(JSON.string)
         }
         if let sid = grant.sid {
@@ -231,7 +231,7 @@ extension OIDCEmulator {
         return try grant.authorization.client.received(signed, .idToken)
     }
 
-    /// The authentication context: the first requested one.
+    /// The authentication context class: the first one that was requested.
     private static func acr(_ request: FormParameters) -> String? {
         let claims = request["claims"].flatMap { try? JSON(parsing: Array($0.utf8)) }
         let asked = claims?["id_token"]?["acr"]
@@ -254,7 +254,7 @@ extension OIDCEmulator {
         return TransportResponse(head: HTTPResponse(status: .ok))
     }
 
-    /// RFC 7662: introspects a token for a client that authenticates, and RFC 9701: signs the response for one that asks for that.
+    /// Introspects a token for an authenticated client (RFC 7662), and signs the response if the client requests that (RFC 9701).
     func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let client = authenticatedClient(form, request),
             client.authenticationMethod != "none" || answersPublicClients

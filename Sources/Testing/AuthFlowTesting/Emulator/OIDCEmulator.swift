@@ -5,11 +5,11 @@ import Crypto
 public import HTTPTypes
 import Synchronization
 
-/// An OpenID provider for tests and trials: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
+/// An OpenID provider for testing and development: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
 ///
-/// It is strict where real providers are not always: a wrong redirect URI, verifier, client authentication or a code used
-/// twice is refused. The same handler works in process (``InProcessTransport``) and over a socket
-/// (``EmulatorServer``). Never put it where others can reach it: its passwords are in its source.
+/// It is strict where real providers may not be: it rejects a wrong redirect URI, code verifier or client authentication, and a code that
+/// was used before. The same handler works in process (``InProcessTransport``) and over a socket (``EmulatorServer``). Never expose it to
+/// others: its passwords are in its source code.
 public final class OIDCEmulator: ProviderEmulator {
     /// A user who can sign in.
     public struct User: Sendable {
@@ -17,7 +17,7 @@ public final class OIDCEmulator: ProviderEmulator {
         public var username: String
         /// The password.
         public var password: String
-        /// The claims, `sub` among them.
+        /// The claims, including `sub`.
         public var claims: [String: JSON]
 
         /// Creates a user.
@@ -53,7 +53,7 @@ public final class OIDCEmulator: ProviderEmulator {
         public var secret: String?
         /// The only client authentication method it may use.
         public var authenticationMethod: String
-        /// The redirect URIs, exact except for the port of a loopback address (RFC 8252 section 7.3).
+        /// The redirect URIs, compared exactly except for the port of a loopback URI (RFC 8252 section 7.3).
         public var redirectURIs: [String]
         /// The signature algorithm of its userinfo responses; nil for plain JSON.
         public var userInfoSigningAlgorithm: SignatureAlgorithm?
@@ -63,17 +63,17 @@ public final class OIDCEmulator: ProviderEmulator {
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
         /// Whether its request objects need no signature (`request_object_signing_alg` `none`).
         public var sendsUnsignedRequests = false
-        /// How what it is sent is encrypted to it; nil for not at all.
+        /// The encryption of responses to it; nil for none.
         public var encryption: EmulatedEncryption?
         /// `x5t#S256` of the certificate that authenticates it (RFC 8705); nil for none. Its subject is ignored.
         public var certificateThumbprint: String?
-        /// The platform whose JWTs prove the client in place of a key of its own; nil for none.
+        /// The platform whose JWTs authenticate the client, instead of its own key; nil for none.
         public var workload: Workload?
-        /// Whether it has to push its authorization requests.
+        /// Whether it must push its authorization requests.
         public var mustPushRequests = false
-        /// Whether it has to sign them.
+        /// Whether it must sign its authorization requests.
         public var mustSignRequests = false
-        /// Whether it has to encrypt them, too.
+        /// Whether it must also encrypt its authorization requests.
         public var mustEncryptRequests = false
 
         /// Creates a client.
@@ -104,7 +104,7 @@ public final class OIDCEmulator: ProviderEmulator {
     /// The issuer.
     public let issuer: String
 
-    /// The fault to show; nil for none.
+    /// The fault to inject; nil for none.
     public var fault: EmulatorFault? {
         get { state.withLock { $0.fault } }
         set { state.withLock { $0.fault = newValue } }
@@ -130,10 +130,10 @@ public final class OIDCEmulator: ProviderEmulator {
 
     /// How refresh tokens are rotated.
     public enum RefreshPolicy: Sendable, Hashable {
-        /// Each can be used once. Reuse ends the session, because the token may be stolen (RFC 9700 section 4.14.2);
-        /// within the leeway, in seconds, it is taken for a lost response instead.
+        /// Each refresh token can be used once. Reuse ends the session, because the token may have been stolen (RFC 9700 section 4.14.2);
+        /// within the leeway, in seconds, reuse is treated as a retry after a lost response instead.
         case rotating(leeway: Double)
-        /// Refresh tokens are not rotated: they stay valid, and refresh responses have none.
+        /// Refresh tokens are not rotated: they stay valid, and refresh responses do not contain one.
         case lasting
     }
 
@@ -143,7 +143,7 @@ public final class OIDCEmulator: ProviderEmulator {
         set { state.withLock { $0.refreshPolicy = newValue } }
     }
 
-    /// Fetches request objects by their address (`request_uri`); nil: they are not fetched.
+    /// Fetches request objects from their URLs (`request_uri`); nil if they are not fetched.
     public var fetchesRequestObjects: (@Sendable (_ url: String) async throws -> String)? {
         get { state.withLock { $0.fetchesRequestObjects } }
         set { state.withLock { $0.fetchesRequestObjects = newValue } }
@@ -191,7 +191,7 @@ public final class OIDCEmulator: ProviderEmulator {
         set { state.withLock { $0.devicePollInterval = newValue } }
     }
 
-    /// Whether authorization requests can be pushed (RFC 9126): never, which is the default; as the client likes; or always.
+    /// Whether authorization requests can be pushed (RFC 9126): never (the default), optionally, or always.
     public var pushedRequests: PushedRequests {
         get { state.withLock { $0.pushPolicy } }
         set { state.withLock { $0.pushPolicy = newValue } }
@@ -210,10 +210,10 @@ public final class OIDCEmulator: ProviderEmulator {
 
     /// Creates a provider.
     /// - Parameters:
-    ///   - issuer: The issuer, which is also its address.
+    ///   - issuer: The issuer, which is also its URL.
     ///   - users: The users who can sign in.
     ///   - clients: The registered clients.
-    ///   - now: The clock that tokens are issued by.
+    ///   - now: The clock for issue and expiry times.
     public init(
         issuer: String,
         users: [User] = [.alice, .bob],
@@ -227,7 +227,7 @@ public final class OIDCEmulator: ProviderEmulator {
         self.state = Mutex(State(keys: try EmulatorKeys(), clients: clients))
     }
 
-    /// Replaces the signing keys by new ones.
+    /// Replaces the signing keys with new ones.
     public func rotateKeys() throws {
         let keys = try EmulatorKeys()
         state.withLock { $0.keys = keys }
@@ -239,10 +239,10 @@ public final class OIDCEmulator: ProviderEmulator {
     /// Whether this authorization request waits for the user on a page of this provider.
     func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
 
-    /// The address that the endpoints begin with: an issuer may end with a slash.
+    /// The prefix of the endpoint URLs: the issuer without a trailing slash.
     var base: String { issuer.hasSuffix("/") ? String(issuer.dropLast()) : issuer }
 
-    /// The path of the issuer, which its endpoints begin with.
+    /// The path of the issuer, which is the prefix of the endpoint paths.
     private var pathPrefix: String {
         let path = (try? Endpoint(issuer))?.path ?? ""
         return path.hasSuffix("/") ? String(path.dropLast()) : path
@@ -259,7 +259,7 @@ public final class OIDCEmulator: ProviderEmulator {
     }
 
     /// Handles a request.
-    /// - Parameter address: The address that the client has called, which DPoP proofs name.
+    /// - Parameter address: The URL that the client has called, which DPoP proofs contain.
     func handle(_ request: HTTPRequest, body: [UInt8], calledAt address: String) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
@@ -297,9 +297,9 @@ public final class OIDCEmulator: ProviderEmulator {
         case (.get, "/"):
             return .page(
                 "AuthFlow test provider",
-                "<p>This provider is for tests. Its issuer is \(DisplayText.escapedForHTML(issuer)).</p>"
+                "<p>This provider is for testing. Its issuer is \(DisplayText.escapedForHTML(issuer)).</p>"
             )
-        default: return .page("Nothing here", "<p>There is nothing at this address.</p>", status: .notFound)
+        default: return .page("Not found", "<p>There is nothing at this URL.</p>", status: .notFound)
         }
     }
 
@@ -364,7 +364,7 @@ public final class OIDCEmulator: ProviderEmulator {
         var members = published
         for copy in 1..<max(fault.copies, 1) {
             guard let decoys = try? keys.decoys().jwks()["keys"]?.array else { return .failure }
-            // The right keys stand between wrong ones.
+            // The valid keys are placed between wrong ones.
             members = copy == 1 ? decoys + members : members + decoys
         }
         if let key = requestDecryptionKey { members.append(key.publicJWK) }
@@ -397,7 +397,7 @@ public final class OIDCEmulator: ProviderEmulator {
 }
 
 extension OIDCEmulator.Client {
-    /// Whether a redirect URI is registered: exactly, except for the port of a loopback address.
+    /// Whether a redirect URI is registered: compared exactly, except for the port of a loopback URI.
     func accepts(_ uri: String) -> Bool {
         if redirectURIs.contains(uri) { return true }
         guard let endpoint = try? Endpoint(uri, name: "redirect URI"), Endpoint.isLoopback(host: endpoint.host),

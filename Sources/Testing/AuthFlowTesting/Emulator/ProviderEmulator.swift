@@ -1,7 +1,7 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// A provider for tests and trials: a function from requests to responses, and the origins it serves.
+/// A provider for testing and development: a function from requests to responses, and the origins it serves.
 ///
 /// The same emulator works in process (``InProcessTransport``) and over a socket (``EmulatorServer``).
 public protocol ProviderEmulator: Sendable {

@@ -4,7 +4,7 @@ public import HTTPTypes
 
 /// A request as an emulator received it.
 public struct ReceivedRequest: Sendable {
-    /// The method, target and header fields. They hold secrets.
+    /// The method, target and header fields. They contain secrets.
     public let request: HTTPRequest
     /// The path without its query.
     public let path: String

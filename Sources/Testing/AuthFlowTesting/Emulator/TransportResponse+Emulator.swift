@@ -20,8 +20,8 @@ extension TransportResponse {
     }
 
     /// An HTML page that loads nothing, that no site can frame, and that runs only its own inline scripts.
-    /// `form-action` is left open, because browsers apply it to redirects, too, and those end at the clients.
-    /// - Parameter body: HTML, whose scripts begin with `<script>`.
+    /// `form-action` is not restricted, because browsers also apply it to redirects, which lead to the clients.
+    /// - Parameter body: HTML, whose scripts start with `<script>`.
     static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
         let body = body.replacing("<script>", with: "<script nonce=\"\(nonce)\">")
@@ -93,7 +93,7 @@ extension TransportResponse {
         )
     }
 
-    /// A page that asks for the user code that a client shows, and sends it to itself.
+    /// A page that asks for the user code that a client displays, and submits it to `action`.
     static func userCodePage(action: String, message: String = "") -> TransportResponse {
         .page(
             "Enter the code",

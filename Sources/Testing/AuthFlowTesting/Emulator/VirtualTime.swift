@@ -2,10 +2,10 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// Time that passes only while a task waits, and then at once: for tests of what takes minutes.
+/// Time that passes only while a task waits, and then at once: for testing operations that take minutes.
 ///
-/// Give ``host`` to the client and ``now`` to the emulator. Waits end at once and advance the time by their length;
-/// deadlines, which are sleeps that may end late, are never reached.
+/// Pass ``host`` to the client and ``now`` to the emulator. Waits complete at once and advance the time by their duration;
+/// deadlines, which are sleeps with a tolerance, are never reached.
 public final class VirtualTime: Sendable {
     private let elapsed: Mutex<Swift.Duration>
     private let start: Date
@@ -14,8 +14,8 @@ public final class VirtualTime: Sendable {
     /// Creates a virtual time.
     /// - Parameters:
     ///   - start: The wall-clock time at the beginning.
-    ///   - drift: How fast the client's timers run relative to the emulator's: 1.1 for waits that end after ten
-    ///     elevenths of their length.
+    ///   - drift: The speed of the client's timers relative to the emulator's: 1.1 for waits that complete after ten
+    ///     elevenths of their duration.
     public init(start: Date = Date(), drift: Double = 1) {
         self.elapsed = Mutex(.zero)
         self.start = start

@@ -6,7 +6,7 @@ public struct EmulatorTree: Sendable {
     public enum Node: Sendable {
         /// Completes the tree when the browser sends a valid persistent cookie.
         case persistentCookieDecision
-        /// A page of questions: the callbacks without their inputs, and a closure that judges the answers.
+        /// A page of questions: the callbacks without their inputs, and a closure that evaluates the answers.
         case page(stage: String, [Callback], @Sendable (_ answers: [JSON]) -> Verdict)
         /// Asks for the user name and the password of a user who can sign in.
         case userNameAndPassword

@@ -5,15 +5,15 @@ import Crypto
 public import HTTPTypes
 import Synchronization
 
-/// A ForgeRock (PingAM) server with one realm for tests and trials: trees at `/json/authenticate`, sessions by cookie, an OAuth 2.0
+/// A ForgeRock (PingAM) server with one realm for testing and development: trees at `/json/authenticate`, sessions by cookie, an OAuth 2.0
 /// provider that maps `acr_values` to trees, consent, and a sign-in page that only a browser with JavaScript can use.
 ///
-/// It wraps an ``OIDCEmulator``, served at ForgeRock's addresses.
+/// It wraps an ``OIDCEmulator``, served at ForgeRock's paths.
 public final class ForgeRockEmulator: ProviderEmulator {
     /// The OAuth 2.0 provider, for tests to configure.
     public let oauth: OIDCEmulator
 
-    /// The server's address with its context path.
+    /// The server's URL with its context path.
     public let baseURL: String
 
     /// The name of the session cookie.
@@ -42,7 +42,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         public var takesClaims = true
         /// The text on the error page of the authorization endpoint.
         public var errorPageWords = "The redirection URI provided does not match a pre-registered value."
-        /// How many times an authentication ID (`authId`) is refused as expired.
+        /// How many times an authentication ID (`authId`) is rejected as expired.
         public var staleAuthIDs = 0
     }
 
@@ -89,7 +89,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     ///   - realm: The realm, such as `/alpha`.
     ///   - cookieName: The name of the session cookie.
     ///   - clients: The clients that are registered.
-    ///   - now: The clock that tokens and cookies are issued by.
+    ///   - now: The clock for the issue and expiry times of tokens and cookies.
     public init(
         origin: String,
         realm: String = "/alpha",
@@ -105,7 +105,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         self.oauth = try OIDCEmulator(issuer: "\(origin)/am/oauth2/\(realmPath)", clients: clients, now: now)
     }
 
-    /// The paths below the realm, with those of the wrapped emulator.
+    /// The paths below the realm, with the corresponding paths of the wrapped emulator.
     private static let paths = [
         "/access_token": "/token", "/userinfo": "/userinfo", "/introspect": "/introspect", "/token/revoke": "/revoke",
         "/connect/jwk_uri": "/jwks", "/connect/endSession": "/end_session",
@@ -185,7 +185,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["realm"] = "/"
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
-            // The status says permanent, but it is not to be cached: a browser that did would never come back.
+            // The status means a permanent redirect, but it must not be cached: a browser that cached it would never return.
             return TransportResponse(
                 head: HTTPResponse(
                     status: .movedPermanently,
@@ -205,7 +205,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             guard query["csrf"] == token else { return .page("Bad request", "", status: .badRequest) }
             guard query["decision"] == "allow" else { return oauth.refusedCode(query, client, "access_denied") }
         }
-        // The tree that created the session counts, whatever was requested.
+        // The tree that created the session determines the `acr`, whatever was requested.
         let given = asked.first { settings.acrToTree[$0] == session.tree } ?? "0"
         return oauth.grantedCode(query, client, userIndex: session.userIndex, began: session.began, acr: given)
     }

@@ -30,7 +30,7 @@ extension GitHubEmulator {
         }
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         request.user = query["prompt"] == "select_account" ? nil : user
-        // Without scopes an app gets those it was granted before.
+        // Without requested scopes, an app gets the scopes that it was granted before.
         let asked = query["scope"].map { $0.split { $0 == " " || $0 == "," }.map(String.init) }
         let before = user.flatMap { user in state.withLock { $0.grants[Grant(user: user, appID: app.id)] } }
         request.scopes = app.kind == .gitHubApp ? [] : Self.normalized(asked ?? before ?? [])
@@ -78,7 +78,7 @@ extension GitHubEmulator {
         if isAllowed { state.withLock { $0.grants[grant] = scopes } }
         if let deviceCode = request.deviceCode {
             state.withLock { $0.deviceCodes.decide(deviceCode, isAllowed ? .approved(token) : .denied) }
-            return .page(isAllowed ? "Congratulations, you're all set!" : "Denied", "<p>Your device is told.</p>")
+            return .page(isAllowed ? "Congratulations, you're all set!" : "Denied", "<p>Your device was notified.</p>")
         }
         guard isAllowed else {
             return respond(
@@ -108,7 +108,7 @@ extension GitHubEmulator {
         guard let user else { return show(Request(parameters: [:], appID: "", scopes: [])) }
         guard let userCode = received.query["user_code"] else { return .userCodePage(action: "/login/device") }
         guard let (deviceCode, code) = state.withLock({ $0.deviceCodes.entered(userCode) }) else {
-            return .userCodePage(action: "/login/device", message: "The code is not known.")
+            return .userCodePage(action: "/login/device", message: "The code is not valid.")
         }
         let isGitHubApp = app(code.clientID)?.kind == .gitHubApp
         return show(
@@ -124,7 +124,7 @@ extension GitHubEmulator {
 
     /// Decides on a device code in place of a user on the verification page.
     /// - Parameters:
-    ///   - userCode: The user code that the client shows.
+    ///   - userCode: The user code that the client displays.
     ///   - user: The user who allows it; nil to deny it.
     public func decide(_ userCode: String, as user: User?) {
         state.withLock { state in

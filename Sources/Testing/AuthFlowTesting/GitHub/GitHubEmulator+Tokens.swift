@@ -112,7 +112,7 @@ extension GitHubEmulator {
             token.number = state.issued
             state.tokens[token.accessToken] = token
             if expiring { state.refreshTokens[refreshToken] = token }
-            // "There is a limit of ten tokens that are issued per user/application/scope combination": the oldest goes.
+            // "There is a limit of ten tokens that are issued per user/application/scope combination": the oldest is revoked.
             let same = state.tokens.values.filter { $0.grant == token.grant && $0.scopes == token.scopes }
             if same.count > 10, let oldest = same.min(by: { $0.number < $1.number }) {
                 state.tokens[oldest.accessToken] = nil

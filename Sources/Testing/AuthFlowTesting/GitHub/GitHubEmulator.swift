@@ -4,11 +4,11 @@ import AuthFlowJSON
 public import HTTPTypes
 import Synchronization
 
-/// A GitHub for tests and trials: sign-in, consent, tokens in three formats, the device flow, and the few calls of the REST
-/// API that signing in and out needs.
+/// An emulated GitHub for testing and development: sign-in, consent, tokens in three formats, the device flow, and the few calls of
+/// the REST API that signing in and out needs.
 ///
-/// It does what GitHub's documentation says, quirks included: errors with status 200, scopes with commas and without what
-/// others imply, no ID Token. As `https://github.com` its API is at `https://api.github.com`; anywhere else it is an
+/// It behaves as GitHub's documentation describes, quirks included: errors with status 200, scopes separated by commas and without those
+/// that others imply, no ID Token. As `https://github.com` its API is at `https://api.github.com`; at any other origin it is an
 /// Enterprise Server with the API at `/api/v3`.
 public final class GitHubEmulator: ProviderEmulator {
     /// A user who can sign in.
@@ -32,7 +32,7 @@ public final class GitHubEmulator: ProviderEmulator {
 
     /// A registered app.
     public struct App: Sendable {
-        /// The kind of app, which decides what its tokens are.
+        /// The kind of app, which determines the kind of its tokens.
         public enum Kind: Sendable, Hashable {
             /// Tokens have scopes and do not expire.
             case oauthApp
@@ -85,17 +85,17 @@ public final class GitHubEmulator: ProviderEmulator {
 
     /// Settings that can be changed while the emulator runs.
     public struct Settings: Sendable {
-        /// The fault to show; nil for none.
+        /// The fault to inject; nil for none.
         public var fault: EmulatorFault?
         /// The format of all responses; nil for the requested one.
         public var format: Format?
         /// The HTTP status of error responses.
         public var errorStatus = 200
-        /// Whether there is a device flow at all; old Enterprise Servers have none.
+        /// Whether the device flow is supported; old Enterprise Servers do not support it.
         public var hasDeviceFlow = true
         /// The scopes that the user deselects on the consent page.
         public var refusedScopes: Set<String> = []
-        /// How many API requests are left until the rate limit; nil for no limit.
+        /// The number of API requests that are left until the rate limit; nil for no limit.
         public var remainingCalls: Int?
         /// The minimum interval between polls of a device code, in seconds.
         public var devicePollInterval = 5.0
@@ -115,7 +115,7 @@ public final class GitHubEmulator: ProviderEmulator {
     /// The requests it has received, as `METHOD /path`, oldest first.
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
-    /// The access tokens that work.
+    /// The valid access tokens.
     public var accessTokens: [String] { Array(state.withLock { $0.tokens.keys }) }
 
     /// The origin of its pages and OAuth endpoints.
@@ -159,14 +159,14 @@ public final class GitHubEmulator: ProviderEmulator {
         var deviceCode: String?
     }
 
-    /// An authorization code that waits for its exchange.
+    /// An authorization code that has not been exchanged yet.
     struct Code {
         let request: Request
         let token: Token
         let expiresAt: Date
     }
 
-    /// A token, or the values that one will be issued with.
+    /// A token, or the values for a token to be issued.
     struct Token {
         let grant: Grant
         let scopes: [String]
@@ -181,7 +181,7 @@ public final class GitHubEmulator: ProviderEmulator {
     ///   - origin: The origin of its pages and OAuth endpoints.
     ///   - users: The users who can sign in.
     ///   - apps: The apps that are registered.
-    ///   - now: The clock that tokens are issued by.
+    ///   - now: The clock for issue and expiry times.
     public init(
         origin: String = "https://github.com",
         users: [User] = [.octocat, .hubot],
@@ -211,7 +211,7 @@ public final class GitHubEmulator: ProviderEmulator {
         case (.post, "/login/oauth/access_token"): return accessToken(received)
         case (.post, "/login/device/code"): return deviceCode(received)
         case (.get, "/login/device"): return devicePage(received)
-        default: return .page("Not found", "<p>There is nothing at this address.</p>", status: .notFound)
+        default: return .page("Not found", "<p>There is nothing at this URL.</p>", status: .notFound)
         }
     }
 

@@ -3,7 +3,7 @@ public import AuthFlowEssentials
 public import AuthFlowHeadless
 import AuthFlowOIDC
 
-/// An emulated OpenID provider, the way to it, and clients of it: what the tests of a flow, an adapter or an app begin with.
+/// A test environment for a flow, an adapter or an app: an emulated OpenID provider, a transport to it, and clients of it.
 ///
 /// ```swift
 /// @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {
@@ -25,7 +25,7 @@ public struct EmulatorScene: Sendable {
     /// The provider.
     public let emulator: OIDCEmulator
 
-    /// Sends requests to it.
+    /// The transport for requests to the provider.
     public let transport: any HTTPTransport
 
     /// Creates a scene with a provider in this process.
@@ -86,16 +86,16 @@ public struct EmulatorScene: Sendable {
 
     /// A client of the provider, whose user agent signs a user in.
     /// - Parameters:
-    ///   - registration: Default: that of the demonstration client.
+    ///   - registration: The registration; default: that of the demonstration client.
     ///   - adapter: The adapter under test; default: the generic one.
     ///   - user: The user who signs in.
-    ///   - consent: What the user decides.
-    ///   - devicePresenter: Shows the code of the device grant.
-    ///   - flows: The sign-in methods, best first; default: the user agent, then the device grant when there is a presenter.
-    ///   - assertions: Where assertions come from; needed for the flow without a user that exchanges them.
-    ///   - store: Keeps the credentials.
+    ///   - consent: The user's decision.
+    ///   - devicePresenter: Shows the user code of the device grant.
+    ///   - flows: The sign-in methods, in order of preference; default: the user agent, then the device grant when there is a presenter.
+    ///   - assertions: The source of assertions; required for the JWT bearer flow.
+    ///   - store: The store of the credentials.
     ///   - options: The options of the client.
-    ///   - transport: Default: the scene's.
+    ///   - transport: The transport; default: the scene's.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event.
     public func client(
@@ -157,7 +157,7 @@ public struct EmulatorScene: Sendable {
     /// - Parameters:
     ///   - url: The URL of the request.
     ///   - responseMode: How the response is delivered.
-    ///   - client: The client that an encrypted response is for; default: none is encrypted.
+    ///   - client: The client that decrypts the response; default: the response is not encrypted.
     ///   - user: The user who signs in.
     public func visit(
         _ url: String,
@@ -179,7 +179,7 @@ public struct EmulatorScene: Sendable {
 }
 
 extension AuthClient.Options {
-    /// Options with a name, and the account that is meant.
+    /// Options with a name and the selected account.
     public static func named(_ name: String = "default", account: String? = nil) -> Self {
         var options = Self()
         options.name = name

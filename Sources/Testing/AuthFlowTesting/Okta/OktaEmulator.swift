@@ -4,15 +4,15 @@ import AuthFlowJSON
 public import HTTPTypes
 import Synchronization
 
-/// An Okta org for tests and trials: an org authorization server, and a custom one named `default` that does native SSO.
+/// An Okta org for testing and development: an org authorization server, and a custom one named `default` that supports native SSO.
 ///
-/// It wraps an ``OIDCEmulator``, served at Okta's addresses, and adds what Okta's documentation describes: errors in
+/// It wraps an ``OIDCEmulator``, served at Okta's URLs, and adds what Okta's documentation describes: errors in
 /// two shapes, rate limits, `api://default`, persistent refresh tokens.
 public final class OktaEmulator: ProviderEmulator {
     /// The custom authorization server, for tests to configure.
     public let custom: OIDCEmulator
 
-    /// The org authorization server, which has no native SSO.
+    /// The org authorization server, which does not support native SSO.
     public let org: OIDCEmulator
 
     /// The origin of the org, such as `https://dev-1.okta.com`.
@@ -21,7 +21,7 @@ public final class OktaEmulator: ProviderEmulator {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [origin] }
 
-    /// How many requests are left until the rate limit; nil for no limit.
+    /// The number of requests that are left until the rate limit; nil for no limit.
     public var remainingCalls: Int? {
         get { state.withLock { $0.remainingCalls } }
         set { state.withLock { $0.remainingCalls = newValue } }
@@ -81,7 +81,7 @@ public final class OktaEmulator: ProviderEmulator {
     /// - Parameters:
     ///   - origin: The origin of the org.
     ///   - clients: The apps that are registered.
-    ///   - now: The clock that tokens are issued by.
+    ///   - now: The clock for issue and expiry times.
     public init(
         origin: String,
         clients: [OIDCEmulator.Client] = OktaEmulator.apps,
@@ -100,7 +100,7 @@ public final class OktaEmulator: ProviderEmulator {
         }
     }
 
-    /// Okta's paths, with those of the wrapped emulator.
+    /// Okta's paths, with the corresponding paths of the wrapped emulator.
     private static let paths = [
         "/v1/authorize": "/authorize", "/v1/token": "/token", "/v1/keys": "/jwks", "/v1/userinfo": "/userinfo",
         "/v1/logout": "/end_session", "/v1/revoke": "/revoke", "/v1/introspect": "/introspect",
@@ -129,12 +129,12 @@ public final class OktaEmulator: ProviderEmulator {
         let isOfOrg = org.isWaiting(for: body.form["request"])
         let server = isCustom || isPage && !isOfOrg ? custom : org
         request.path = (isCustom ? "/oauth2/default" : "") + known + target.dropFirst(path.count)
-        // A DPoP proof names the address that the client has called.
+        // A DPoP proof contains the URL that the client has called.
         let response = await server.handle(request, body: body, calledAt: "\(origin)\(path)")
         return rest.hasPrefix("/.well-known") ? described(response, isCustom: isCustom) : response
     }
 
-    /// The discovery document, with Okta's addresses.
+    /// The discovery document, with Okta's URLs.
     private func described(_ response: TransportResponse, isCustom: Bool) -> TransportResponse {
         guard response.status == 200, var document = (try? JSON(parsing: response.body))?.object else {
             return response
@@ -147,7 +147,7 @@ public final class OktaEmulator: ProviderEmulator {
         ] { document[name] = .string("\(base)/v1/\(path)") }
         document["registration_endpoint"] = .string("\(origin)/oauth2/v1/clients")
         document["id_token_signing_alg_values_supported"] = ["RS256"]
-        // As in Okta's documents, token exchange is not announced, and native SSO only by its scope.
+        // As in Okta's documents, token exchange is not advertised, and native SSO only by its scope.
         document["grant_types_supported"] = ["authorization_code", "refresh_token", "password"]
         let scopes = ["openid", "profile", "email", "address", "phone", "offline_access"]
         document["scopes_supported"] = .array((scopes + (isCustom ? ["device_sso"] : ["groups"])).map(JSON.string))

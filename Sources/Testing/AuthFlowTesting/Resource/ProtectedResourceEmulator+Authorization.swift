@@ -41,7 +41,7 @@ extension ProtectedResourceEmulator {
     private func client(_ id: String, _ issuer: String, _ settings: ResourceSettings) -> Client? {
         if let client = state.withLock({ $0.clients[id] }) {
             if client.issuer != issuer {
-                note("a client of another authorization server was shown")
+                note("a client ID of another authorization server was sent")
                 return nil
             }
             return client
@@ -52,7 +52,7 @@ extension ProtectedResourceEmulator {
         guard settings.supportsMetadataDocuments, id.hasPrefix("https://") else { return nil }
         expect(
             settings.expectedClientID == nil || settings.expectedClientID == id,
-            "a client_id that is not the address of its document"
+            "a client_id that is not the URL of its metadata document"
         )
         return Client(id: id, secret: nil, method: "none", issuer: issuer, redirectURIs: [])
     }
@@ -75,7 +75,7 @@ extension ProtectedResourceEmulator {
             let document = try? await ClientMetadataDocument.fetch(client.id, transport: documents)
             guard document?.json["redirect_uris"]?.strings?.contains(redirectURI) == true else {
                 return .json(
-                    ["error": "invalid_client", "error_description": "The client_id leads to no document."],
+                    ["error": "invalid_client", "error_description": "There is no document at the client_id."],
                     status: .badRequest
                 )
             }
@@ -89,7 +89,7 @@ extension ProtectedResourceEmulator {
         if let listed = settings.serverScopes {
             expect(
                 !scopes.contains("offline_access") || listed.contains("offline_access"),
-                "offline_access is asked for and not listed"
+                "offline_access is requested but not listed"
             )
         }
         let code = random(24)
@@ -146,7 +146,7 @@ extension ProtectedResourceEmulator {
                 response.head.headerFields[Self.nonceField] = nonce
                 return response
             case .refused(let reason):
-                note("a DPoP proof was refused: \(reason)")
+                note("a DPoP proof was rejected: \(reason)")
                 return refuse("invalid_dpop_proof")
             }
         }
@@ -158,10 +158,10 @@ extension ProtectedResourceEmulator {
             else { return refuse("invalid_grant") }
             let challenge = Base64URL.encode(SHA256.hash(data: Array((form["code_verifier"] ?? "").utf8)))
             guard challenge == code.challenge else {
-                note("the code verifier does not fit")
+                note("the code verifier does not match")
                 return refuse("invalid_grant")
             }
-            expect(form["resource"] == code.resource, "the resource of the token request is another")
+            expect(form["resource"] == code.resource, "the resource of the token request differs")
             return tokens(client.id, issuer, code.scopes, form["resource"], thumbprint, settings)
         case "refresh_token":
             let token = form["refresh_token"] ?? ""
@@ -238,7 +238,7 @@ extension ProtectedResourceEmulator {
         return .json(.object(reply))
     }
 
-    /// RFC 8707 section 2: the resource is named in every request, and is this one.
+    /// Checks that a request names this resource, and no other (RFC 8707 section 2).
     private func checkResource(_ values: [String], _ settings: ResourceSettings, _ place: String) {
         let expected = settings.resource ?? (settings.metadataPlace == .root ? origin : resource)
         expect(values == [expected], "\(place) names the resource \(values.joined(separator: ", "))")
@@ -263,16 +263,16 @@ extension ProtectedResourceEmulator {
                 form["client_secret"] == nil ? "none" : "client_secret_post"
             )
         }
-        // Assertions of a platform come from clients that are not registered.
+        // Clients that send the assertion of a platform are not registered.
         if pair.secret == nil, form["grant_type"]?.hasSuffix("jwt-bearer") == true, settings.registeredClients.isEmpty {
             return Client(id: pair.id, secret: nil, method: "none", issuer: issuer, redirectURIs: [])
         }
         guard let client = client(pair.id, issuer, settings) else { return nil }
-        expect(pair.method == client.method, "the client authenticates by \(pair.method), not \(client.method)")
+        expect(pair.method == client.method, "the client authenticates with \(pair.method), not \(client.method)")
         return client.secret == pair.secret ? client : nil
     }
 
-    /// A client that authenticates by `private_key_jwt` (RFC 7523 section 3).
+    /// A client that authenticates with `private_key_jwt` (RFC 7523 section 3).
     private func client(by assertion: String, _ key: JSON, _ issuer: String, _ form: FormParameters) -> Client? {
         let parts = assertion.split(separator: ".")
         guard parts.count == 3, let x = key["x"]?.string.flatMap({ Base64URL.decode($0) }),
@@ -295,15 +295,15 @@ extension ProtectedResourceEmulator {
         let form = received.form
         expect(
             form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange",
-            "the grant at the identity provider"
+            "wrong grant type at the identity provider"
         )
-        expect(form["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag", "the requested token type")
-        expect(form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token", "the subject token's type")
+        expect(form["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag", "wrong requested token type")
+        expect(form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token", "wrong subject token type")
         expect(
             form["audience"] == origin + settings.issuerPaths[0],
             "the audience of the identity assertion is not the issuer"
         )
-        expect(form["resource"] == resource, "the resource of the identity assertion")
+        expect(form["resource"] == resource, "wrong resource of the identity assertion")
         guard let token = settings.identityToken, form["subject_token"] == token else {
             return .json(["error": "invalid_grant"], status: .badRequest)
         }

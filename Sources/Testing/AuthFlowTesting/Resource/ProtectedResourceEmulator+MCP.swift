@@ -18,7 +18,7 @@ extension ProtectedResourceEmulator {
         let isCall = message?["method"]?.string == "tools/call"
         if settings.servesPostAlone, received.request.method != .post {
             if received.request.headerFields[.authorization] == nil, received.request.method == .get {
-                // The probe of a client that does not know yet what is here.
+                // The probe of a client that does not know yet which kind of server this is.
                 return Self.notFound
             }
             return settings.version == nil
@@ -83,10 +83,10 @@ extension ProtectedResourceEmulator {
                 response.head.headerFields[Self.nonceField] = nonce
                 return response
             case .good:
-                note("a proof by another key")
+                note("a proof signed with another key")
                 return challenge("DPoP", #"error="invalid_token""#, nil, settings)
             case .refused(let reason):
-                note("a DPoP proof was refused: \(reason)")
+                note("a DPoP proof was rejected: \(reason)")
                 return challenge("DPoP", #"error="invalid_dpop_proof""#, nil, settings)
             }
         }
@@ -103,7 +103,7 @@ extension ProtectedResourceEmulator {
             state.refusals += 1
             return state.refusals
         }
-        // Conformance "scope-retry-limit": a client that goes on gets another answer, so that the run ends.
+        // Conformance "scope-retry-limit": a client that continues gets a different response, so that the run ends.
         guard refusals <= 3 || !settings.refusesCalls else {
             return TransportResponse(head: HTTPResponse(status: .gone))
         }
@@ -134,7 +134,7 @@ extension ProtectedResourceEmulator {
 
     // MARK: Messages
 
-    /// A request of revision 2026-07-28 or later, which says in the header what its body says.
+    /// Handles a request of revision 2026-07-28 or later, whose header fields repeat values of its body.
     private func modern(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields
@@ -180,7 +180,7 @@ extension ProtectedResourceEmulator {
         return Data(base64Encoded: String(value.dropFirst(9).dropLast(2))).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// A message of a revision up to 2025-11-25.
+    /// Handles a message of a revision up to 2025-11-25.
     private func legacy(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields
@@ -243,7 +243,7 @@ extension ProtectedResourceEmulator {
             if name == "add_numbers", let a = arguments?["a"]?.number, let b = arguments?["b"]?.number {
                 return reply(["content": [["type": "text", "text": .string("\(a + b)")]]])
             }
-            // A tool that asks for something first (MRTR): its state comes back unchanged, or the call fails.
+            // A tool that requests input first (MRTR): the client must return its state unchanged.
             if name == "asks", arguments?["answered"] == nil {
                 if message["params"]?["requestState"] == nil {
                     return reply(["resultType": "input_required", "requestState": "a \"b\" =?", "inputRequests": [:]])
@@ -295,12 +295,12 @@ extension ProtectedResourceEmulator {
         return result
     }
 
-    /// A stream that is resumed, and nothing to listen to otherwise.
+    /// Resumes a stream; there is nothing else to listen to.
     private func listen(_ received: ReceivedRequest, _ settings: ResourceSettings) -> TransportResponse {
         guard let last = received.request.headerFields[HTTPField.Name(known: "Last-Event-ID")],
             let text = state.withLock({ $0.streams.removeValue(forKey: last) })
         else { return TransportResponse(head: HTTPResponse(status: .methodNotAllowed)) }
-        // Conformance "sse-retry": not before the time that was asked for, and not long after it.
+        // Conformance "sse-retry": not before the requested time, and not long after it.
         let waited = now().timeIntervalSince(state.withLock { $0.brokenAt })
         expect(waited >= 0.45, "the stream was resumed after \(Int(waited * 1000)) ms")
         return TransportResponse(head: Self.streamHead, body: Array("id: 2\ndata: \(text)\n\n".utf8))

@@ -6,8 +6,8 @@ import Synchronization
 
 /// A protected resource that is an MCP server, and the authorization servers that it trusts, at one origin.
 ///
-/// Its user consents at once, so an authorization request is answered with a redirect. What a client does against the rules is
-/// remembered in ``violations``; how the resource behaves, and misbehaves, is in ``settings``.
+/// Its user consents at once, so an authorization request is answered with a redirect. Violations of the rules by a client are recorded
+/// in ``violations``; ``settings`` determine how the resource behaves and misbehaves.
 ///
 /// ```swift
 /// let emulator = ProtectedResourceEmulator(origin: "https://api.example.com")
@@ -17,11 +17,11 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// The origin.
     public let origin: String
 
-    /// The address of the MCP server, which is the resource.
+    /// The URL of the MCP server, which is the resource.
     public var resource: String { origin + settings.endpoint }
 
     let now: @Sendable () -> Date
-    /// The way to the documents by which clients describe themselves; nil where every such client is taken.
+    /// The transport for client ID metadata documents; nil if every client with such a document is accepted.
     let documents: (any HTTPTransport)?
     let state = Mutex(State())
     private let currentSettings: Mutex<ResourceSettings>
@@ -29,9 +29,9 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// Creates an emulator.
     /// - Parameters:
     ///   - origin: The origin.
-    ///   - settings: How it behaves; default: as the rules demand.
-    ///   - documents: The way to the documents by which clients describe themselves; default: none is fetched, and every such client is
-    ///     taken.
+    ///   - settings: How it behaves; default: in compliance with the rules.
+    ///   - documents: The transport for client ID metadata documents; default: no document is fetched, and every client with one is
+    ///     accepted.
     ///   - now: Its clock.
     public init(
         origin: String,
@@ -51,19 +51,19 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         set { currentSettings.withLock { $0 = newValue } }
     }
 
-    /// What the client has done against the rules.
+    /// The violations of the rules by the client.
     public var violations: [String] { state.withLock { $0.violations } }
 
-    /// The requests so far: the method and the path.
+    /// The requests so far: method and path.
     public var requests: [String] { state.withLock { $0.requests } }
 
     /// The scopes of each authorization request so far.
     public var authorizations: [[String]] { state.withLock { $0.authorizations } }
 
-    /// How many clients have registered.
+    /// The number of registered clients.
     public var registrations: Int { state.withLock { $0.registrations } }
 
-    /// How many times a refresh token was used, and how many times a used one came again.
+    /// The number of uses of refresh tokens, and the number of reuses.
     public var refreshes: (used: Int, reused: Int) { state.withLock { ($0.refreshes, $0.reuses) } }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -86,9 +86,9 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         var identityAssertions: [String: String] = [:]
         var sessions: Set<String> = []
         var refusals = 0
-        /// Whether a tool was called with a good token.
+        /// The number of tool calls with a valid token.
         var calls = 0
-        /// The ends of streams that were broken off, by the last event.
+        /// The remainders of interrupted streams, by the ID of the last event.
         var streams: [String: String] = [:]
         var brokenAt = Date.distantPast
     }
@@ -125,13 +125,13 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
 
     func note(_ violation: String) { state.withLock { $0.violations.append(violation) } }
 
-    /// Fails when a rule was broken: what the client did.
+    /// Records a violation unless a condition holds.
     func expect(_ condition: Bool, _ violation: @autoclosure () -> String) { if !condition { note(violation()) } }
 
-    /// Ends every access token, as a server does that revokes them.
+    /// Revokes every access token.
     public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
-    /// Forgets every client, as a server does that keeps them in memory and starts again.
+    /// Removes every client, like a server that keeps its clients in memory and restarts.
     public func forgetClients() {
         state.withLock { ($0.clients, $0.codes, $0.accessTokens, $0.refreshTokens) = ([:], [:], [:], [:]) }
     }
@@ -172,10 +172,10 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         case (wellKnown + settings.endpoint, .path), (wellKnown, .root): return .json(resourceMetadata(settings))
         case (let path, .custom(let place)) where path == place: return .json(resourceMetadata(settings))
         case (wellKnown, .path), (wellKnown, .custom):
-            // Conformance "metadata-default": the address of the header comes first, and the root is not asked.
+            // Conformance "metadata-default": the URL in the header has precedence, and the root must not be requested.
             expect(
                 !settings.challengeNamesMetadata,
-                "the root was asked for resource metadata that the challenge names"
+                "resource metadata was requested from the root, and not from the URL in the challenge"
             )
             return Self.notFound
         default: break
@@ -191,7 +191,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
             return isServed ? .json(serverMetadata(issuer, settings)) : Self.notFound
         }
         if path == "/.well-known/oauth-authorization-server" || path == "/.well-known/openid-configuration" {
-            note("the root was asked for the metadata of an issuer with a path")
+            note("the metadata of an issuer with a path was requested from the root")
             return Self.notFound
         }
         return nil

@@ -1,10 +1,10 @@
 import AuthFlowJSON
 
-/// A behaviour of a protected resource that a client has to cope with or to refuse, by the number that our conformance table has.
+/// A behaviour of a protected resource that a client must handle or reject, with its number in our conformance table.
 public struct ResourceScenario: Sendable {
     /// The number.
     public let number: Int
-    /// The name, as the conformance suite of MCP has it.
+    /// The name in the MCP conformance suite.
     public let name: String
     /// The settings of the emulator.
     public let settings: ResourceSettings
@@ -17,7 +17,7 @@ public struct ResourceScenario: Sendable {
         self.settings = settings
     }
 
-    /// The scenario of a number or a name; nil when there is none.
+    /// The scenario with a number or a name; nil when there is none.
     public static func named(_ name: String) -> ResourceScenario? {
         all.first { "\($0.number)" == name || $0.name == name || $0.name.hasSuffix("/\(name)") }
     }
@@ -27,7 +27,7 @@ public struct ResourceScenario: Sendable {
         ["name": .string(name), "inputSchema": ["type": "object", "properties": .object(properties)]]
     }
 
-    /// The tools whose annotations are not allowed, and one whose are.
+    /// Tools with invalid annotations, and one tool with a valid annotation.
     static let annotatedTools: [JSON] = {
         func property(_ header: JSON, type: JSON = "string") -> JSON { ["type": type, "x-mcp-header": header] }
         return [

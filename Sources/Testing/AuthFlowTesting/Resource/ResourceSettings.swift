@@ -2,19 +2,19 @@ public import AuthFlowJSON
 
 /// How an emulated protected resource and its authorization servers behave.
 public struct ResourceSettings: Sendable {
-    /// Where the resource's metadata is.
+    /// The location of the resource's metadata.
     public enum MetadataPlace: Sendable, Hashable {
-        /// At the well-known address with the path of the resource.
+        /// At the well-known URL with the path of the resource.
         case path
-        /// At the well-known address of the origin, as metadata of the origin.
+        /// At the well-known URL of the origin, as metadata of the origin.
         case root
-        /// Somewhere else, where only a challenge leads.
+        /// At another URL, which only the challenge contains.
         case custom(String)
-        /// Nowhere.
+        /// There is no metadata.
         case none
     }
 
-    /// Where the metadata of an authorization server is.
+    /// The location of an authorization server's metadata.
     public enum ServerMetadata: Sendable, Hashable {
         /// RFC 8414 section 3.1.
         case oauthInserted
@@ -24,15 +24,15 @@ public struct ResourceSettings: Sendable {
         case openIDAppended
     }
 
-    /// What an authorization response says in `iss`.
+    /// The value of `iss` in an authorization response.
     public enum Issuer: Sendable, Hashable {
         /// The issuer.
         case right
-        /// Nothing.
+        /// No `iss`.
         case missing
-        /// The issuer with a slash at its end, which is another.
+        /// The issuer with a trailing slash, which is a different issuer.
         case withSlash
-        /// Something else.
+        /// Another value.
         case other(String)
     }
 
@@ -40,50 +40,50 @@ public struct ResourceSettings: Sendable {
     public enum DPoP: Sendable, Hashable {
         /// Not at all.
         case none
-        /// Both sides offer it, and the resource demands it.
+        /// Both servers support DPoP, and the resource requires it.
         case required
-        /// Both sides also demand a nonce.
+        /// Both servers also require a nonce.
         case requiredWithNonce
     }
 
     /// The path of the MCP server.
     public var endpoint = "/mcp"
-    /// Whether a challenge says where the metadata is.
+    /// Whether a challenge contains the URL of the metadata.
     public var challengeNamesMetadata = true
     /// Whether a 401 has a challenge at all.
     public var challenges = true
-    /// Where the metadata is.
+    /// The location of the metadata.
     public var metadataPlace = MetadataPlace.path
-    /// `resource` in the metadata; nil for the right one.
+    /// `resource` in the metadata; nil for the correct value.
     public var resource: String?
-    /// `authorization_servers` in the metadata; nil for the right one.
+    /// `authorization_servers` in the metadata; nil for the correct value.
     public var authorizationServer: String?
     /// `scope` of a challenge.
     public var challengeScopes: [String]? = ["mcp:basic"]
     /// `scopes_supported` of the resource.
     public var supportedScopes: [String]? = ["mcp:basic"]
-    /// The scopes that a call of a tool needs.
+    /// The scopes that a tool call requires.
     public var toolScopes: [String] = []
-    /// Whether calls of tools are refused whatever the token.
+    /// Whether tool calls are rejected whatever the token.
     public var refusesCalls = false
-    /// Whether it demands another scope for every request.
+    /// Whether every request requires another scope.
     public var growsScopes = false
-    /// Whether it takes no token at all.
+    /// Whether every token is rejected.
     public var refusesTokens = false
-    /// Whether every request with a token is forbidden, without a reason.
+    /// Whether every request with a token is rejected with status 403, without an error code.
     public var forbids = false
-    /// Scopes that the authorization server refuses to ask the user for.
+    /// The scopes that the authorization server rejects as invalid.
     public var unknownScopes: [String] = []
     /// Whether the resource names its second authorization server after the first call.
     public var migratesAfterFirstCall = false
-    /// Whether it serves POST alone, as the servers of the conformance suite do.
+    /// Whether it supports only POST, like the servers of the conformance suite.
     public var servesPostAlone = true
 
     /// The paths of the issuers; the first is trusted.
     public var issuerPaths = [""]
-    /// Where their metadata is.
+    /// The locations of their metadata.
     public var serverMetadata: Set<ServerMetadata> = [.oauthInserted]
-    /// `issuer` in their metadata; nil for the right one.
+    /// `issuer` in their metadata; nil for the correct value.
     public var issuerInMetadata: String?
     /// The origin of their authorization endpoint; nil for their own.
     public var authorizationOrigin: String?
@@ -99,46 +99,46 @@ public struct ResourceSettings: Sendable {
     public var registers = true
     /// `client_id_metadata_document_supported`.
     public var supportsMetadataDocuments = false
-    /// The `client_id` that a client by its own description has to have; nil for any.
+    /// The required `client_id` of a client with a client ID metadata document; nil for any.
     public var expectedClientID: String?
     /// `token_endpoint_auth_methods_supported`.
     public var authenticationMethods = ["none"]
-    /// Clients that were registered beforehand: their secrets by their identifiers.
+    /// The secrets of preregistered clients, by client ID.
     public var registeredClients: [String: String] = [:]
-    /// The public key of the client that authenticates by `private_key_jwt`.
+    /// The public key of the client that authenticates with `private_key_jwt`.
     public var clientKey: JSON?
-    /// The grants of clients without a user.
+    /// The grant types for clients without a user.
     public var grants: Set<String> = []
-    /// Assertions that are taken for tokens.
+    /// The assertions that are accepted in exchange for tokens.
     public var assertions: Set<String> = []
     /// The ID Token that the identity provider exchanges.
     public var identityToken: String?
-    /// Whether a demand for more scopes names the scheme Bearer, however tokens are bound.
+    /// Whether a step-up challenge uses the scheme Bearer even when tokens are bound to keys.
     public var stepsUpAsBearer = false
     /// How tokens are bound.
     public var dpop = DPoP.none
     /// The lifetime of access tokens, in seconds.
     public var tokenLifetime = 3600
-    /// The status of every response of the token endpoints, which then gives no tokens; nil for none.
+    /// The status of every token endpoint response, which then contains no tokens; nil for regular responses.
     public var tokenStatus: Int?
     /// Whether the user denies every sign-in.
     public var denies = false
-    /// Whether refresh tokens are given, used once, and revoke their sign-in when they come again.
+    /// Whether refresh tokens are issued; each can be used once, and its reuse revokes all tokens of the sign-in.
     public var refreshes = false
 
-    /// The revision that its MCP server speaks alone; nil for every one.
+    /// The only revision that its MCP server supports; nil for every revision.
     public var version: String?
-    /// The tools beside `test-tool`, as `tools/list` has them.
+    /// The tools in addition to `test-tool`, as returned by `tools/list`.
     public var tools: [JSON] = []
-    /// Whether it keeps sessions (revisions up to 2025-11-25).
+    /// Whether its MCP server uses sessions (revisions up to 2025-11-25).
     public var hasSessions = false
-    /// Whether a session that it does not know is refused with 401.
+    /// Whether an unknown session is rejected with status 401.
     public var refusesLostSessions = false
-    /// Whether responses come as event streams.
+    /// Whether responses are sent as event streams.
     public var streams = false
-    /// Whether calls break their stream off, to be resumed.
+    /// Whether the streams of tool calls are interrupted, to be resumed.
     public var breaksStreams = false
 
-    /// Settings that keep to the rules.
+    /// Creates settings that comply with the rules.
     public init() {}
 }

@@ -13,17 +13,17 @@ import Glibc
 struct AccessTokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access-token",
-        abstract: "Check an access token as the API of a configuration file would.",
+        abstract: "Check an access token like the API that a configuration file describes.",
         subcommands: [Check.self]
     )
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Read an access token from standard input, and say which of the API's checks it passes.",
+            abstract: "Read an access token from standard input, and report which of the API's checks it passes.",
             discussion: """
                 The token is never sent, except to its issuer with --introspect. The issuer's metadata and keys are fetched. \
                 Exits with 0 when the API of "resource_server" would accept it, with 1 when it would not, and with 7 when that \
-                could not be decided.
+                could not be determined.
                 """
         )
 
@@ -33,7 +33,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
         )
         var config: String?
 
-        @Option(help: "A scope that the route demands; may be repeated.")
+        @Option(help: "A scope that the route requires; may be repeated.")
         var scope: [String] = []
 
         @Option(help: "An acr value that the route accepts; may be repeated.")
@@ -42,7 +42,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
         @Option(help: "The maximum age of the user's authentication, in seconds.")
         var maxAge: Int?
 
-        @Flag(help: "Send the token to its issuer, where the configuration says that it is introspected (RFC 7662).")
+        @Flag(help: "Send the token to its issuer, if the configuration requires introspection (RFC 7662).")
         var introspect = false
 
         @Flag(help: "Print the checks as JSON.")
@@ -64,10 +64,10 @@ struct AccessTokenCommand: AsyncParsableCommand {
             try Self.end(with: report)
         }
 
-        /// An API reads tokens of at most 32 KiB.
+        /// An API accepts tokens of at most 32 KiB.
         private static func token() throws -> Secret {
             guard let bytes = BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) else {
-                throw AuthError(.invalidConfiguration, "Standard input cannot be read, or has more than 64 KiB.")
+                throw AuthError(.invalidConfiguration, "Standard input cannot be read, or is larger than 64 KiB.")
             }
             let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
             guard !text.isEmpty else {
@@ -128,12 +128,12 @@ struct AccessTokenCommand: AsyncParsableCommand {
             case .undecided?:
                 throw TokenIsNotAccepted(
                     status: ExitStatus.network,
-                    message: "It could not be decided whether the API would accept the token."
+                    message: "It could not be determined whether the API would accept the token."
                 )
             case _ where skipped != nil:
                 throw TokenIsNotAccepted(
                     status: ExitStatus.failure,
-                    message: "Only its issuer knows whether the token is active. To ask it, add --introspect."
+                    message: "Only its issuer can tell whether the token is active. To ask it, add --introspect."
                 )
             default:
                 throw TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")

@@ -5,7 +5,7 @@ import AuthFlowJSON
 struct AccountsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "accounts",
-        abstract: "List the signed-in accounts, the current one first; or make another one current."
+        abstract: "List the signed-in accounts, with the current account first; or make another account current."
     )
 
     @OptionGroup var options: ProfileOptions
@@ -13,7 +13,7 @@ struct AccountsCommand: AsyncParsableCommand {
     @Option(help: "The subject of the account to make current.")
     var select: String?
 
-    @Flag(help: "Print them as JSON.")
+    @Flag(help: "Print the accounts as JSON.")
     var json = false
 
     func run() async throws {

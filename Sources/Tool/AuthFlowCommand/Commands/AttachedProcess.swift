@@ -8,15 +8,15 @@ import Darwin
 import Glibc
 #endif
 
-/// Runs a program in the place of this one: with its terminal, its streams and its signals.
+/// Runs a program in place of this one, with the same terminal, streams and signals.
 enum AttachedProcess {
-    /// Takes the program's place: it has this process' number, and ends as if it had been started itself.
+    /// Replaces this process with the program, which keeps the process ID and exits as if it had been started directly.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The whole environment of the program.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it cannot be started. Otherwise this does not return.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
-        // What is ignored stays ignored in the program, and what is blocked stays blocked.
+        // Ignored signals stay ignored in the program, and blocked signals stay blocked.
         signal(SIGPIPE, SIG_DFL)
         var none = sigset_t()
         unsafe sigemptyset(&none)
@@ -34,7 +34,7 @@ enum AttachedProcess {
         )
     }
 
-    /// The arguments and the environment as C has them. They are never freed: what they are for ends the process or is called once.
+    /// The arguments and the environment as C strings. They are never freed: execve(2) replaces the process, and posix_spawn(3) is called once.
     fileprivate static func strings(
         _ command: [String],
         _ environment: [String: String]
@@ -48,13 +48,13 @@ enum AttachedProcess {
 
 #if os(Linux)
 extension AttachedProcess {
-    /// The program that runs, for the signals that are meant for it; 0 when there is none.
+    /// The process ID of the running program, to which signals are forwarded; 0 when there is none.
     private static let child = Atomic<pid_t>(0)
 
-    /// A signal that has come before there was one; 0 for none.
+    /// A signal that arrived before the program was running; 0 for none.
     private static let early = Atomic<Int32>(0)
 
-    /// Runs the program to its end beside this one.
+    /// Runs the program as a child process, and waits until it exits.
     /// - Returns: Its exit status.
     static func run(_ command: [String], environment: [String: String]) async throws -> Int32 {
         try Task.checkCancellation()
@@ -65,20 +65,20 @@ extension AttachedProcess {
         unsafe sigfillset(&all)
         unsafe sigfillset(&usual)
         unsafe sigemptyset(&none)
-        // nohup(1) and similar programs start others with the signal ignored, on purpose.
+        // nohup(1) and similar programs start others with SIGHUP ignored, on purpose.
         let ignoresHangup = isIgnored(SIGHUP)
         if ignoresHangup { unsafe sigdelset(&usual, SIGHUP) }
         unsafe posix_spawnattr_setsigdefault(&attributes, &usual)
         unsafe posix_spawnattr_setsigmask(&attributes, &none)
         unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
         var (arguments, variables) = unsafe strings(command, environment)
-        // A terminal sends its signals to both. The program decides what they mean, and this one ends when it does.
+        // A terminal sends its signals to both processes. The program decides how to handle them, and this process exits when the program does.
         signal(SIGINT, SIG_IGN)
         signal(SIGQUIT, SIG_IGN)
         for number in ignoresHangup ? [SIGTERM] : [SIGTERM, SIGHUP] {
             signal(number) { number in
                 let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
-                // One that comes before the program runs is for the program too.
+                // A signal that arrives before the program runs is forwarded to the program later.
                 if identifier > 0 {
                     kill(identifier, number)
                 } else {
@@ -86,7 +86,7 @@ extension AttachedProcess {
                 }
             }
         }
-        // One that came before these handlers ends this process, and must not leave the program behind.
+        // A signal that arrived before these handlers were installed ends this process, which must not leave the program running.
         guard !Signals.hasCome else { throw CancellationError() }
         var identifier: pid_t = 0
         unsafe pthread_sigmask(SIG_BLOCK, &all, &before)
@@ -96,7 +96,7 @@ extension AttachedProcess {
         guard status == 0 else { throw failure(command, status) }
         let missed = early.load(ordering: .sequentiallyConsistent)
         if missed != 0 { kill(identifier, missed) }
-        // The program is waited for whatever happens to this task: it has the file.
+        // Waits for the program even if this task is cancelled: the program uses the file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
                 let status = ChildProgram.end(of: identifier)

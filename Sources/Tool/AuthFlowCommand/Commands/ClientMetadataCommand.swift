@@ -6,7 +6,7 @@ import AuthFlowJSON
 struct ClientMetadataCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "client-metadata",
-        abstract: "Make or check the document by which a client describes itself (Client ID Metadata Document).",
+        abstract: "Create or check a client ID metadata document.",
         discussion: """
             A client with such a document needs no registration at servers that fetch it. Serve it over https at its own URL, and \
             write that address into the configuration as resource_client.client_id.
@@ -16,12 +16,12 @@ struct ClientMetadataCommand: AsyncParsableCommand {
     )
 
     struct Make: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Print a document.")
+        static let configuration = CommandConfiguration(abstract: "Print a client ID metadata document.")
 
         @Argument(help: "The URL that it will be served at, which is the client_id.")
         var url: String
 
-        @Option(help: "The name that servers show to the user.")
+        @Option(help: "The client name that authorization servers show to the user.")
         var name = "AuthFlow"
 
         @Option(
@@ -56,7 +56,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
                 guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 1024 * 1024),
                     let json = try? JSON(parsing: bytes)
                 else {
-                    throw AuthError(.invalidConfiguration, "\(file) is not a file with JSON in it.")
+                    throw AuthError(.invalidConfiguration, "\(file) is not a JSON file.")
                 }
                 _ = try ClientMetadataDocument(checking: json, at: url)
             } else {

@@ -16,7 +16,7 @@ struct ConfigCommand: AsyncParsableCommand {
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Check every profile, or one, without sending a request. Secrets that it refers to must exist, and programs that print them are run."
+                "Check every profile, or one, without sending a request. Referenced secrets must exist, and programs that print secrets are run."
         )
 
         @Argument(help: "The file. An authflow.json must be trusted first. Default: as with --config.")
@@ -26,7 +26,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
         func validate() throws {
             guard path == nil || options.config == nil && options.issuer == nil && options.clientID == nil else {
-                throw ValidationError("The file is given once.")
+                throw ValidationError("Give the file only once.")
             }
         }
 
@@ -57,7 +57,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             if file.hasResourceClient, options.profile == nil {
                 do {
-                    // No request is sent to it: it stands for any.
+                    // A placeholder for any resource: no request is sent to it.
                     _ = try ResourceClient(
                         "https://resource.invalid",
                         settings: file.resourceClient,
@@ -80,7 +80,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             if file.hasServer, options.profile == nil {
                 do {
-                    // The stores of its profiles were checked with them.
+                    // The stores of its profiles were checked together with the profiles.
                     _ = try SessionServer(
                         configuration: file,
                         providers: Known.providers,
@@ -98,9 +98,9 @@ struct ConfigCommand: AsyncParsableCommand {
         }
     }
 
-    /// A file of the working directory is not used before its user has looked at it: a check runs the programs that it names.
+    /// A file of the working directory is not used before the user has reviewed it: a check runs the programs that it names.
     private static func requireTrust(_ path: String) throws {
-        // That of another directory, too.
+        // This also applies to a file of another directory.
         let name = URL(fileURLWithPath: path).resolvingSymlinksInPath().lastPathComponent
         guard name == ConfigurationChoice.localName else { return }
         guard
@@ -109,25 +109,25 @@ struct ConfigCommand: AsyncParsableCommand {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(ConfigurationChoice.localName) in this directory is not trusted. Look at it, then run: authflow config trust"
+                "\(ConfigurationChoice.localName) in this directory is not trusted. Review it, then run: authflow config trust"
             )
         }
     }
 
     struct Trust: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Trust the configuration file of a working directory, as it is now.",
+            abstract: "Trust the current content of the configuration file of a working directory.",
             discussion: """
                 A configuration decides where stored tokens are sent, which files are read as secrets and which programs are \
-                started, so authflow.json in a working directory is used only after you have looked at it. When it changes it has \
-                to be trusted again. The programs and files that it names are not covered: they can change without that.
+                started, so authflow.json in a working directory is used only after you have trusted it. When it changes, it must \
+                be trusted again. The programs and files that it names are not covered: they can change without that.
                 """
         )
 
         @Argument(help: "The file.")
         var path = ConfigurationChoice.localName
 
-        @Flag(help: "List the files that are trusted.")
+        @Flag(help: "List the trusted files.")
         var list = false
 
         func run() async throws {
@@ -145,7 +145,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 presets: Known.presets
             )
             Terminal.talk(
-                "\(try trust.trust(path, content: content)) is trusted, as it is now. The programs and files that it names are not covered."
+                "\(try trust.trust(path, content: content)) is trusted with its current content. The programs and files that it names are not covered."
             )
         }
     }
@@ -164,10 +164,10 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Presets: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "List the providers that a profile can name, with what differs between their users."
+            abstract: "List the providers that a profile can name, with the values that each of them needs."
         )
 
-        @Flag(help: "Print them as JSON.")
+        @Flag(help: "Print the providers as JSON.")
         var json = false
 
         func run() async throws {

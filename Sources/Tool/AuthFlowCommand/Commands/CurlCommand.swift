@@ -14,8 +14,8 @@ struct CurlCommand: AsyncParsableCommand {
         commandName: "curl",
         abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
         discussion: """
-            The token is bound to the resource, is sent only in the header, and never follows a redirect or appears in the list of \
-            processes. Exit status 4 means that a login is needed; 1 that the response has a status of 400 or above.
+            The token is bound to the resource, is sent only in the header, and never follows a redirect or appears in the process \
+            list. Exit status 4 means that a login is needed; 1 that the response has a status of 400 or above.
             """
     )
 
@@ -36,7 +36,7 @@ struct CurlCommand: AsyncParsableCommand {
 
     @Option(
         name: [.customShort("d"), .customLong("data")],
-        help: "The body, or @FILE for that of a file, or @- for standard input."
+        help: "The body, @FILE to read it from a file, or @- to read it from standard input."
     )
     var data: String?
 
@@ -46,11 +46,11 @@ struct CurlCommand: AsyncParsableCommand {
     @Flag(name: [.customShort("i"), .customLong("include")], help: "Print the status and the header fields too.")
     var include = false
 
-    @Flag(help: "Sign in when the resource demands it.")
+    @Flag(help: "Sign in when the resource requires it.")
     var signIn = false
 
     func validate() throws {
-        guard resource.url != nil else { throw ValidationError("The address is missing.") }
+        guard resource.url != nil else { throw ValidationError("The URL is missing.") }
         try resource.check(options, scopes: scope.scopes)
     }
 
@@ -62,13 +62,13 @@ struct CurlCommand: AsyncParsableCommand {
         var fields: HTTPFields = [:]
         for header in headers {
             guard let colon = header.firstIndex(of: ":"), let name = HTTPField.Name(String(header[..<colon])) else {
-                throw ValidationError("\"\(header)\" is not a header field: those are Name: value.")
+                throw ValidationError("\"\(header)\" is not a header field of the form Name: value.")
             }
             fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
         }
         let body = try body()
         guard let method = HTTPRequest.Method(self.method ?? (body == nil ? "GET" : "POST")) else {
-            throw ValidationError("\"\(self.method ?? "")\" is not a method.")
+            throw ValidationError("\"\(self.method ?? "")\" is not an HTTP method.")
         }
         if body != nil, fields[.contentType] == nil { fields[.contentType] = "application/json" }
         let request = TransportRequest(
@@ -109,7 +109,7 @@ struct CurlCommand: AsyncParsableCommand {
         guard let contents else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(path == "-" ? "Standard input" : path) cannot be read, or has more than 64 MiB."
+                "\(path == "-" ? "Standard input" : path) cannot be read, or is larger than 64 MiB."
             )
         }
         return contents

@@ -7,7 +7,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         commandName: "dev-idp",
         abstract: "Run the bundled test provider on this machine until Ctrl-C, and print its issuer.",
         discussion:
-            "It prints which user can sign in, and which client to use. Access tokens are JWTs if the request names a resource (\"resources\" in a profile), and opaque otherwise."
+            "It prints the test user's credentials and the client to use. Access tokens are JWTs if the request names a resource (\"resources\" in a profile), and opaque otherwise."
     )
 
     /// The providers that can be emulated.
@@ -28,7 +28,7 @@ struct DevIDPCommand: AsyncParsableCommand {
     var tokenLifetime: Int64 = 3600
 
     @Option(
-        help: "How long a used refresh token may be used again, in seconds; after that, using it ends the session."
+        help: "How long a used refresh token may be reused, in seconds; later reuse ends the session."
     )
     var refreshLeeway = 0.0
 
@@ -43,7 +43,7 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     @Option(
         help:
-            "With --resource: how it misbehaves, by the number or the name of a scenario of docs/conformance.md, such as 27 or auth/iss-wrong-issuer."
+            "With --resource: the behaviour to emulate, as the number or the name of a scenario in docs/conformance.md, such as 27 or auth/iss-wrong-issuer."
     )
     var scenario: String?
 
@@ -63,7 +63,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         } catch let error as AuthError where error.code == .portBusy {
             throw AuthError(
                 .portBusy,
-                "Port \(port ?? 0) is in use by another program. Choose another --port, or leave it out for any free one."
+                "Port \(port ?? 0) is in use by another program. Choose another --port, or omit it to use any free port."
             )
         }
     }
@@ -141,7 +141,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         } _: { logged in
             try await wait(
                 logged.base.resource,
-                "anyone: the user consents to everything. Its tool test-tool needs a scope that is asked for by a step-up."
+                "anyone: the user consents to everything. Its tool test-tool requires a scope that is requested in a step-up."
             )
         }
     }

@@ -1,13 +1,13 @@
-/// The two commands that scripts call often, read without the parser of the whole command line.
+/// The two commands that scripts call often, parsed without the full command-line parser.
 ///
-/// The parser collects the options at run time, which takes longer than the commands themselves. Only the usual forms
-/// are read here; everything else is left to the parser, which also reports errors.
+/// The parser collects the options at run time, which takes longer than the commands themselves. Only the common forms
+/// are parsed here; everything else is left to the parser, which also reports errors.
 enum DirectCommand: Hashable {
     case token(TokenRequest)
     case status(StatusRequest)
 
     /// - Parameter arguments: The program's arguments, without its name.
-    /// - Returns: nil when the parser has to read the arguments.
+    /// - Returns: nil when the parser must parse the arguments.
     init?(_ arguments: some Sequence<String>) {
         var rest = Array(arguments)[...]
         guard let name = rest.popFirst(), name == "token" || name == "status" else { return nil }
@@ -19,7 +19,7 @@ enum DirectCommand: Hashable {
                 continue
             }
             if request.resource == nil, !option.hasPrefix("-") {
-                // Its options for resources are left to the parser.
+                // The options for resources are left to the parser.
                 guard ResourceChoice.isAddress(option) else { return nil }
                 request.resource = ResourceChoice(address: option)
                 continue
@@ -42,7 +42,7 @@ enum DirectCommand: Hashable {
             }
         }
         if let address = request.resource?.address {
-            // The parser says why that has no effect.
+            // The parser reports why the option has no effect.
             guard request.choice.account == nil else { return nil }
             request.resource = ResourceChoice(address: address, choice: request.choice)
         }

@@ -14,15 +14,15 @@ import Glibc
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Diagnose problems that would prevent a login: here, with this profile, at its provider.",
-        discussion: "No user is signed in or out, and nothing secret is printed. Exits with 1 when something is wrong."
+        abstract: "Diagnose problems that would prevent a login: on this machine, in the profile, and at its provider.",
+        discussion: "No user is signed in or out, and no secret is printed. Exits with 1 when a problem is found."
     )
 
     @OptionGroup var options: ProfileOptions
 
     @Flag(
         help:
-            "Fix what can be fixed on this machine: a configuration file that other users can write to, and a scheme that is not opened by this program."
+            "Fix problems on this machine: a configuration file that other users can write to, and a URI scheme that is not opened with this program."
     )
     var fix = false
 
@@ -42,12 +42,12 @@ struct DoctorCommand: AsyncParsableCommand {
         guard findings.areGood else {
             throw AuthError(
                 .userAgentFailed,
-                "A problem would prevent a login: see the lines that begin with !!."
+                "A problem would prevent a login: see the lines marked with !!."
             )
         }
     }
 
-    /// A file of this user's that others can write to is not used. What they may have written before is for the user to look at.
+    /// A file of this user that others can write to is not used. The user must review the changes that others may have made.
     private func mendPermissions(_ findings: inout Findings) {
         guard options.issuer == nil, options.clientID == nil else { return }
         let path = ConfigurationChoice(option: options.config).path
@@ -61,17 +61,17 @@ struct DoctorCommand: AsyncParsableCommand {
         if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
             findings.note(
                 "file",
-                "fixed: only you can write to \(path) now. Look at what is in it: others could before."
+                "fixed: only you can write to \(path) now. Review its content: others could write to it before."
             )
         } else {
-            findings.bad("file", "others can write to \(path), and that cannot be changed")
+            findings.bad("file", "others can write to \(path), and its permissions cannot be changed")
         }
     }
 
     private static func examine(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) {
         let kinds = [
             (launchEnvironment.isRemoteShell, "a remote shell"),
-            (launchEnvironment.isRemoteEditor, "a remote window of an editor"),
+            (launchEnvironment.isRemoteEditor, "a remote editor window"),
             (launchEnvironment.isContainer, "a container"), (launchEnvironment.isWSL, "WSL"),
         ].filter(\.0).map(\.1)
         let terminal = launchEnvironment.hasTerminal ? "with a terminal" : "without a terminal"
@@ -82,7 +82,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// A port of the profile's own has to be free when it signs in.
+    /// The fixed port of a redirect URI must be free at sign-in.
     private static func examineRedirectPorts(_ client: AuthClient, _ findings: inout Findings) {
         for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
             do {
@@ -124,12 +124,12 @@ struct DoctorCommand: AsyncParsableCommand {
         let profile = try file.profile(options.profile)
         findings.good("file", origin)
         var quiet = options.choice
-        // The findings are what is told, and nothing stands between them.
+        // Only the findings are printed, with no progress messages between them.
         quiet.isQuiet = !options.verbose
         let client = try quiet.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
-            findings.good("user", "none is needed: the client asks for tokens of its own (\(flow.rawValue))")
+            findings.good("user", "not needed: the client requests tokens for itself (\(flow.rawValue))")
         } else {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         }
@@ -164,10 +164,10 @@ struct DoctorCommand: AsyncParsableCommand {
         } else {
             findings.bad(
                 "user agent",
-                "none can work here. authflow login --no-browser shows the address, authflow login --device a code"
+                "none can be used here. authflow login --no-browser shows the URL, and authflow login --device a code"
             )
         }
-        // No other user agent binds it.
+        // Only the loopback user agent binds the port.
         if agents.chosen?.hasPrefix("loopback") ?? true { Self.examineRedirectPorts(client, &findings) }
         for reason in agents.reasons where !reason.hasSuffix(": ") && !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)
@@ -193,9 +193,9 @@ struct DoctorCommand: AsyncParsableCommand {
 
     /// OIDC Core section 3.1.2.1: without "openid" it is not an OpenID Connect request.
     static let unknownUser =
-        "the user will be unknown: add the scope \"openid\", or say with \"identity\" where else to ask"
+        "the user will be unknown: add the scope \"openid\", or set \"identity\" to another source"
 
-    /// Reports where the profile contradicts the provider's metadata.
+    /// Reports contradictions between the profile and the provider's metadata.
     private static func compare(
         _ settings: ClientRegistration,
         _ metadata: ProviderMetadata,
@@ -207,7 +207,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if metadata.requiresPushedRequests, settings.pushedRequests == .never {
             findings.bad(
                 "PAR",
-                "the provider accepts only pushed authorization requests (RFC 9126), and \"par\" is \"never\""
+                "the provider accepts only pushed authorization requests (RFC 9126), but \"par\" is \"never\""
             )
         }
         if metadata.requiresPushedRequests || settings.pushedRequests == .always,
@@ -219,7 +219,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
             let names = announced.map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
             // Many providers do not list "none", but accept public clients.
-            let text = "the provider's metadata lists \(names), and the profile says \(method)"
+            let text = "the provider's metadata lists \(names), but the profile uses \(method)"
             if method == "none" {
                 findings.note("client", text)
             } else {
@@ -271,7 +271,7 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.bad("provider", "\(error)")
         }
         let clientID = DisplayText.sanitized(client.registration.clientID, limit: 200)
-        findings.note("client ID", "\"\(clientID)\": only the provider knows whether it is registered there")
+        findings.note("client ID", "\"\(clientID)\": only the provider can tell whether it is registered")
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
@@ -286,7 +286,7 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 }
 
-/// The findings, printed as they are made.
+/// The findings, printed as they are found.
 private struct Findings {
     private(set) var areGood = true
 
@@ -310,7 +310,7 @@ private final class ServerClock: HTTPTransport {
     private let base = Mutex<any HTTPTransport>(SystemTransport())
     private let found = Mutex<TimeInterval?>(nil)
 
-    /// How far this machine's clock is ahead, in seconds; nil when no response had a `Date` header.
+    /// The number of seconds by which this machine's clock is ahead; nil when no response had a `Date` header.
     var offset: TimeInterval? { found.withLock { $0 } }
 
     func over(_ transport: any HTTPTransport) -> any HTTPTransport {
@@ -320,7 +320,7 @@ private final class ServerClock: HTTPTransport {
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         let response = try await base.withLock(\.self).send(call)
-        // `Date` has whole seconds, so half a second is the best estimate of the rest.
+        // `Date` has whole seconds, so half a second is the best estimate of the fraction.
         if let date = response.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
         return response
     }

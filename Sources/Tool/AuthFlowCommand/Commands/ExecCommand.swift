@@ -12,7 +12,8 @@ import Glibc
 struct ExecCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "exec",
-        abstract: "Run a program with a fresh access token: in a variable, on a descriptor, or in a fresh file.",
+        abstract:
+            "Run a program with a fresh access token: in a variable, on a file descriptor, or in a file that is kept up to date.",
         discussion: """
             authflow exec -- restic backup /home
             authflow exec --file TOKEN_FILE -- long-running-job
@@ -23,28 +24,28 @@ struct ExecCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Option(help: "The variable that has the token. Default: \(TokenFormat.variable).")
+    @Option(help: "The environment variable for the token. Default: \(TokenFormat.variable).")
     var variable: String?
 
     @Option(
-        help: "The number of a descriptor from which the program reads the token, in place of a variable: 3 to 1023."
+        help: "The file descriptor from which the program reads the token, instead of a variable: 3 to 1023."
     )
     var descriptor: Int32?
 
     @Option(
         help:
-            "The variable that has the path of a file with the token, in place of the token: the file is kept fresh while the program runs, and removed at its end."
+            "The environment variable for the path of a file with the token, instead of the token itself: the file is kept up to date while the program runs, and removed when it exits."
     )
     var file: String?
 
-    @Option(help: "How long the token must remain valid, in seconds.")
+    @Option(help: "The minimum remaining lifetime of the token, in seconds.")
     var minTTL = 60
 
     @Argument(parsing: .postTerminator, help: "The program and its arguments.")
     var command: [String]
 
     func validate() throws {
-        guard !command.isEmpty else { throw ValidationError("Say which program to run: authflow exec -- PROGRAM") }
+        guard !command.isEmpty else { throw ValidationError("Name the program to run: authflow exec -- PROGRAM") }
         guard [variable != nil, descriptor != nil, file != nil].count(where: { $0 }) < 2 else {
             throw ValidationError("--variable, --descriptor and --file cannot be combined.")
         }
@@ -52,8 +53,8 @@ struct ExecCommand: AsyncParsableCommand {
             throw ValidationError("--descriptor takes 3 to 1023.")
         }
         for name in [variable, file].compactMap({ $0 }) {
-            guard Self.isName(name) else { throw ValidationError("\"\(name)\" is no name of a variable.") }
-            // The loader and shells act on these, and print what they cannot use.
+            guard Self.isName(name) else { throw ValidationError("\"\(name)\" is not a valid name of a variable.") }
+            // The dynamic loader and shells interpret these variables, and print values that they cannot use.
             guard !name.hasPrefix("LD_"), !name.hasPrefix("DYLD_"), !["PATH", "IFS", "ENV", "BASH_ENV"].contains(name)
             else {
                 throw ValidationError("\(name) is used by the system or the shell, and cannot hold a token.")
@@ -64,7 +65,7 @@ struct ExecCommand: AsyncParsableCommand {
         }
     }
 
-    /// The names that every shell takes (POSIX.1-2017, Base Definitions 3.235).
+    /// The names that every shell accepts (POSIX.1-2017, Base Definitions 3.235).
     private static func isName(_ text: String) -> Bool {
         text.utf8.allSatisfy { byte in
             (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20) || byte == UInt8(ascii: "_")
@@ -73,7 +74,7 @@ struct ExecCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // Connections that are opened from now on are not for the program.
+        // The program must not inherit connections that are opened from now on.
         let inherited = OpenDescriptors.all
         var environment = ToolEnvironment.host.environment
         guard let program = command.first, let path = LaunchEnvironment.find(program, environment) else {
@@ -86,7 +87,7 @@ struct ExecCommand: AsyncParsableCommand {
         if let file {
             try await run(command, environment, file, client, tokens)
         }
-        // Nothing of this process goes on once the program has taken its place.
+        // Nothing in this process continues once the program has replaced it.
         _ = await UnfinishedClients.drain()
         OpenDescriptors.keep(inherited)
         if let descriptor {
@@ -100,16 +101,16 @@ struct ExecCommand: AsyncParsableCommand {
     private func token(of client: AuthClient) async throws -> TokenSet {
         let tokens = try await client.freshCredential(lasting: .seconds(minTTL)).tokens
         guard !tokens.isDPoPBound else {
-            throw AuthError(.unsupported, "The token is bound to a key (DPoP), which other programs cannot prove.")
+            throw AuthError(.unsupported, "The token is bound to a key (DPoP), so other programs cannot use it.")
         }
         return tokens
     }
 
-    /// Leaves the token in a pipe, which the program inherits.
+    /// Writes the token to a pipe that the program inherits.
     private func hand(_ token: Secret, over descriptor: Int32) throws {
         var ends: [Int32] = [-1, -1]
         let bytes = Array("\(token.exposed)\n".utf8)
-        // pipe(7): so many bytes fit in without a reader, on every system.
+        // pipe(7): this many bytes fit into a pipe without a reader, on every system.
         guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
             throw AuthError(.storageFailed, "The token could not be written to a pipe.")
         }
@@ -123,7 +124,7 @@ struct ExecCommand: AsyncParsableCommand {
         _ = fcntl(descriptor, F_SETFD, 0)
     }
 
-    /// Runs the program beside this one, which keeps the file fresh.
+    /// Runs the program as a child process, while this process keeps the file up to date.
     private func run(
         _ command: [String],
         _ environment: [String: String],
@@ -133,7 +134,7 @@ struct ExecCommand: AsyncParsableCommand {
     ) async throws -> Never {
         #if os(Linux)
         let name = "authflow-token-\(UUID().uuidString)"
-        // The directory of the user's session is in memory, and no other user can look into it.
+        // The directory is in memory, and accessible only to the user.
         let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.isEmpty ? nil : $0 } ?? "/tmp"
         let place = PrivateFile("\(directory)/\(name)")
         guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
@@ -155,9 +156,9 @@ struct ExecCommand: AsyncParsableCommand {
                     return
                 } catch {
                     Terminal.talk(
-                        "authflow: The token in the file is not kept fresh: \(ExitStatus.message(for: error))"
+                        "authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))"
                     )
-                    // Only a new sign-in helps, which this cannot do.
+                    // Only a new sign-in helps, which this command cannot start.
                     if (error as? AuthError)?.code == .loginRequired { return }
                     try await Task.sleep(for: .seconds(30))
                 }
@@ -171,28 +172,28 @@ struct ExecCommand: AsyncParsableCommand {
             throw error
         }
         refreshing.cancel()
-        // What is being written now would come back after the file was removed.
+        // A write in progress would recreate the file after its removal.
         _ = await refreshing.result
         try? place.remove()
         _ = await UnfinishedClients.drain()
         _exit(status)
         #else
-        throw AuthError(.unsupported, "A file is kept fresh on Linux only.")
+        throw AuthError(.unsupported, "--file is supported only on Linux.")
         #endif
     }
 }
 
-/// The descriptors of this process.
+/// The file descriptors of this process.
 enum OpenDescriptors {
-    /// Those that are open.
+    /// The open descriptors.
     static var all: Set<Int32> {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd")) ?? []
-        // One of them was opened for this list, and is closed by now.
+        // One of the descriptors was opened to read this directory, and is already closed.
         return Set(names.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) != -1 })
     }
 
-    /// Takes the number that `--descriptor` names before anything of this process does. Once there are threads, one of them may use the
-    /// number, and would read what is put in its place.
+    /// Reserves the number that `--descriptor` names before this process opens a descriptor with it. Once there are threads, one of them may
+    /// use the number, and would read from the pipe that is put there.
     static func reserve(for arguments: [String]) {
         guard arguments.dropFirst().first == "exec" else { return }
         let options = arguments.dropFirst(2).prefix { $0 != "--" }
@@ -210,14 +211,14 @@ enum OpenDescriptors {
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     }
 
-    /// Whether more descriptors are available: the runtime's scheduler crashes where it cannot open one.
+    /// Whether more descriptors are available: the runtime's scheduler crashes if it cannot open one.
     static var haveRoom: Bool {
         let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
         for descriptor in opened where descriptor >= 0 { close(descriptor) }
         return !opened.contains { $0 < 0 }
     }
 
-    /// Has a program that is started inherit these and no others.
+    /// Lets the programs that this one starts inherit only these descriptors.
     static func keep(_ kept: Set<Int32>) {
         for descriptor in all.subtracting(kept) where descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
     }

@@ -12,10 +12,10 @@ import Glibc
 struct HandleRedirectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handle-redirect",
-        abstract: "Deliver a redirect to the login that waits for it. The desktop calls this for a profile's scheme."
+        abstract: "Deliver a redirect to the login that waits for it. The desktop runs this for a profile's URI scheme."
     )
 
-    @Argument(help: "The complete address; default: read from standard input.")
+    @Argument(help: "The complete redirect URL; default: read from standard input.")
     var url: String?
 
     func run() async throws {
@@ -24,15 +24,15 @@ struct HandleRedirectCommand: AsyncParsableCommand {
         guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
             outcome == .nobody
-            ? "No login of this user on this machine waits for this address. Start authflow login again, or, if it waits elsewhere, paste the address there."
-            : "A login waits for a different address. Start authflow login again."
+            ? "No login of this user on this machine waits for this redirect. Start authflow login again, or, if it waits on another machine, paste the URL there."
+            : "A login waits for a different redirect URI. Start authflow login again."
         // When the desktop starts this, the user does not see the output.
         Notification.show(reason)
         throw AuthError(.invalidCallback, reason)
     }
 
     private static func line() throws -> String {
-        guard let line = readLine(), !line.isEmpty else { throw AuthError(.invalidCallback, "No address was given.") }
+        guard let line = readLine(), !line.isEmpty else { throw AuthError(.invalidCallback, "No URL was given.") }
         return line
     }
 }

@@ -9,7 +9,7 @@ import AuthFlowTerminal
 struct InitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "init",
-        abstract: "Write a configuration file: asks for what is needed, looks at the provider, and tries a sign-in.",
+        abstract: "Write a configuration file: asks for the required values, checks the provider, and tries a sign-in.",
         discussion: """
             Every value can be passed as an option, for scripts. An existing file gets an additional profile.
 
@@ -20,7 +20,7 @@ struct InitCommand: AsyncParsableCommand {
     )
 
     @Option(
-        help: "A provider by its name: authflow config presets lists them.",
+        help: "The name of a preset; authflow config presets lists them.",
         completion: .list(Known.presets.map(\.name).sorted())
     )
     var preset: String?
@@ -28,22 +28,22 @@ struct InitCommand: AsyncParsableCommand {
     @Option(name: .customLong("set"), help: "A value of the preset, as name=value; may be given more than once.")
     var settings: [String] = []
 
-    @Option(help: "The issuer of a provider that no preset describes.")
+    @Option(help: "The issuer of a provider without a preset.")
     var issuer: String?
 
-    @Option(help: "The client's identifier at the provider.")
+    @Option(help: "The client ID at the provider.")
     var clientID: String?
 
-    @Option(help: "A file with the client's secret, for clients that have one.")
+    @Option(help: "A file with the client secret, for confidential clients.")
     var clientSecretFile: String?
 
-    @Flag(help: "Register a client, where the provider lets programs do that (RFC 7591).")
+    @Flag(help: "Register a client, if the provider supports dynamic client registration (RFC 7591).")
     var register = false
 
-    @Option(name: .customLong("scope"), help: "A scope to ask for; may be given more than once.")
+    @Option(name: .customLong("scope"), help: "A scope to request; may be given more than once.")
     var scopes: [String] = []
 
-    @Option(name: .customLong("redirect-uri"), help: "The redirect URI, where it is not the usual one.")
+    @Option(name: .customLong("redirect-uri"), help: "The redirect URI, if it is not the default.")
     var redirectURI: String?
 
     @Option(name: [.short, .long], help: "The name of the profile.")
@@ -52,7 +52,10 @@ struct InitCommand: AsyncParsableCommand {
     @Option(name: [.short, .long], help: "The file. Default: authflow/config.json in your configuration directory.")
     var output: String?
 
-    @Flag(inversion: .prefixedNo, help: "Sign in at the end. Default: asks at a terminal, and not otherwise.")
+    @Flag(
+        inversion: .prefixedNo,
+        help: "Sign in at the end. Default: ask at a terminal, and do not sign in otherwise."
+    )
     var login: Bool?
 
     func validate() throws {
@@ -61,7 +64,7 @@ struct InitCommand: AsyncParsableCommand {
         guard settings.allSatisfy({ $0.contains("=") }) else { throw ValidationError("--set takes name=value.") }
         guard clientID?.isEmpty != true else {
             throw ValidationError(
-                "--client-id is empty. Give the client's identifier, or --register to register a client."
+                "--client-id is empty. Give the client ID, or --register to register a client."
             )
         }
         guard issuer?.isEmpty != true else { throw ValidationError("--issuer is empty.") }
@@ -72,16 +75,16 @@ struct InitCommand: AsyncParsableCommand {
             do { _ = try RedirectURI(redirectURI) } catch { throw ValidationError("--redirect-uri: \(error)") }
         }
         if let clientSecretFile, !FileManager.default.isReadableFile(atPath: clientSecretFile) {
-            throw ValidationError("--client-secret-file: \(clientSecretFile) is not there, or cannot be read.")
+            throw ValidationError("--client-secret-file: \(clientSecretFile) does not exist, or cannot be read.")
         }
         guard !register || clientID == nil && clientSecretFile == nil else {
-            throw ValidationError("--register makes a client: it needs no --client-id and no --client-secret-file.")
+            throw ValidationError("--register cannot be combined with --client-id or --client-secret-file.")
         }
     }
 
     func run() async throws {
         let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
-        // A folder that is named and does not exist is more likely a misspelt one.
+        // A named directory that does not exist is more likely a misspelling.
         if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
         try writer.requirePlace(for: profile)
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)
@@ -113,19 +116,19 @@ struct InitCommand: AsyncParsableCommand {
         if let error = signIn.storageError { throw error }
     }
 
-    /// - Parameter command: The one that signs in another time.
+    /// - Parameter command: The command that signs in later.
     private func wantsSignIn(orLater command: String) async throws -> Bool {
         if let login { return login }
         guard LaunchEnvironment.current().hasTerminal else { return false }
         do {
             return try await !InitProvider.ask("Sign in now? [Y/n]", option: "--login").lowercased().hasPrefix("n")
         } catch is CancellationError {
-            Terminal.talk("\nThe profile is kept. Sign in another time: \(command)")
+            Terminal.talk("\nThe profile was saved. Sign in later: \(command)")
             throw CancellationError()
         }
     }
 
-    /// The members that say which client it is: what was given, what is registered now, or what the user has got from the provider.
+    /// The members that identify the client: as given, as registered now, or as obtained by the user from the provider.
     private func client(
         _ provider: InitProvider,
         _ metadata: ProviderMetadata,
@@ -152,7 +155,7 @@ struct InitCommand: AsyncParsableCommand {
             return members
         }
         guard metadata.registrationEndpoint != nil else {
-            throw AuthError(.unsupported, "This provider registers no clients by itself: give --client-id.")
+            throw AuthError(.unsupported, "This provider does not support client registration: give --client-id.")
         }
         let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
         guard !registrationFile.exists else {
@@ -173,13 +176,13 @@ struct InitCommand: AsyncParsableCommand {
         // Needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
         Terminal.talk(
-            "Registered. The provider's response is in \(registrationFile.path), which can change the registration. Never commit it."
+            "Registered. The provider's response is in \(registrationFile.path), which allows changing the registration. Never commit it."
         )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
         if let secret = registered.clientSecret {
             let place = PrivateFile("\(writer.path).\(profile).client-secret")
             try place.replace(with: Array("\(secret.exposed)\n".utf8))
-            Terminal.talk("Warning: \(place.path) has the client secret in it. Never commit it.")
+            Terminal.talk("Warning: \(place.path) contains the client secret. Never commit it.")
             members["client_secret"] = ["file": .string(place.path)]
             members["client_authentication"] = .string(registered.authentication.method.rawValue)
         }

@@ -6,13 +6,13 @@ import AuthFlowTerminal
 
 /// The provider that a configuration is written for: a preset with its values, or an issuer.
 struct InitProvider {
-    /// What the profile says about it.
+    /// The members of the profile that describe it.
     let members: [String: JSON]
     private let preset: ProviderPreset?
-    /// The members with those of the preset.
+    /// The members, including those of the preset.
     private let expanded: [String: JSON]
 
-    /// Asks for what the options leave open.
+    /// Asks for the values that the options do not give.
     init(preset name: String?, settings: [String], issuer: String?) async throws {
         if let issuer {
             let found = try await DiscoverCommand.issuer(issuer)
@@ -42,7 +42,7 @@ struct InitProvider {
             }
             while true {
                 let answer = try await Self.ask(
-                    "Provider (a number, or the issuer of another)",
+                    "Provider (a number, or the issuer of another provider)",
                     option: "--preset or --issuer"
                 )
                 if let number = Int(answer), presets.indices.contains(number - 1) {
@@ -77,7 +77,7 @@ struct InitProvider {
         let missing = preset.parameters.filter { given[$0.name] == nil && $0.defaultValue == nil }
         guard missing.isEmpty || LaunchEnvironment.current().hasTerminal else {
             let options = missing.map { "--set \($0.name)=..." }.joined(separator: " ")
-            throw AuthError(.invalidConfiguration, "There is no terminal to ask at: give \(options)")
+            throw AuthError(.invalidConfiguration, "There is no terminal for questions: give \(options)")
         }
         for parameter in preset.parameters where values[parameter.name] == nil {
             let usual = parameter.defaultValue.map { " [\($0)]" } ?? ""
@@ -99,7 +99,7 @@ struct InitProvider {
     /// - Parameter option: The option that gives the value without a terminal.
     static func ask(_ question: String, option: String) async throws -> String {
         guard LaunchEnvironment.current().hasTerminal else {
-            throw AuthError(.invalidConfiguration, "There is no terminal to ask at: give \(option).")
+            throw AuthError(.invalidConfiguration, "There is no terminal for questions: give \(option).")
         }
         do {
             return try await TerminalPrompt.ask(question, isSecret: false).trimmingWhitespace()
@@ -108,12 +108,12 @@ struct InitProvider {
         }
     }
 
-    /// Where the provider sends the user back to.
+    /// The redirect URI of the profile.
     var redirectURI: String { expanded["redirect_uri"]?.string ?? "http://127.0.0.1/callback" }
 
     /// The provider's server.
     func server(_ members: [String: JSON]) throws -> AuthorizationServer {
-        // No client is needed to ask for it.
+        // Its metadata can be requested without a client.
         let unknown = expanded.merging(members) { $1 }.merging(["client_id": "unknown", "store": "memory"]) { $1 }
         let profile = unknown.filter { !["preset", "client_authentication"].contains($0.key) }
         let file = try ConfigurationFile(text: try JSON.object(["profiles": ["p": .object(profile)]]).serialized())
@@ -128,31 +128,31 @@ struct InitProvider {
         ).client.server
     }
 
-    /// What was found at the provider, in a line.
+    /// The features that were found at the provider, in one line.
     func found(_ metadata: ProviderMetadata) -> String {
         var things = ["authorization code with PKCE"]
         if metadata.deviceAuthorizationEndpoint != nil { things.append("device grant") }
         if metadata.pushedAuthorizationRequestEndpoint != nil { things.append("pushed requests") }
-        if metadata.registrationEndpoint != nil { things.append("registration of clients") }
+        if metadata.registrationEndpoint != nil { things.append("client registration") }
         if metadata.revocationEndpoint != nil { things.append("revocation") }
         if metadata.endSessionEndpoint != nil { things.append("sign-out at the provider") }
         return "Found \(DisplayText.sanitized(metadata.issuer)): \(things.joined(separator: ", "))."
     }
 
-    /// The scopes for the profile; nil for those that it has without saying so.
+    /// The scopes for the profile; nil for its default scopes.
     func scopes(_ metadata: ProviderMetadata, asked: [String]) -> [String]? {
         if !asked.isEmpty { return asked }
         guard preset == nil, let known = metadata.scopes else { return nil }
-        // Who the user is, and a session that can be renewed.
+        // The user's identity, and a session that can be refreshed.
         let usual = ["openid", "profile", "email", "offline_access"].filter(known.contains)
         return usual == ["openid"] || usual.isEmpty ? nil : usual
     }
 
-    /// Tells what to enter at the provider.
+    /// Prints the values to enter at the provider.
     func explain(_ redirectURI: String) {
         Terminal.talk("")
         for sentence in preset?.registration ?? [
-            "Register a client for a program that keeps no secret (a native or public client)."
+            "Register a public client (a native application, without a client secret)."
         ] {
             Terminal.talk("  - \(sentence)")
         }

@@ -5,7 +5,7 @@ import AuthFlowJSON
 struct KeysCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "keys",
-        abstract: "Make and show the private keys of a client: to sign with, and to decrypt with.",
+        abstract: "Create and show the private keys of a client, for signing and for decryption.",
         discussion: """
             Register the public key set that "new" and "jwks" print with the provider, and name the file in the configuration \
             as "client_key", or as "decryption_key" for the ECDH-ES and RSA-OAEP algorithms: "show" and "jwks" \
@@ -15,10 +15,10 @@ struct KeysCommand: AsyncParsableCommand {
     )
 
     struct TokenPIN: ParsableArguments {
-        @Option(name: .customLong("pin-from"), help: "The environment variable with the PIN of the token.")
+        @Option(name: .customLong("pin-from"), help: "The environment variable with the PIN of the hardware token.")
         var variable: String?
 
-        /// The key in a file, or in a token.
+        /// The key in a file, or in a hardware token.
         func source(_ place: String, keyID: String? = nil) throws -> SigningKeySource {
             guard place.hasPrefix("pkcs11:") else { return .file(path: place, keyID: keyID) }
             let pin = variable.flatMap { ToolEnvironment.host.environment[$0] }
@@ -39,7 +39,7 @@ struct KeysCommand: AsyncParsableCommand {
 
         @Option(
             help: """
-                What it signs with: ES256, ES384, ES512, PS256, RS256 or EdDSA; or decrypts with: ECDH-ES, ECDH-ES+A128KW, \
+                The signature algorithm: ES256, ES384, ES512, PS256, RS256 or EdDSA; or the decryption algorithm: ECDH-ES, ECDH-ES+A128KW, \
                 ECDH-ES+A256KW, RSA-OAEP-256 or RSA-OAEP.
                 """
         )
@@ -55,16 +55,16 @@ struct KeysCommand: AsyncParsableCommand {
                 guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be written.") }
                 try write(pem, publicKey: key.publicJWK)
                 if algorithm == .rsaOAEP {
-                    Terminal.talk(#"Name the algorithm beside the file: {"file": "...", "algorithm": "RSA-OAEP"}."#)
+                    Terminal.talk(#"Configure the algorithm with the file: {"file": "...", "algorithm": "RSA-OAEP"}."#)
                 }
                 return
             }
             guard let algorithm = signing.first(where: { $0.rawValue == algorithm }) else {
                 let names = signing.map(\.rawValue) + decrypting.map(\.rawValue)
-                throw ValidationError("--algorithm is one of \(names.joined(separator: ", ")).")
+                throw ValidationError("--algorithm must be one of \(names.joined(separator: ", ")).")
             }
             let pem = try PrivateKey(generatedFor: algorithm).pem
-            // As the file is read later: an RSA key can sign with several algorithms, and names none.
+            // Parsed like the file later: an RSA key can sign with several algorithms, so its JWK has no `alg`.
             try write(pem, publicKey: try PrivateKey(pem: pem).publicJWK)
         }
 
@@ -82,7 +82,7 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Show the identifier and the algorithms of a key file."
         )
 
-        @Argument(help: "A PEM, JWK or JWK set file, or the PKCS #11 URI of a key in a token.")
+        @Argument(help: "A PEM, JWK or JWK set file, or the PKCS #11 URI of a key in a hardware token.")
         var path: String
 
         @OptionGroup var token: TokenPIN
@@ -113,12 +113,12 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Print the public key set of key files, to register or to publish."
         )
 
-        @Argument(help: "The key files, or PKCS #11 URIs of keys in a token; during a rotation the new one first.")
+        @Argument(help: "The key files, or PKCS #11 URIs of keys; during a rotation the new one first.")
         var paths: [String]
 
         @OptionGroup var token: TokenPIN
 
-        @Flag(help: "They are keys to decrypt with, and printed as such.")
+        @Flag(help: "The keys are decryption keys, and are printed as such.")
         var decryption = false
 
         func run() async throws {

@@ -17,7 +17,7 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Print the signed-in user as JSON.")
     var json = false
 
-    @Flag(help: "Keep the account that is signed in already, and add the new one.")
+    @Flag(help: "Keep the signed-in account, and add the new one.")
     var addAccount = false
 
     @Flag(help: "Replace the account that is signed in, if another account signs in.")
@@ -32,7 +32,7 @@ struct LoginCommand: AsyncParsableCommand {
     )
     var userAgent: String?
 
-    @Flag(help: "Do not open a browser; only show the address.")
+    @Flag(help: "Do not open a browser; only show the URL.")
     var noBrowser = false
 
     @Flag(
@@ -57,13 +57,13 @@ struct LoginCommand: AsyncParsableCommand {
         }
         guard resource.url == nil || !device && !addAccount && !replaceAccount else {
             throw ValidationError(
-                "--device, --add-account and --replace-account need a profile, not an address."
+                "--device, --add-account and --replace-account need a profile, not a URL."
             )
         }
     }
 
     func run() async throws {
-        // Before the user has signed in, and not after.
+        // Checked before the user signs in, and not after.
         if let trace { try requirePlace(forTrace: trace) }
         let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
@@ -114,7 +114,7 @@ struct LoginCommand: AsyncParsableCommand {
         if let error = signIn.storageError { throw error }
     }
 
-    /// Tells how the desktop can be made to open the scheme of a redirect URI with this program.
+    /// Explains how to make the desktop open the scheme of a redirect URI with this program.
     private func adviseScheme(_ client: AuthClient) {
         for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
             guard !SchemeHandler(scheme: scheme).hasEntry else { continue }
@@ -148,13 +148,13 @@ struct LoginCommand: AsyncParsableCommand {
 }
 
 extension AuthError {
-    /// The error of a sign-in that no user agent can show, with the commands that need none.
-    /// - Parameter options: Those that were given already.
+    /// The error of a sign-in without a usable user agent, with the commands that need none.
+    /// - Parameter options: The options that were already given.
     func withAdvice(besides options: [String] = []) -> AuthError {
         let command = SignInAdvice.command ?? "authflow login"
         let advice = [
-            ("--no-browser", "To see the address all the same"),
-            ("--device", "To sign in on another device, where the provider offers that"),
+            ("--no-browser", "To show the URL anyway"),
+            ("--device", "To sign in on another device, if the provider supports that"),
         ].filter { !options.contains($0.0) }.map { "\($0.1): \(command) \($0.0)." }
         return AuthError(code, ([message] + advice).joined(separator: " "), underlyingError: self)
     }

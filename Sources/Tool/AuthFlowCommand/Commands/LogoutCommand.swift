@@ -26,7 +26,7 @@ struct LogoutCommand: AsyncParsableCommand {
         try resource.check(options)
         guard !(local && browser) else { throw ValidationError("--local and --browser cannot be combined.") }
         guard resource.url == nil || !browser else {
-            throw ValidationError("--browser needs a profile, not an address.")
+            throw ValidationError("--browser needs a profile, not a URL.")
         }
     }
 
@@ -49,7 +49,7 @@ struct LogoutCommand: AsyncParsableCommand {
             try await AWSKeys.forget(try choice.file().profile(choice.profile), client)
         } catch {
             // The sign-out itself does not depend on it.
-            Terminal.talk("Warning: keys of AWS may be left in the store: \(ExitStatus.message(for: error))")
+            Terminal.talk("Warning: AWS credentials may remain in the store: \(ExitStatus.message(for: error))")
         }
         if local {
             Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in.")
@@ -58,7 +58,7 @@ struct LogoutCommand: AsyncParsableCommand {
         try say(try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) })
     }
 
-    /// - Parameter resource: The address of a protected resource; nil for a profile.
+    /// - Parameter resource: The URL of a protected resource; nil for a profile.
     private func say(_ signOut: SignOut, of resource: String? = nil) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
         if !options.quiet {
@@ -68,10 +68,14 @@ struct LogoutCommand: AsyncParsableCommand {
             )
         }
         let isDone = [
-            say(signOut.revocation, done: "The tokens were revoked.", otherwise: "The tokens work until they expire"),
+            say(
+                signOut.revocation,
+                done: "The tokens were revoked.",
+                otherwise: "The tokens remain valid until they expire"
+            ),
             say(
                 signOut.endSession,
-                done: "The provider says that your session there has ended.",
+                done: "The provider reports that your session there has ended.",
                 otherwise: "Your session at the provider may still be active"
             ),
         ]

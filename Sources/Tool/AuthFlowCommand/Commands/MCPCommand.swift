@@ -14,7 +14,7 @@ import Glibc
 struct MCPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mcp",
-        abstract: "Connect hosts to remote MCP servers that demand a sign-in.",
+        abstract: "Connect hosts to remote MCP servers that require a sign-in.",
         subcommands: [Connect.self, Status.self]
     )
 
@@ -22,7 +22,7 @@ struct MCPCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Bridge MCP on standard input and output to a remote server over Streamable HTTP.",
             discussion: """
-                Write it into the host's configuration as the command of a local server. The first request that demands a sign-in \
+                Add it to the host's configuration as the command of a local server. The first request that requires a sign-in \
                 opens one browser tab, however many bridges wait for it; without a browser, the host is told which command to run. \
                 Tokens are refreshed and shared by all bridges of a user.
                 """
@@ -44,7 +44,7 @@ struct MCPCommand: AsyncParsableCommand {
         var silence = 900
 
         func validate() throws {
-            guard resource.url != nil else { throw ValidationError("The address of the server is missing.") }
+            guard resource.url != nil else { throw ValidationError("The URL of the server is missing.") }
             try resource.check(options, scopes: scope.scopes)
             guard (1...86_400).contains(silence) else { throw ValidationError("--silence takes 1 to 86400 seconds.") }
         }
@@ -59,7 +59,7 @@ struct MCPCommand: AsyncParsableCommand {
                 userAgent: userAgent,
                 launchEnvironment: environment,
                 signsInOnDemand: !noBrowser,
-                // A user who closes a tab is not shown the next one at once.
+                // After a user has closed a tab, the next one is not opened immediately.
                 restAfterFailure: .seconds(60),
                 showsSteps: false
             )
@@ -79,7 +79,7 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            // In a task of its own, because a signal has cancelled this one. Only the end of the input leaves time for responses.
+            // In a separate task, because a signal has cancelled this one. Only at the end of the input is there time to wait for responses.
             let grace = Task.isCancelled ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value
             await output.finish()
@@ -92,10 +92,10 @@ struct MCPCommand: AsyncParsableCommand {
             abstract: "Show the protected resources you are signed in to, with the tokens' expiry. Sends no request."
         )
 
-        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        @Option(name: [.short, .long], help: "The configuration file, which names the store.")
         var config: String?
 
-        @Flag(help: "Print it as JSON.")
+        @Flag(help: "Print the list as JSON.")
         var json = false
 
         func run() async throws {
@@ -131,15 +131,15 @@ struct MCPCommand: AsyncParsableCommand {
             if json {
                 try Terminal.result(.array(all))
             } else if try await KnownResources(store: store).addresses().isEmpty {
-                Terminal.talk("No protected resource has been signed in to.")
+                Terminal.talk("You are not signed in to any protected resource.")
             }
         }
     }
 }
 
-/// The lines of standard input, read by a thread of its own.
+/// The lines of standard input, read on a separate thread.
 private enum StandardInput {
-    /// - Parameter limit: The longest line, in bytes. A longer one is handed over empty of meaning, so that it is refused.
+    /// - Parameter limit: The maximum line length, in bytes. A longer line is replaced with an invalid message, so that it is rejected.
     static func lines(limit: Int) -> AsyncStream<[UInt8]> {
         AsyncStream { continuation in
             DetachedThread.run {

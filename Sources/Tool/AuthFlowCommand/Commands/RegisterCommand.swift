@@ -51,7 +51,7 @@ extension RegisterCommand {
         @Option(name: .customLong("scope"), help: "A scope to request; may be given more than once.")
         var scopes: [String] = ["openid"]
 
-        @Option(help: "The client authentication method. A program on users' devices cannot keep a secret: none.")
+        @Option(help: "The client authentication method. A program on users' devices is a public client: none.")
         var authentication = Authentication.none
 
         @Option(help: "A file with the provider's initial access token, if registration requires one.")
@@ -117,10 +117,10 @@ extension RegisterCommand {
             return .object(profile)
         }
 
-        /// Creates a file, and does not change one that another process has created meanwhile.
+        /// Creates a file, and does not change a file that another process has created in the meantime.
         private func create(_ path: String, _ bytes: [UInt8]) throws {
             guard try PrivateFile(absolute(path)).create(with: bytes) else {
-                throw AuthError(.storageFailed, "\(path) has been created meanwhile, and was not changed.")
+                throw AuthError(.storageFailed, "\(path) was created in the meantime, and was not changed.")
             }
         }
 

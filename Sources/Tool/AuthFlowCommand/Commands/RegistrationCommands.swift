@@ -3,9 +3,9 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The registrations that were made by themselves for protected resources: `authflow register show`, `renew` and `remove`.
+/// The dynamic registrations that were made automatically for protected resources: `authflow register show`, `renew` and `remove`.
 enum RegistrationCommands {
-    /// Finds what is meant: the issuer of a protected resource, or an issuer itself.
+    /// Resolves an argument: to the issuer of a protected resource, or to an issuer itself.
     struct Place {
         let redirectURI: RedirectURI
         let store: any TokenStore
@@ -44,13 +44,13 @@ enum RegistrationCommands {
             abstract: "Show the dynamic client registrations. Sends no request, and shows no secret."
         )
 
-        @Argument(help: "The address of a protected resource or an issuer; default: all.")
+        @Argument(help: "The URL of a protected resource or an issuer; default: all.")
         var address: String?
 
-        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        @Option(name: [.short, .long], help: "The configuration file, which names the store.")
         var config: String?
 
-        @Flag(help: "Print them as JSON.")
+        @Flag(help: "Print the registrations as JSON.")
         var json = false
 
         func run() async throws {
@@ -87,10 +87,10 @@ enum RegistrationCommands {
 
     struct Renew: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Register anew for a protected resource: you sign in again after that."
+            abstract: "Register again for a protected resource: you must sign in again afterwards."
         )
 
-        @Argument(help: "The address of the protected resource.")
+        @Argument(help: "The URL of the protected resource.")
         var address: String
 
         @Option(name: [.short, .long], help: "The configuration file.")
@@ -112,16 +112,16 @@ enum RegistrationCommands {
             abstract: "Remove a registration here, and at the authorization server where possible (RFC 7592)."
         )
 
-        @Argument(help: "The address of a protected resource or an issuer.")
+        @Argument(help: "The URL of a protected resource or an issuer.")
         var address: String
 
-        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        @Option(name: [.short, .long], help: "The configuration file, which names the store.")
         var config: String?
 
         func run() async throws {
             let place = try Place(config: config)
             let all = try await place.registrations(address, config: config)
-            // Its tokens could not be revoked without it.
+            // Its tokens could not be revoked without the registration.
             let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
             if try await client.signOut().credential != nil {
                 Terminal.talk("Signed out of \(address) on this machine.")
@@ -130,7 +130,7 @@ enum RegistrationCommands {
             for (registrations, issuer) in all {
                 guard let kept = try await registrations.remove(at: issuer, for: place.redirectURI) else { continue }
                 isRemoved = true
-                Terminal.talk("The registration with \(issuer) is forgotten on this machine.")
+                Terminal.talk("The registration with \(issuer) was removed from this machine.")
                 await unregister(kept, place)
             }
             if !isRemoved { Terminal.talk("There is no such registration.") }
@@ -143,7 +143,7 @@ enum RegistrationCommands {
             Terminal.talk("The old registration was removed at \(kept.issuer).")
         } catch {
             Terminal.talk(
-                "The old registration stays at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
+                "The old registration remains at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
             )
         }
     }

@@ -64,7 +64,7 @@ struct SchemeCommand: AsyncParsableCommand {
             guard FileManager.default.isExecutableFile(atPath: program) else {
                 throw AuthError(
                     .userAgentFailed,
-                    "\(handler.scheme): is opened with \(program), which is not there. Run: authflow scheme install"
+                    "\(handler.scheme): is opened with \(program), which does not exist. Run: authflow scheme install"
                 )
             }
             Terminal.result("\(handler.scheme): is opened with \(program)")

@@ -14,7 +14,7 @@ struct StatusCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Flag(help: "Print it as JSON.")
+    @Flag(help: "Print the status as JSON.")
     var json = false
 
     func validate() throws { try resource.check(options) }
@@ -27,7 +27,7 @@ struct StatusCommand: AsyncParsableCommand {
 /// The options of `authflow status`.
 struct StatusRequest: Hashable {
     var choice = ProfileChoice()
-    /// The protected resource, in place of a profile.
+    /// The protected resource, instead of a profile.
     var resource: ResourceChoice?
     var asJSON = false
 
@@ -53,7 +53,7 @@ struct StatusRequest: Hashable {
         }
     }
 
-    /// Prints why there is no credential: a session that has ended is told from a user who never signed in.
+    /// Prints why there is no credential, and distinguishes a session that has ended from a user who never signed in.
     private func printAbsence(of client: AuthClient, _ error: AuthError) async throws {
         var state = "signed_out"
         for await current in try await client.states() {

@@ -6,9 +6,9 @@ extension StoreCommand {
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Try a store of many sessions: connection, lease, write, messages between processes, and the keys of all records.",
+                "Check a store for many sessions: connection, lease, write, notifications between processes, and the keys of all records.",
             discussion: """
-                It writes one record of its own and removes it, and changes no other. Exits with 8 when something is wrong.
+                It writes and removes one test record, and changes no other record. Exits with 8 when a check fails.
                 """
         )
 
@@ -16,7 +16,7 @@ extension StoreCommand {
 
         func run() async throws {
             let (profile, store) = try StoreCommand.store(options)
-            // As another process has it: it is told of a removal through the store alone.
+            // The same store, as another process opens it: it is notified of a removal only through the store.
             let another = try StoreCommand.store(options).store
             guard let sessions = store as? any SessionTokenStore, let others = another as? any SessionTokenStore,
                 !(store is MemoryTokenStore)
@@ -35,13 +35,13 @@ extension StoreCommand {
 
 private struct StoreIsNotWell: CommandFailure {
     let status = ExitStatus.storage
-    let message = "The store does not work as it should."
+    let message = "The store does not work correctly."
 }
 
-/// Tries the operations of a store, in the order in which each needs those before it.
+/// Checks the operations of a store, in the order in which they depend on each other.
 private struct StoreTrial {
     let store: any SessionTokenStore
-    /// The same, as another process has it.
+    /// The same store, as another process opens it.
     let another: any SessionTokenStore
     let host: HostServices
 
@@ -49,7 +49,7 @@ private struct StoreTrial {
         RecordKey(name: "store check", issuer: "", clientID: Base64URL.encode(host.randomBytes(16)))
     }
 
-    /// - Returns: Whether nothing was found.
+    /// - Returns: Whether no problem was found.
     func run(_ show: (String) -> Void) async -> Bool {
         let elapsed = host.clock.stopwatch()
         func step(_ name: String, _ body: () async throws -> String) async -> Bool {
@@ -95,7 +95,7 @@ private struct StoreTrial {
         return "under a lease, durable and read again in \(Self.text(elapsed() - began))"
     }
 
-    /// Removes the record, and others like it until a message about one arrives: the connection for messages is opened meanwhile.
+    /// Removes the record, and others like it until a notification about one arrives: the connection for notifications is opened meanwhile.
     private func remove(_ key: RecordKey, _ messages: RemovalMessages) async throws -> String {
         for attempt in 0..<5 {
             if attempt > 0 { try await store.withLease(on: key) { try await store.write([0], under: $0) } }
@@ -103,11 +103,11 @@ private struct StoreTrial {
                 throw AuthError(.storageFailed, "The record is still there.")
             }
             for _ in 0..<50 where !messages.hasCome { try await host.clock.sleep(for: .milliseconds(20)) }
-            if messages.hasCome { return "other processes are told" }
+            if messages.hasCome { return "other processes are notified" }
         }
         throw AuthError(
             .storageFailed,
-            "Other processes get no notifications: a sign-out reaches them after ten seconds. Is there a pooler not in session mode?"
+            "Other processes get no notifications: a sign-out reaches them after ten seconds. Is there a connection pooler that is not in session mode?"
         )
     }
 
@@ -136,7 +136,7 @@ private struct StoreTrial {
         return "\(count) credentials; \(read == count ? "all" : "the first \(read)") can be read"
     }
 
-    /// The most credentials that are read, besides being counted.
+    /// The maximum number of credentials that are read, in addition to being counted.
     private static let mostRead = 10_000
 
     private func nextPage(after digest: [UInt8]?) async throws -> [RecordKey]? {
@@ -149,7 +149,7 @@ private struct StoreTrial {
     }
 }
 
-/// Whether the store has told that a record was removed.
+/// Whether the store has sent a notification that a record was removed.
 private final class RemovalMessages: Sendable {
     private let digest: [UInt8]
     private let isThere = Atomic(false)

@@ -6,7 +6,7 @@ import AuthFlowSQLite
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "store",
-        abstract: "Prepare and check the store that a profile names, and replace its keys.",
+        abstract: "Prepare and check the store that a profile names, and rotate its keys.",
         subcommands: [Check.self, Migrate.self, NewKey.self, Rewrap.self, Reset.self]
     )
 
@@ -22,7 +22,7 @@ struct StoreCommand: AsyncParsableCommand {
         return (profile, store)
     }
 
-    /// The database below the encryption; nil when the store is of another kind.
+    /// The database underneath the encryption layer; nil when the store is of another kind.
     private static func database<Database: TokenStore>(
         _ options: ProfileOptions,
         as kind: Database.Type
@@ -43,9 +43,9 @@ struct StoreCommand: AsyncParsableCommand {
         func run() async throws {
             let text = Base64URL.encode(ToolEnvironment.host.randomBytes(32)) + "\n"
             guard try PrivateFile(path).create(with: Array(text.utf8)) else {
-                throw AuthError(.storageFailed, "\(path) is there already.")
+                throw AuthError(.storageFailed, "\(path) already exists.")
             }
-            Terminal.talk("Written: \(path). Without it nothing that it encrypts can be read.")
+            Terminal.talk("Wrote \(path). Without this file, the records that it encrypts cannot be read.")
         }
     }
 
@@ -53,8 +53,8 @@ struct StoreCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Rewrap the keys of all records with the first of \"encryption_keys\".",
             discussion: """
-                To replace a key while programs run: add the new one as the last everywhere, then make it the first everywhere, then run \
-                this command, and then remove the old key.
+                To rotate a key without downtime: add the new key as the last on every instance, then make it the first on every instance, run \
+                this command, and finally remove the old key.
                 """
         )
 
@@ -69,11 +69,11 @@ struct StoreCommand: AsyncParsableCommand {
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()
-            Terminal.talk("Encrypted by the first key now: \(rewrapped) records.")
+            Terminal.talk("Now encrypted with the first key: \(rewrapped) records.")
             guard left == 0 else {
                 throw AuthError(
                     .leaseBusy,
-                    "\(left) records were in use, or have a key that is not in the list. Run this again."
+                    "\(left) records were in use, or are encrypted with a key that is not in the list. Run this again."
                 )
             }
         }
@@ -81,7 +81,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Reset: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Rename a damaged SQLite database, so that the next sign-in begins with an empty one.",
+            abstract: "Rename a damaged SQLite database, so that the next sign-in starts with an empty one.",
             discussion: "A database that can be read is left unchanged. Nothing is deleted."
         )
 
@@ -93,14 +93,14 @@ struct StoreCommand: AsyncParsableCommand {
                 throw AuthError(.unsupported, "The store of the profile \(profile.name) is not an SQLite database.")
             }
             let path = try await database.setDamagedDatabaseAside()
-            Terminal.talk("Renamed to \(path). Everyone who was signed in has to sign in again.")
+            Terminal.talk("Renamed to \(path). All users must sign in again.")
         }
     }
 
     struct Migrate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Create the tables in PostgreSQL, or change those of an earlier version.",
-            discussion: "It may run again, and in several processes at once. The other stores need no preparation."
+            abstract: "Create the tables in PostgreSQL, or migrate those of an earlier version.",
+            discussion: "It can run repeatedly, and in several processes at once. The other stores need no preparation."
         )
 
         @OptionGroup var options: ProfileOptions
@@ -114,7 +114,7 @@ struct StoreCommand: AsyncParsableCommand {
             Terminal.talk(
                 before == now
                     ? "The tables are up to date: version \(now)."
-                    : "The tables are of version \(now) now; before: \(before)."
+                    : "The tables were migrated from version \(before) to version \(now)."
             )
         }
     }

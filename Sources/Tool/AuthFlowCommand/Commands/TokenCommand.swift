@@ -16,16 +16,16 @@ struct TokenCommand: AsyncParsableCommand {
 
     @Option(
         help:
-            "How long the token must remain valid, in seconds. For short-lived tokens, at most three quarters of their lifetime."
+            "The minimum remaining lifetime of the token, in seconds. For short-lived tokens, at most a quarter of their lifetime."
     )
     var minTTL = 60
 
-    @Flag(help: "Get a new token even if the last token has not expired: for a token that an API rejects.")
+    @Flag(help: "Get a new token even if the last token has not expired, for example because an API rejects it.")
     var refresh = false
 
     @Option(
         help:
-            "How it is printed: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json with its type and its expiry."
+            "The output format: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json with its type and its expiry."
     )
     var format: TokenFormat?
 
@@ -41,13 +41,13 @@ struct TokenCommand: AsyncParsableCommand {
             try resource.check(options, scopes: scope.scopes)
         }
         guard resource.url == nil || scope.scopes.isEmpty else {
-            throw ValidationError("--scope is asked for at a sign-in: authflow login \(resource.url ?? "") --scope ...")
+            throw ValidationError("--scope is requested at sign-in: authflow login \(resource.url ?? "") --scope ...")
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
         }
         guard !refresh || resource.url == nil && resource.resource == nil else {
-            throw ValidationError("--refresh is for the token of a profile, and not for that of a resource.")
+            throw ValidationError("--refresh applies to the token of a profile, not to that of a resource.")
         }
         guard !json || format == nil || format == .json else {
             throw ValidationError("--json cannot be combined with another --format.")
@@ -73,14 +73,14 @@ struct TokenRequest: Hashable {
     static let lifetimes = 0...86_400
 
     var choice = ProfileChoice()
-    /// The protected resource, in place of a profile.
+    /// The protected resource, instead of a profile.
     var resource: ResourceChoice?
-    /// The one of the profile's resources that the token is for; nil for the profile's own token.
+    /// The resource of the profile that the token is for; nil for the profile's own token.
     var oneOf: String?
     /// The scopes of that token; empty for all.
     var scopes: [String] = []
     var minimumLifetime = 60
-    /// Whether the token is new whatever the age of the last one.
+    /// Whether to get a new token even if the last one has not expired.
     var refreshes = false
     var format = TokenFormat.raw
 

@@ -5,12 +5,14 @@ import AuthFlowJSON
 import AuthFlowMarkup
 
 extension CredentialCommand {
-    /// The external processes of AWS's programs (`credential_process`).
+    /// The external credential process of the AWS tools (`credential_process`).
     struct AWS: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "aws",
-            abstract: "Keys of a role for AWS's programs: credential_process = authflow credential aws --profile NAME",
-            discussion: "The role is set in the \"helpers\" of the profile. The keys are stored in the profile's store."
+            abstract:
+                "Credentials of a role for the AWS tools: credential_process = authflow credential aws --profile NAME",
+            discussion:
+                "The role is set in the \"helpers\" of the profile. The credentials are stored in the profile's store."
         )
 
         @OptionGroup var options: ProfileOptions
@@ -25,17 +27,17 @@ extension CredentialCommand {
             }
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
-            // The keys are of the user who has signed in, and of this role. What is kept needs no request.
+            // The credentials belong to the signed-in user and to this role. Stored credentials need no request.
             let credential = try await client.requiredCredential()
             let key = AWSKeys.key(settings, credential, client)
-            // Programs that run side by side wait for one exchange.
+            // Concurrent programs wait for a single exchange.
             let keys = try await store.withLease(on: key) { lease in
                 if let kept = try await store.bytes(for: key).flatMap(AWSKeys.init(stored:)), kept.areFresh {
                     return kept
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
                 guard try await client.requiredCredential().account == credential.account else {
-                    throw AuthError(.accountMismatch, "Another user has signed in meanwhile. Ask again.")
+                    throw AuthError(.accountMismatch, "Another user has signed in in the meantime. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                 let keys = try await AWSKeys.exchanging(token, settings, transport)
@@ -47,14 +49,14 @@ extension CredentialCommand {
     }
 }
 
-/// Keys of a role, for a while.
+/// Temporary security credentials of a role.
 struct AWSKeys {
     let json: JSON
     private let end: Date
     private let obtainedAt: Date
 
-    /// AWS's programs request new keys in every run when the current ones expire within 15 minutes. Short-lived keys are fresh for
-    /// three quarters of their lifetime.
+    /// The AWS tools request new credentials in every run when the current ones expire within 15 minutes. Short-lived credentials count as
+    /// fresh for three quarters of their lifetime.
     var areFresh: Bool {
         end.timeIntervalSince(ToolEnvironment.host.now()) > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4)
     }
@@ -84,7 +86,7 @@ struct AWSKeys {
         try JSON.object(["keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970)]).serialized()
     }
 
-    /// The store for the keys.
+    /// The store for the credentials.
     static func store(of profile: Profile) throws -> any TokenStore {
         try profile.makeStore(
             providers: Known.providers,
@@ -108,7 +110,7 @@ struct AWSKeys {
         )
     }
 
-    /// Removes the keys of the user who is signed in: who signs out leaves none behind.
+    /// Removes the credentials of the signed-in user, so that none remain after a sign-out.
     static func forget(_ profile: Profile, _ client: AuthClient) async throws {
         guard let settings = try profile.helpers().aws, let credential = try await client.credential() else { return }
         let store = try store(of: profile)
@@ -143,7 +145,7 @@ struct AWSKeys {
             let code = root["Error", "Code"] ?? "status \(response.status)"
             throw AuthError(
                 .providerRejected,
-                "AWS gave no keys for the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider there has to trust this issuer and the token's audience."
+                "AWS issued no credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider in AWS must trust this issuer and the token's audience."
             )
         }
         let path = ["AssumeRoleWithWebIdentityResult", "Credentials"]
@@ -157,7 +159,7 @@ struct AWSKeys {
                 ],
                 obtainedAt: ToolEnvironment.host.now()
             )
-        else { throw AuthError(.invalidResponse, "AWS's response has no keys.") }
+        else { throw AuthError(.invalidResponse, "AWS's response contains no credentials.") }
         return keys
     }
 }

@@ -4,14 +4,14 @@ import AuthFlow
 struct CredentialCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "credential",
-        abstract: "Supply other programs with a fresh token, by their own protocols: Git, Docker, Kubernetes, AWS.",
-        discussion: "Never signs in. The \"helpers\" of a profile say which addresses its tokens are for.",
+        abstract: "Supply other programs with a fresh token, using their own protocols: Git, Docker, Kubernetes, AWS.",
+        discussion: "Never signs in. The \"helpers\" of a profile list the servers that its tokens are for.",
         subcommands: [Git.self, Docker.self, Kubernetes.self, AWS.self]
     )
 }
 
 extension ProfileChoice {
-    /// The first profile whose helpers have what is asked for: of all, or the one that was named.
+    /// The first profile whose helpers match the request: among all profiles, or only the named one.
     func first<Found>(
         where find: (CredentialHelperSettings) throws -> Found?
     ) throws -> (choice: ProfileChoice, found: Found)? {

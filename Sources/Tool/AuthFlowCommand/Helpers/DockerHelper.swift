@@ -6,7 +6,7 @@ extension CredentialCommand {
     /// The protocol of Docker's credential helpers (docker-credential-helpers), which Podman and Skopeo use as well.
     struct Docker: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Docker's credential helper, by its name docker-credential-authflow.",
+            abstract: "Docker's credential helper, which is also available as docker-credential-authflow.",
             discussion: """
                 {"credHelpers": {"registry.example.com": "authflow"}} in ~/.docker/config.json uses it. A profile lists in "helpers" \
                 the registries that its token is for.
@@ -15,7 +15,7 @@ extension CredentialCommand {
 
         @OptionGroup var options: ProfileOptions
 
-        @Argument(help: "What the program wants: get, store, erase or list.")
+        @Argument(help: "The operation that the program requests: get, store, erase or list.")
         var operation: String
 
         func run() async throws {
@@ -23,19 +23,19 @@ extension CredentialCommand {
                 switch operation {
                 case "get": try await get(input())
                 case "list": try list()
-                // The access token that was handed out is not kept twice, and a refused one is not the end of the sign-in.
+                // The returned access token is not stored separately, and its rejection does not end the sign-in.
                 case "erase": try await erase(input())
                 case "store":
                     _ = try input()
                     try refuse(
-                        "authflow keeps no passwords: sign in with authflow login, and list the registry in \"helpers\"."
+                        "authflow does not store passwords: sign in with authflow login, and list the registry in \"helpers\"."
                     )
                 default: try refuse("unknown operation")
                 }
             } catch let error as HelperAnswered {
                 throw error
             } catch {
-                // Programs show what is on standard output.
+                // The calling programs show the text on standard output.
                 try refuse(ExitStatus.message(for: error))
             }
         }
@@ -82,15 +82,15 @@ extension CredentialCommand {
             }.map { ($0.choice, $0.found) }
         }
 
-        /// A registry, as a host or by the address that some programs name it by: `https://index.docker.io/v1/`.
+        /// The names of a registry: its host, or the URL that some programs use for it: `https://index.docker.io/v1/`.
         private static func names(_ registry: String) -> Set<String> {
             let text = registry.lowercased()
             let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text
-            // Another scheme names no registry.
+            // A URL with another scheme is not a registry.
             return name.contains("://") ? [] : [String(name.prefix { $0 != "/" })]
         }
 
-        /// The words by which the programs know that there is no credential, and go on without one.
+        /// The message by which the calling programs recognize that there is no credential, and continue without one.
         private static let notFound = "credentials not found in native keychain"
 
         private func refuse(_ message: String) throws {

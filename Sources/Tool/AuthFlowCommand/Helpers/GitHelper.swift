@@ -8,7 +8,7 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             abstract: "Git's credential helper: git config --global credential.helper '!authflow credential git'",
             discussion: """
-                A profile says in "helpers" which hosts its token is for. Other hosts get no credential, and Git asks its next helper.
+                A profile lists in "helpers" the hosts that its token is for. Other hosts get no credential, and Git asks its next helper.
                 """
         )
 
@@ -22,7 +22,7 @@ extension CredentialCommand {
             case "get": try await get(try GitCredential.read())
             case "erase": try await erase(try GitCredential.read())
             case "capability": Terminal.result("version 0\ncapability authtype")
-            // "store" says that the credential was good. gitcredentials(7): what a helper does not know it has to ignore.
+            // "store" reports that the credential was accepted. gitcredentials(7): a helper must ignore operations that it does not support.
             default: break
             }
         }
@@ -38,7 +38,7 @@ extension CredentialCommand {
             Terminal.result(lines.joined(separator: "\n"))
         }
 
-        /// Git erases a credential that a server has refused: the next one is a newer one. The sign-in itself stays.
+        /// Git erases a credential that a server has rejected: the next token is a newer one. The sign-in itself stays.
         private func erase(_ refused: GitCredential) async throws {
             guard let found = try profile(for: refused), let password = refused["password"] else { return }
             let client = try found.choice.client()
@@ -52,7 +52,7 @@ extension CredentialCommand {
             -> (choice: ProfileChoice, git: CredentialHelperSettings.Git)?
         {
             guard let host = asked["host"]?.lowercased(), let scheme = asked["protocol"],
-                // A token is sent by TLS, or to this machine.
+                // A token is sent only over TLS, or to the loopback interface.
                 scheme == "https" || scheme == "http" && (try? Endpoint("http://\(host)/")) != nil
             else { return nil }
             return try options.helperChoice.first { settings in
@@ -65,7 +65,7 @@ extension CredentialCommand {
     }
 }
 
-/// What Git tells about the credential that it wants: lines of `key=value`, to the first empty one.
+/// Git's description of the credential that it requests: lines of `key=value`, up to the first empty line.
 private struct GitCredential {
     private let attributes: [String: String]
 

@@ -8,12 +8,12 @@ import Darwin
 import Glibc
 #endif
 
-/// The tokens that credential helpers hand out. None signs a user in: the programs that ask are often run in the background.
+/// The tokens that credential helpers return. No helper signs a user in: the calling programs often run in the background.
 enum HelperTokens {
-    /// How long a token must last that is handed out.
+    /// The minimum remaining lifetime of a returned token.
     static let margin = Duration.seconds(60)
 
-    /// A token of a profile, and when it ends.
+    /// A token of a profile, and its expiry.
     static func fresh(
         _ kind: CredentialHelperSettings.Token,
         of client: AuthClient
@@ -21,16 +21,16 @@ enum HelperTokens {
         switch kind {
         case .accessToken:
             let credential = try await client.freshCredential(lasting: margin)
-            // The programs that ask know nothing of proofs.
+            // The calling programs do not support DPoP proofs.
             guard !credential.tokens.isDPoPBound else {
-                throw AuthError(.unsupported, "The token is bound to a key (DPoP), which other programs cannot prove.")
+                throw AuthError(.unsupported, "The token is bound to a key (DPoP), so other programs cannot use it.")
             }
             return (credential.tokens.accessToken, credential.tokens.expiresAt)
         case .idToken: return try await idToken(of: client)
         }
     }
 
-    /// An ID Token that lasts, whether or not the access token beside it does.
+    /// An ID Token with the minimum remaining lifetime, whatever that of the access token issued with it.
     private static func idToken(of client: AuthClient) async throws -> (Secret, Date?) {
         let credential = try await client.requiredCredential()
         guard credential.tokens.idToken != nil else {
@@ -40,12 +40,12 @@ enum HelperTokens {
             )
         }
         if let current = lasting(credential) { return current }
-        // A refresh after its end has brought no other one, and the next will not either.
+        // A refresh after its expiry has returned no new ID Token, and the next refresh will not either.
         let isHopeless =
             credential.tokens.refreshToken == nil
             || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false
         guard !isHopeless else { throw expired }
-        // One process refreshes, and the others take what it has got.
+        // One process refreshes, and the others use its result.
         let refreshed = try await client.credential(replacing: credential.tokens.accessToken)
         if let current = lasting(refreshed) { return current }
         throw expired
@@ -54,32 +54,32 @@ enum HelperTokens {
     private static var expired: AuthError {
         AuthError(
             .loginRequired,
-            "The ID Token has expired, and the provider gives no new one with a refresh. Sign in again."
+            "The ID Token has expired, and the provider issues no new one on refresh. Sign in again."
         )
     }
 
     private static func lasting(_ credential: Credential) -> (Secret, Date?)? {
         guard let idToken = credential.tokens.verifiedIDToken, let text = credential.tokens.idToken else { return nil }
         let end = idToken.expiresAt
-        // Of a token that lives shortly no more is asked than three quarters of its life.
+        // A short-lived token counts as fresh for three quarters of its lifetime.
         let life = end.timeIntervalSince(idToken.issuedAt)
         guard end.timeIntervalSince(ToolEnvironment.host.now()) > min(margin.seconds, life / 4) else { return nil }
         return (text, end)
     }
 }
 
-/// A helper's answer that says "nothing" or "failed" in the way of the program that has asked. It has been printed already.
+/// A negative response of a helper, in the protocol of the calling program. It has already been printed.
 struct HelperAnswered: CommandFailure {
     var status: ExitCode { ExitStatus.failure }
     var message: String { "" }
 }
 
-/// Reads what the calling program writes to standard input.
+/// Reads the input of the calling program from standard input.
 enum HelperInput {
-    /// No program writes more.
+    /// The maximum size of the input, in bytes. No program writes more.
     private static let limit = 256 * 1024
 
-    /// - Parameter isComplete: Whether enough has come; a caller may leave the pipe open.
+    /// - Parameter isComplete: Whether the input is complete; a caller may leave the pipe open.
     static func all(until isComplete: ([UInt8]) -> Bool = { _ in false }) throws(AuthError) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)

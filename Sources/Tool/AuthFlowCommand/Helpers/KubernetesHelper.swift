@@ -4,10 +4,10 @@ import AuthFlowEssentials
 import AuthFlowJSON
 
 extension CredentialCommand {
-    /// The exec plugins of client-go (client.authentication.k8s.io).
+    /// The exec credential plugin of client-go (client.authentication.k8s.io).
     struct Kubernetes: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "The exec plugin of kubectl and other programs of Kubernetes.",
+            abstract: "The exec credential plugin for kubectl and other Kubernetes clients.",
             discussion: """
                 In a kubeconfig file: {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "authflow", "args": ["credential", \
                 "kubernetes", "--profile", "NAME"], "interactiveMode": "Never"}}
@@ -34,24 +34,24 @@ extension CredentialCommand {
                         "The kubeconfig file disables verification of the server's certificate, so the server is unverified."
                     )
                 }
-                // Either leads the request to another server than the one that is listed.
+                // Both can direct the request to a server other than the listed one.
                 guard !asked.redirectsConnection else {
                     throw AuthError(
                         .invalidConfiguration,
                         "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so the token would not be for the listed server alone."
                     )
                 }
-                // An authority of the kubeconfig file's own could vouch for any server.
+                // A certificate authority from the kubeconfig file could vouch for any server.
                 guard try asked.names(authoritiesOf: settings.certificateAuthorities) else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the server may be another one. Write the cluster's authority into that file if you trust it."
+                        "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the server may be another one. Add the cluster's certificate authority to that file if you trust it."
                     )
                 }
                 guard let server = asked.server else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The profile lists the servers that may have its token, and the kubeconfig file does not say which one asks: set \"provideClusterInfo\": true."
+                        "The profile lists the servers that may have its token, but the kubeconfig file does not say which server requests it: set \"provideClusterInfo\": true."
                     )
                 }
                 guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.origin == endpoint.origin })
@@ -64,9 +64,9 @@ extension CredentialCommand {
             }
             let (token, end) = try await HelperTokens.fresh(settings.token, of: choice.client())
             var status: [String: JSON] = ["token": .string(token.exposed)]
-            // Without an end the token is used until the server refuses it, and the request that it refuses fails.
+            // Without an expiry the token is used until the server rejects it, and the rejected request fails.
             if let end {
-                // A token may say that it lasts for ever; RFC 3339 has years of four digits.
+                // A token may claim never to expire; RFC 3339 has years of four digits.
                 let now = ToolEnvironment.host.now()
                 let last = min(max(now, end.addingTimeInterval(-30)), now.addingTimeInterval(86_400 * 365))
                 status["expirationTimestamp"] = .string(last.formatted(.iso8601))
@@ -78,15 +78,15 @@ extension CredentialCommand {
     }
 }
 
-/// What client-go tells its plugin, by a variable.
+/// The information that client-go passes to its plugin in an environment variable.
 private struct ExecInformation {
     private static let versions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"]
 
-    /// The version to answer in.
+    /// The API version of the response.
     let version: String
     /// The URL of the API server; nil unless the kubeconfig file provides it.
     let server: String?
-    /// Whether the certificate of the server is not checked.
+    /// Whether the server's certificate is not verified.
     let skipsVerification: Bool
     /// Whether the connection goes through a proxy, or its certificate is compared with another name.
     let redirectsConnection: Bool
@@ -95,7 +95,7 @@ private struct ExecInformation {
 
     init(_ text: String?) throws(AuthError) {
         guard let text, !text.isEmpty else {
-            // Called by hand.
+            // Called manually.
             (version, server, skipsVerification, redirectsConnection) = (Self.versions[0], nil, false, false)
             authorities = nil
             return
@@ -103,12 +103,12 @@ private struct ExecInformation {
         guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
             let version = json["apiVersion"]?.string
         else {
-            throw AuthError(.invalidConfiguration, "KUBERNETES_EXEC_INFO is not what client-go writes.")
+            throw AuthError(.invalidConfiguration, "KUBERNETES_EXEC_INFO is not a valid ExecCredential.")
         }
         guard Self.versions.contains(version) else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(DisplayText.sanitized(version)) is not known: use \(Self.versions.joined(separator: " or "))."
+                "\(DisplayText.sanitized(version)) is not supported: use \(Self.versions.joined(separator: " or "))."
             )
         }
         self.version = version

@@ -1,7 +1,7 @@
 import ArgumentParser
 import AuthFlow
 
-/// An error of the tool's own, which has an exit status and a message for the user.
+/// An error of the tool itself, with an exit status and a message for the user.
 protocol CommandFailure: Error {
     var status: ExitCode { get }
     var message: String { get }
@@ -55,7 +55,7 @@ enum ExitStatus {
             "\(error.description) Run: \(SignInAdvice.storeReset)"
         case let error as AuthError where error.code == .accountMismatch && SignInAdvice.command != nil:
             "\(error.description) Run: \(SignInAdvice.command ?? "") --add-account, or --replace-account."
-        // A helper runs where its user does not know which profile it was for.
+        // The user of a helper does not know which profile the request was for.
         case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
             "\(error.description) Run: \(SignInAdvice.command ?? "")"
         case let error as AuthError: error.description
@@ -65,5 +65,5 @@ enum ExitStatus {
     }
 }
 
-/// Has the parser describe errors of the system.
+/// Lets the parser describe errors of the system.
 private struct ErrorText: ParsableArguments {}

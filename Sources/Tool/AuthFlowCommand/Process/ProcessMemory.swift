@@ -6,8 +6,8 @@ import Glibc
 
 /// Protects the memory of this process, which holds tokens.
 enum ProcessMemory {
-    /// Keeps it off the disk when the process crashes, and from other processes of the same user: no core file is written,
-    /// and no debugger can attach (prctl(2), `PR_SET_DUMPABLE`). Child programs are not affected.
+    /// Keeps the memory from being written to disk when the process crashes, and from being read by other processes of the same user: no core
+    /// file is written, and no debugger can attach (prctl(2), `PR_SET_DUMPABLE`). Child programs are not affected.
     ///
     /// Linux only: macOS writes no core files by default.
     static func keepToItself() {

@@ -27,7 +27,7 @@ enum Signals {
 
     private static let came = Atomic(false)
 
-    /// Whether a signal has come.
+    /// Whether a signal was received.
     static var hasCome: Bool { came.load(ordering: .sequentiallyConsistent) }
 
     /// Installs the handlers.
@@ -35,9 +35,9 @@ enum Signals {
     static func install() -> Bool {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return false }
-        // A handler that waits for room in the pipe would wait for itself; and no child process is to inherit the pipe.
+        // A handler that blocked on a full pipe would deadlock, and no child process must inherit the pipe.
         for index in ends.indices {
-            // The low numbers are for those that a caller passes on: see authflow exec.
+            // Low numbers are reserved for descriptors that a caller passes on: see authflow exec.
             let high = fcntl(ends[index], F_DUPFD_CLOEXEC, 200)
             if high >= 0 {
                 close(ends[index])
@@ -58,7 +58,7 @@ enum Signals {
         return true
     }
 
-    /// Calls `cancel` at the first signal. Exits when the time for what is cancelled is over, or when the user presses Ctrl-C again.
+    /// Calls `cancel` at the first signal. Exits when the time limit for cancelled work is reached, or when the user presses Ctrl-C again.
     static func run(cancel: () -> Void) -> Never {
         _ = next(until: nil)
         let first = ContinuousClock.now
@@ -89,7 +89,7 @@ enum Signals {
 
     private static func handle(_ number: Int32) {
         var before = sigaction()
-        // nohup(1) and similar programs start others with the signal ignored, on purpose.
+        // nohup(1) and similar programs start others with SIGHUP ignored, on purpose.
         if number == SIGHUP, unsafe sigaction(number, nil, &before) == 0, isIgnored(before) { return }
         let handler: @convention(c) (Int32) -> Void = { number in
             let errorNumber = errno

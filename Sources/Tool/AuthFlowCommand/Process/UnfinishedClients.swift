@@ -3,7 +3,7 @@ import Synchronization
 
 /// The clients of this program, which may have requests in progress when it is interrupted.
 enum UnfinishedClients {
-    /// The time limit for a request in progress once the program is to end.
+    /// The time limit for a request in progress once the program has been asked to exit.
     private static let grace = Duration.seconds(3)
 
     /// The time limit for a refresh token that was sent: its response is the only copy of the next one.
@@ -17,7 +17,7 @@ enum UnfinishedClients {
 
     private static let state = Mutex(State())
 
-    /// What is told about requests in progress: before they are waited for, and after.
+    /// The messages about requests in progress: before and after waiting for them.
     struct Words: Sendable {
         let began: String
         let done: String
@@ -33,9 +33,9 @@ enum UnfinishedClients {
         if signsOut.withLock({ $0 }) {
             return Words(
                 began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
-                done: "The provider has answered. You are signed out on this machine; see: authflow status",
+                done: "The provider has responded. You are signed out on this machine; see: authflow status",
                 late:
-                    "You are signed out on this machine. Tokens that the provider has not revoked work until they expire."
+                    "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
             )
         }
         return Words(
@@ -78,14 +78,14 @@ enum UnfinishedClients {
         return clients.contains(where: \.hasSent) || resources.contains(where: \.hasSent)
     }
 
-    /// Whether such a request is in progress.
+    /// Whether a client has unfinished work.
     static var isBusy: Bool {
         let (clients, resources) = all
         return clients.contains(where: \.hasUnfinishedWork) || resources.contains(where: \.hasUnfinishedWork)
     }
 
     /// Waits until everything that must not be lost is stored.
-    /// - Returns: Whether it is.
+    /// - Returns: Whether everything was stored.
     static func drain() async -> Bool {
         let (clients, resources) = all
         let limit = hasSent ? longestGrace : grace

@@ -10,10 +10,10 @@ extension AuthorizationServer {
         let error: any Error
     }
 
-    /// Tries what a sign-in needs of the server besides its metadata: its keys, and a connection to each server that the metadata names.
+    /// Checks what a sign-in needs of the server besides its metadata: its keys, and a connection to each server that the metadata names.
     ///
-    /// No endpoint is asked for anything: any response shows that there is a server.
-    /// - Throws: What fetching the metadata throws; `CancellationError`.
+    /// The endpoints are only probed: any response shows that there is a server.
+    /// - Throws: Any error of fetching the metadata; `CancellationError`.
     func obstacles() async throws -> [Obstacle] {
         let metadata = try await metadata()
         var obstacles: [Obstacle] = []

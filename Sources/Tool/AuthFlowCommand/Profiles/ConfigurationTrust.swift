@@ -11,10 +11,10 @@ import Glibc
 
 /// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
 ///
-/// A configuration says which endpoints get the stored tokens, which files are read as secrets and which programs are started.
-/// A user who can put a file into a folder must not decide that for every other user who works there.
+/// A configuration determines which endpoints get the stored tokens, which files are read as secrets and which programs are started.
+/// A user who can put a file into a directory must not decide that for every other user who works there.
 struct ConfigurationTrust {
-    /// The folder with the records, in the user's data directory. Each configuration has a file of its own, so that
+    /// The directory with the records, in the user's data directory. Each configuration has a separate file, so that
     /// concurrent commands change different files.
     let folder: String
 
@@ -23,10 +23,10 @@ struct ConfigurationTrust {
             "\(FileTokenStore.defaultDirectory(for: "authflow", environment: environment))/trusted-configurations"
     }
 
-    /// What is known about a file.
+    /// The trust state of a file.
     enum Verdict {
         case trusted
-        /// It was trusted, and its content has changed.
+        /// The file was trusted, but its content has changed.
         case changed
         case unknown
     }
@@ -56,8 +56,8 @@ struct ConfigurationTrust {
         return resolved
     }
 
-    /// Forgets a file, whether or not it is still there.
-    /// - Returns: Whether it was known.
+    /// Removes the record of a file, whether or not the file still exists.
+    /// - Returns: Whether there was a record.
     func untrust(_ file: String) throws -> Bool {
         var wasKnown = false
         for path in Set([Self.resolved(file), file]) {
@@ -73,7 +73,7 @@ struct ConfigurationTrust {
 
     private func record(at place: String) throws -> (path: String, hash: String)? {
         guard PrivateFile(place).exists else { return nil }
-        // Other users may read which files are trusted, but must not decide it.
+        // Other users may read which files are trusted, but must not be able to change that.
         let bytes = try ConfigurationFile.contents(ofFile: place)
         guard let json = try? JSON(parsing: bytes), let path = json["path"]?.string, let hash = json["sha256"]?.string
         else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration again.") }
@@ -115,7 +115,7 @@ struct ConfigurationChoice {
         self.origin = origin
     }
 
-    /// The files that are there to be used without `--config`, best first.
+    /// The existing files that can be used without `--config`, in order of preference.
     static func existing(environment: [String: String] = ToolEnvironment.host.environment) -> [ConfigurationChoice] {
         let chosen = ConfigurationChoice(option: nil, environment: environment)
         let user = ConfigurationChoice(path: userPath(environment), origin: .user)
@@ -129,7 +129,7 @@ struct ConfigurationChoice {
         return "\(folder)/authflow/config.json"
     }
 
-    /// The file that is used where the working directory is another program's.
+    /// The file to use when the working directory is that of another program.
     static var pathForHelpers: String {
         let environment = ToolEnvironment.host.environment
         // A relative path would name a file of the directory that the other program runs in.
@@ -179,16 +179,16 @@ struct ConfigurationChoice {
             case .changed:
                 throw AuthError(
                     .invalidConfiguration,
-                    "\(shown) has changed since you trusted it. A configuration decides where your tokens go: look at it, then run: authflow config trust"
+                    "\(shown) has changed since you trusted it. A configuration decides where your tokens go: review it, then run: authflow config trust"
                 )
             case .unknown:
                 throw AuthError(
                     .invalidConfiguration,
-                    "\(shown) is not trusted yet. A configuration decides where your tokens go and which programs are started: look at it, then run: authflow config trust"
+                    "\(shown) is not trusted yet. A configuration decides where your tokens go and which programs are started: review it, then run: authflow config trust"
                 )
             }
         }
-        // A trusted file refers to files in its own folder, even when it is reached by a link in another one.
+        // A trusted file refers to files in its own directory, even when it is accessed through a link in another directory.
         let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
         return try ConfigurationFile(
             text: content,

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Writes profiles into configuration files, and leaves everything else in them as it is.
+/// Writes profiles into configuration files, and leaves everything else in them unchanged.
 struct ConfigurationWriter {
     /// The file.
     let path: String
@@ -10,14 +10,14 @@ struct ConfigurationWriter {
     /// - Parameter path: The file, relative to the working directory or absolute.
     init(_ path: String) {
         let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
-        // A link stays a link.
+        // A symbolic link is preserved.
         self.path = URL(fileURLWithPath: absolute).resolvingSymlinksInPath().path
     }
 
     /// Checks, before anything is done that cannot be repeated, that a profile with this name can be written.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` or `storage_failed`.
     func requirePlace(for profile: String) throws {
-        // Other files are named after it.
+        // Other files are named after the profile.
         guard !profile.isEmpty, profile.utf8.count <= 60,
             !profile.unicodeScalars.contains(where: { $0 == "/" || $0.value < 0x20 })
         else {
@@ -38,7 +38,7 @@ struct ConfigurationWriter {
             throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")
         }
         defer { try? probe.remove() }
-        // What this user cannot keep for themselves would not be read either.
+        // A file that other users could change would not be read either.
         _ = try ConfigurationFile.contents(ofFile: probe.path)
         _ = try text(with: [:], as: profile)
     }
@@ -58,14 +58,14 @@ struct ConfigurationWriter {
             guard try PrivateFile(path).create(with: text) else {
                 throw AuthError(
                     .storageFailed,
-                    "\(DisplayText.sanitized(path)) has been created meanwhile, and was not changed."
+                    "\(DisplayText.sanitized(path)) was created in the meantime, and was not changed."
                 )
             }
         } else {
             guard try ConfigurationFile.contents(ofFile: path) == old else {
                 throw AuthError(
                     .storageFailed,
-                    "\(DisplayText.sanitized(path)) has been changed meanwhile, and is left as it is."
+                    "\(DisplayText.sanitized(path)) was changed in the meantime, and is left unchanged."
                 )
             }
             try PrivateFile(path).replace(with: text)
@@ -77,7 +77,7 @@ struct ConfigurationWriter {
     }
 
     /// The text of the file with another profile.
-    /// - Returns: What is there now, and what to write.
+    /// - Returns: The current content, and the new content.
     private func text(with members: JSON, as profile: String) throws -> (old: [UInt8], new: [UInt8]) {
         guard FileManager.default.fileExists(atPath: path) else {
             var file: [String: JSON] = ["profiles": [profile: members]]
@@ -108,7 +108,7 @@ struct ConfigurationWriter {
             .joined(separator: "\n")
         let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
         var new = Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
-        // The only profile needed no name so far, and needs none from now on.
+        // The only profile was the default without a name so far, and must remain the default.
         if profiles.count == 1, json["default_profile"] == nil, let only = profiles.keys.first,
             let root = new.firstIndex(of: UInt8(ascii: "{"))
         {
@@ -118,7 +118,7 @@ struct ConfigurationWriter {
         return (old, new)
     }
 
-    /// The schema that was installed beside the program, by which editors explain each member.
+    /// The JSON Schema installed with the program, which editors use to explain each member.
     private static var schema: String? {
         guard let program = try? ToolEnvironment.program() else { return nil }
         let path = URL(fileURLWithPath: program).deletingLastPathComponent().deletingLastPathComponent()

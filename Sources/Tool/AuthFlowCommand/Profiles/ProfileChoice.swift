@@ -32,12 +32,12 @@ struct ProfileChoice: Hashable {
     var profile: String?
     var account: String?
     var isVerbose = false
-    /// Whether steps that are done are not told.
+    /// Whether progress messages are suppressed.
     var isQuiet = false
-    /// A client that no file describes.
+    /// A client that is configured by options alone.
     var withoutFile: ClientWithoutFile?
 
-    /// The profiles of the file that a command line names, for the shell to complete; none where the file cannot be read.
+    /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read.
     static func profileNames(in words: [String]) -> [String] {
         let config = zip(words, words.dropFirst()).first { ["-c", "--config"].contains($0.0) }?.1
         return (try? ProfileChoice(config: config).file())?.profileNames ?? []
@@ -94,7 +94,7 @@ struct ProfileChoice: Hashable {
 }
 
 extension ProfileChoice {
-    /// Has a client that no file describes ask for what renews the session, where the provider knows it and no scopes are named.
+    /// Requests offline_access for a client without a configuration file, if the provider supports that scope and no scopes are given.
     mutating func addUsualScopes() async throws {
         guard withoutFile?.scopes.isEmpty == true else { return }
         var quiet = self
@@ -104,23 +104,23 @@ extension ProfileChoice {
     }
 }
 
-/// A client by its options alone: "authflow login --issuer URL --client-id ID" needs no file.
+/// A client that is configured by options alone: "authflow login --issuer URL --client-id ID" needs no file.
 struct ClientWithoutFile: Hashable {
     /// Empty when it is missing.
     let issuer: String
     /// Empty when it is missing.
     let clientID: String
-    /// Those that a sign-in asks for; empty for the usual ones.
+    /// The scopes that a sign-in requests; empty for the default scopes.
     var scopes: [String] = []
 
     static let usualScopes = ["openid", "profile", "email"]
 
-    /// Checks what a user has written, in the words of the options: there is no file to name a place in.
+    /// Checks the values of the options. Errors name the options, because there is no file with a position to report.
     private func check() throws(AuthError) {
         func refuse(_ text: String) -> AuthError { AuthError(.invalidConfiguration, text) }
-        guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the address of the provider.") }
+        guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the URL of the provider.") }
         guard !clientID.isEmpty else {
-            throw refuse("--issuer needs --client-id, the client's identifier at the provider.")
+            throw refuse("--issuer needs --client-id, the client ID at the provider.")
         }
         do throws(AuthError) { _ = try Endpoint(issuer, name: "issuer") } catch {
             throw refuse("--issuer: \(error.message)")

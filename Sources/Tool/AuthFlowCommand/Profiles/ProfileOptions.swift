@@ -11,7 +11,7 @@ struct ProfileOptions: ParsableArguments {
 
     @Option(
         name: [.short, .long],
-        help: "The profile. Default: \"default_profile\", or the only one there is.",
+        help: "The profile. Default: \"default_profile\", or the only profile.",
         completion: .custom { words, _, _ in ProfileChoice.profileNames(in: words) }
     )
     var profile: String?
@@ -19,29 +19,29 @@ struct ProfileOptions: ParsableArguments {
     @Option(help: "The subject of the account to use, when several are signed in.")
     var account: String?
 
-    @Option(help: "The issuer of a provider, in place of a configuration file.")
+    @Option(help: "The issuer of a provider, instead of a configuration file.")
     var issuer: String?
 
-    @Option(help: "With --issuer: the client's identifier at the provider.")
+    @Option(help: "With --issuer: the client ID at the provider.")
     var clientID: String?
 
     @Flag(name: [.short, .long], help: "Show every event.")
     var verbose = false
 
-    @Flag(name: [.short, .long], help: "Show results, questions and errors alone.")
+    @Flag(name: [.short, .long], help: "Show only results, questions and errors.")
     var quiet = false
 
     func validate() throws {
         guard !quiet || !verbose else { throw ValidationError("--quiet and --verbose cannot be combined.") }
         guard issuer == nil && clientID == nil || config == nil && profile == nil else {
-            throw ValidationError("--issuer and --client-id take the place of --config and --profile.")
+            throw ValidationError("--issuer and --client-id replace --config and --profile.")
         }
     }
 
     /// The values of these options.
     var choice: ProfileChoice { choice(scopes: []) }
 
-    /// The values of these options, for a helper: other programs start it in any folder, so that what lies there decides nothing.
+    /// The values of these options, for a helper: other programs start it in any directory, so a configuration file there is not used.
     var helperChoice: ProfileChoice {
         var choice = choice
         choice.config = config ?? ConfigurationChoice.pathForHelpers

@@ -2,7 +2,7 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowTerminal
 
-/// Selects the client of a protected resource that is given by its address: by a profile of a configuration file, or by none.
+/// Selects the client of a protected resource that is given by its URL, with or without a profile of a configuration file.
 struct ResourceChoice: Hashable {
     var address: String
     var choice = ProfileChoice()
@@ -10,13 +10,13 @@ struct ResourceChoice: Hashable {
     var resource: String?
     var assumesOrigin = false
 
-    /// Whether an argument is an address, and not something else.
+    /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }
 
     /// The configuration file, when there is one to use.
     ///
-    /// One in the working directory is used only when it is trusted. Otherwise it is left out, because a program may be started in any
-    /// folder: what lies there must neither choose where tokens go nor keep this from working.
+    /// A file in the working directory is used only when it is trusted. Otherwise it is ignored, because a program may be started in any
+    /// directory: a file there must neither decide where tokens are sent nor keep the command from working.
     static func file(_ config: String?) throws -> ConfigurationFile? {
         if config != nil { return try ConfigurationChoice(option: config).file() }
         for choice in ConfigurationChoice.existing() {
@@ -32,8 +32,8 @@ struct ResourceChoice: Hashable {
     }
 
     /// - Parameters:
-    ///   - userAgent: The user agent in place of the configured one.
-    ///   - signsInOnDemand: Whether a request may begin a sign-in.
+    ///   - userAgent: The user agent, instead of the configured one.
+    ///   - signsInOnDemand: Whether a request may start a sign-in.
     func client(
         userAgent: String? = nil,
         launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
@@ -46,7 +46,7 @@ struct ResourceChoice: Hashable {
         guard choice.withoutFile == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "--client-id takes the place of a profile, with --issuer: an address needs none."
+                "--client-id and --issuer replace a profile: a URL needs none."
             )
         }
         var options = ResourceClient.Options()
@@ -95,7 +95,7 @@ struct ResourceChoice: Hashable {
         return client
     }
 
-    /// The address, or a word for one that may have a key in its query, which is not repeated.
+    /// The URL, or a placeholder for a URL with a query, which may contain a key and must not be repeated.
     private var shownAddress: String { address.contains("?") ? "ADDRESS" : address }
 
     private var profileWords: [String] {
@@ -111,10 +111,10 @@ struct ResourceChoice: Hashable {
     var loginAdvice: String {
         let command = ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
         return "Run: \(command)"
-            + (shownAddress == address ? "" : ", with the address that your host is configured with.")
+            + (shownAddress == address ? "" : ", with the URL from your host's configuration.")
     }
 
-    /// The transport that requests to the resource go by.
+    /// The transport for requests to the resource.
     func transport() throws -> any HTTPTransport {
         let file = try Self.file(choice.config)
         let environment = ToolEnvironment.host.environment
@@ -124,7 +124,7 @@ struct ResourceChoice: Hashable {
         return try (file?.resourceClient ?? ResourceClientSettings()).transport(environment: environment)
     }
 
-    /// The profile that was named, or the only one that is for this resource.
+    /// The selected profile, or the only one that is for this resource.
     private func profileName(in file: ConfigurationFile?) throws -> String? {
         if let named = choice.profile { return named }
         let names = file?.profileNames(for: address) ?? []
@@ -151,45 +151,45 @@ struct ResourceChoice: Hashable {
     }
 }
 
-/// The options of commands that take the address of a protected resource in place of a profile.
+/// The options of commands that accept the URL of a protected resource instead of a profile.
 struct ResourceOptions: ParsableArguments {
-    @Argument(help: "The address of a protected resource, such as an API or an MCP server, in place of a profile.")
+    @Argument(help: "The URL of a protected resource, such as an API or an MCP server, instead of a profile.")
     var url: String?
 
     @Option(
         help:
-            "With an address: the resource identifier to ask tokens for, where the resource has no metadata. With a profile of several resources (authflow token): the one that the token is for."
+            "With a URL: the resource identifier to request tokens for, if the resource has no metadata. With a profile for several resources (authflow token): the resource that the token is for."
     )
     var resource: String?
 
     @Flag(
         help:
-            "With an address: where the resource has no metadata, take its own origin for the authorization server, as MCP servers before 2025-06 expect. Nothing then says that this is right."
+            "With a URL: if the resource has no metadata, use its own origin as the authorization server, as MCP servers before 2025-06 expect. Nothing then confirms that this is correct."
     )
     var assumeOrigin = false
 
     func validate() throws {
         if let url, !ResourceChoice.isAddress(url) {
-            throw ValidationError("\"\(url)\" is not an address. A profile is named with --profile.")
+            throw ValidationError("\"\(url)\" is not a URL. Select a profile with --profile.")
         }
     }
 
-    /// Passes for options that have an effect together.
-    /// - Parameter scopes: The scopes to ask for.
+    /// Checks that the options can be combined.
+    /// - Parameter scopes: The scopes to request.
     func check(_ profile: ProfileOptions, scopes: [String] = []) throws {
         guard url != nil else {
             guard scopes.isEmpty || profile.issuer != nil, resource == nil, !assumeOrigin else {
                 throw ValidationError(
-                    "--scope, --resource and --assume-origin need the address of a resource, and --scope that or --issuer."
+                    "--resource and --assume-origin need the URL of a resource, and --scope needs that URL or --issuer."
                 )
             }
             return
         }
         guard profile.issuer == nil else {
-            throw ValidationError("--issuer takes the place of a profile: an address needs none.")
+            throw ValidationError("--issuer replaces a profile: a URL needs none.")
         }
         guard profile.account == nil else {
-            throw ValidationError("--account needs a profile: at an address there is one account.")
+            throw ValidationError("--account needs a profile: a URL has only one account.")
         }
     }
 
@@ -212,7 +212,7 @@ struct ScopeOptions: ParsableArguments {
     @Option(
         name: .customLong("scope"),
         help:
-            "With an address: a scope to request together with those of the challenge. With --issuer: a scope to request; default: openid, profile and email. May be given more than once."
+            "With a URL: a scope to request together with those of the challenge. With --issuer: a scope to request; default: openid, profile and email. May be given more than once."
     )
     var scopes: [String] = []
 }

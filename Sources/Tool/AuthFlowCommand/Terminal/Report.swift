@@ -4,7 +4,7 @@ import AuthFlowJSON
 
 /// Prints a credential without its tokens.
 enum Report {
-    /// - Parameter coversDetails: Whether the tokens are for the authorization details that were asked for (RFC 9396); nil when none were.
+    /// - Parameter coversDetails: Whether the tokens cover the requested authorization details (RFC 9396); nil when none were requested.
     static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?) throws {
         if asJSON {
             try Terminal.result(json(credential, coversDetails))
@@ -27,7 +27,7 @@ enum Report {
         ]
     }
 
-    /// How long the access token lasts, or that it has expired.
+    /// The expiry of the access token, and whether it has passed.
     static func lifetime(of credential: Credential) -> String {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
         return switch credential.state {
@@ -58,9 +58,9 @@ extension Credential {
     enum State: String {
         /// The access token has not expired, as far as is known.
         case fresh
-        /// It has, and a refresh token is there.
+        /// The access token has expired, and there is a refresh token.
         case expired
-        /// It has, and only a new sign-in helps.
+        /// The access token has expired, and the user must sign in again.
         case ended
     }
 

@@ -2,13 +2,13 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Prints what is known about a sign-in at a protected resource, without its tokens.
+/// Prints the state of a sign-in to a protected resource, without its tokens.
 enum ResourceReport {
     /// - Returns: The credential.
     /// - Throws: ``AuthFlow/AuthError`` with `login_required` when no user is signed in.
     @discardableResult static func print(_ client: ResourceClient, asJSON: Bool) async throws -> Credential {
         guard let status = try await client.status(), let credential = status.credential else {
-            // Says why, when the session was ended.
+            // Throws the reason, when the session has ended.
             return try await client.freshCredential()
         }
         let end = credential.tokens.expiresAt?.formatted(.iso8601)
@@ -39,9 +39,9 @@ enum ResourceReport {
 
     private static func how(_ identification: ClientIdentification) -> String {
         switch identification {
-        case .registered: "of a profile"
-        case .metadataDocument: "described there"
-        case .dynamic: "registered by itself"
+        case .registered: "from a profile"
+        case .metadataDocument: "client ID metadata document"
+        case .dynamic: "registered dynamically"
         }
     }
 }

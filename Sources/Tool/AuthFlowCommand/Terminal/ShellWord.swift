@@ -1,6 +1,6 @@
 /// A command line to copy.
 enum ShellWord {
-    /// A word as a shell reads it.
+    /// A word, quoted for a shell.
     static func quoted(_ word: String) -> String {
         let isPlain = word.unicodeScalars.allSatisfy {
             $0.isASCII

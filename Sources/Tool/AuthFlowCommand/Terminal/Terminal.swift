@@ -18,7 +18,7 @@ enum Terminal {
 
     private static let failure = Atomic(false)
 
-    /// Whether the reader of the results has gone, as `head` does: no fault, and nothing to tell.
+    /// Whether the reader of the results has closed the pipe, as `head` does: this is no error, and needs no message.
     static var hasLostReader: Bool { lostReader.load(ordering: .relaxed) }
 
     private static let lostReader = Atomic(false)
@@ -43,7 +43,7 @@ enum Terminal {
         write("\(visible(text))\n")
     }
 
-    /// Prints bytes as they are, for other programs; to a terminal only what cannot control it.
+    /// Prints bytes unchanged for other programs; on a terminal, characters that could control it are replaced.
     static func result(bytes: [UInt8]) {
         guard isatty(STDOUT_FILENO) == 0 else { return result(String(decoding: bytes, as: UTF8.self)) }
         if !SystemCall.write(bytes, to: STDOUT_FILENO) { note(failure: errno) }
@@ -94,10 +94,10 @@ struct Progress: Sendable {
     /// Whether every event is printed as it is, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
-    /// Whether each step that is done is told. A host shows what its servers print as warnings.
+    /// Whether completed steps are printed. An MCP host shows the messages of its servers as warnings.
     var showsSteps = true
 
-    /// Tells which user agent or flow was chosen, and why.
+    /// Prints which user agent or flow was chosen, and why.
     private func tellChoice(_ event: FlowEvent) {
         guard event.step == .userAgentChoice else {
             let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
@@ -126,7 +126,7 @@ struct Progress: Sendable {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
                 let opens = event.details["opens"] == "yes" ? " It opens by itself if there is a browser here:" : ""
                 // On a line of its own, so that it can be copied whole however long it is.
-                Terminal.talk("\(what) at this address.\(opens)\n\n\(url)\n")
+                Terminal.talk("\(what) at this URL.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
                     let command = launchEnvironment.forwardingCommand(port: port)
                 {

@@ -5,15 +5,15 @@ import AuthFlowJSON
 
 /// How `authflow token` prints a token.
 enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
-    /// The token alone.
+    /// Only the token.
     case raw
     /// A header field: `curl -H @-`.
     case header
-    /// With its type and its end.
+    /// A JSON object with the token, its type and its expiry.
     case json
     /// A variable, for a shell: `eval "$(authflow token --format env)"`.
     case env
-    /// A configuration of curl: `curl -K -`.
+    /// A curl configuration: `curl -K -`.
     case curl
 
     /// The variable of ``env``, and of `authflow exec`.
@@ -37,12 +37,12 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
         }
     }
 
-    /// The token of a header field: RFC 6750 section 2.1 lists its characters, none of which means anything to a shell or to curl.
+    /// The token for a header field: RFC 6750 section 2.1 lists its characters, none of which is special in a shell or in curl.
     private static func bearer(_ tokens: TokenSet) throws -> String {
         guard !tokens.isDPoPBound else {
             throw AuthError(
                 .unsupported,
-                "The token is bound to a key (DPoP), and every request needs a proof of its own. Send it with: authflow curl URL"
+                "The token is bound to a key (DPoP), and every request needs a separate proof. Send it with: authflow curl URL"
             )
         }
         let token = tokens.accessToken.exposed
@@ -61,6 +61,6 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
 }
 
 extension TokenSet {
-    /// Whether a request needs a DPoP proof beside the access token.
+    /// Whether a request needs a DPoP proof in addition to the access token.
     var isDPoPBound: Bool { tokenType.lowercased() == "dpop" }
 }

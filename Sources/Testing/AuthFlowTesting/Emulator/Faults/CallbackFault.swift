@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault of a response through the user's browser: the authorization response, or the return from a sign-out.
+/// A fault of a response through the front channel: the authorization response, or the redirect after a sign-out.
 public struct CallbackFault: Sendable {
     var change: @Sendable (inout FormParameters) -> Void = { _ in }
 

@@ -4,7 +4,7 @@ import HTTPTypes
 
 /// A fault of a document that a provider serves, or of the HTTP response around it.
 ///
-/// `Document` tells the kinds apart, so that each has faults of its own.
+/// `Document` distinguishes the kinds of documents, so that each kind has its own faults.
 public struct DocumentFault<Document>: Sendable {
     var members: EmulatorFault.Change = { _ in }
     var response: @Sendable (inout TransportResponse) -> Void = { _ in }
@@ -17,7 +17,7 @@ public struct DocumentFault<Document>: Sendable {
         self.response = response
     }
 
-    /// The response with a document in it, after the fault.
+    /// The response that contains the document, with the fault applied.
     func applied(
         to document: [String: JSON],
         encoded encode: ([String: JSON]) -> TransportResponse = { .json(.object($0)) }
@@ -58,7 +58,7 @@ public struct DocumentFault<Document>: Sendable {
         response { $0 = TransportResponse(head: HTTPResponse(status: .serviceUnavailable)) }
     }
 
-    /// An HTML page of an intermediary, with status 502.
+    /// An HTML page from an intermediary, with status 502.
     public static var brokenGateway: Self {
         response { $0 = .page("Bad gateway", "<p>The server does not respond.</p>", status: .badGateway) }
     }
@@ -66,24 +66,24 @@ public struct DocumentFault<Document>: Sendable {
     /// An empty body, with status 200.
     public static var empty: Self { response { $0.body = [] } }
 
-    /// Another `Content-Type` than the body has.
+    /// A `Content-Type` that does not match the body.
     public static func mediaType(_ type: String) -> Self { response { $0.head.headerFields[.contentType] = type } }
 
     /// An HTML page instead of JSON.
     public static var notJSON: Self { response { $0.body = Array("<html>".utf8) } }
 }
 
-/// Stands for the metadata document.
+/// A marker type for the metadata document.
 public enum MetadataDocument: Sendable {}
 /// A fault of the metadata document.
 public typealias MetadataFault = DocumentFault<MetadataDocument>
 
 extension DocumentFault<MetadataDocument> {
-    /// Another issuer than the requested one (rows 17 and 88).
+    /// An issuer that differs from the requested one (rows 17 and 88).
     public static var wrongIssuer: Self { Self { $0.append("INVALID", to: "issuer") } }
 }
 
-/// Stands for the response of the token endpoint.
+/// A marker type for the response of the token endpoint.
 public enum TokenResponseDocument: Sendable {}
 /// A fault of the token endpoint's response.
 public typealias TokenResponseFault = DocumentFault<TokenResponseDocument>
@@ -93,7 +93,7 @@ extension DocumentFault<TokenResponseDocument> {
     public static var missingExpiry: Self { member("expires_in", nil) }
     /// No `scope`, which is allowed (row 122).
     public static var missingScope: Self { member("scope", nil) }
-    /// `token_type` in odd case, which is allowed (row 106).
+    /// `token_type` in unusual letter case, which is allowed (row 106).
     public static var oddlyCasedTokenType: Self { member("token_type", "bEARER") }
     /// An unknown `token_type`.
     public static var unknownTokenType: Self { member("token_type", "mac") }
@@ -103,12 +103,12 @@ extension DocumentFault<TokenResponseDocument> {
     public static var missingAccessToken: Self { member("access_token", nil) }
 }
 
-/// Stands for the response of the device authorization endpoint.
+/// A marker type for the response of the device authorization endpoint.
 public enum DeviceAuthorizationDocument: Sendable {}
 /// A fault of the device authorization endpoint's response.
 public typealias DeviceAuthorizationFault = DocumentFault<DeviceAuthorizationDocument>
 
-/// Stands for the response of the userinfo endpoint.
+/// A marker type for the response of the userinfo endpoint.
 public enum UserInfoDocument: Sendable {}
 /// A fault of the userinfo endpoint's response. Members are changed before the response is signed.
 public typealias UserInfoFault = DocumentFault<UserInfoDocument>
@@ -122,7 +122,7 @@ extension DocumentFault<UserInfoDocument> {
     public static var wrongIssuer: Self { Self { $0.append("1", to: "iss") } }
     /// Another audience, in a signed response.
     public static var wrongAudience: Self { Self { $0.append("1", to: "aud") } }
-    /// A signed response with a wrong signature.
+    /// A signed response with an invalid signature.
     public static var badSignature: Self {
         response { response in
             let text = String(decoding: response.body, as: UTF8.self)

@@ -1,9 +1,9 @@
 import AuthFlow
 public import AuthFlowJSON
 
-/// A way for an emulated provider to misbehave, so that a test can check that its client refuses it.
+/// A way for an emulated provider to misbehave, so that a test can check that its client rejects the message.
 ///
-/// Each fault changes one message and leaves all others correct. Use one of the named ones, or make your own:
+/// Each fault changes one message and leaves all others correct. Use one of the predefined faults, or define your own:
 ///
 /// ```swift
 /// emulator.fault = .idToken(.wrongIssuer)
@@ -38,7 +38,7 @@ public struct EmulatorFault: Sendable {
     /// A fault of the userinfo endpoint's response.
     public static func userInfo(_ fault: UserInfoFault) -> EmulatorFault { with(\.userInfo, fault) }
 
-    /// A fault of a response that goes through the user's browser.
+    /// A fault of a response through the front channel.
     public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
 
     /// A fault of the device authorization endpoint's response.
@@ -68,7 +68,7 @@ public struct EmulatorFault: Sendable {
 }
 
 extension [String: JSON] {
-    /// Adds to the end of a string member.
+    /// Appends text to a string member.
     mutating func append(_ text: String, to name: String) {
         self[name] = .string((self[name]?.string ?? "") + text)
     }

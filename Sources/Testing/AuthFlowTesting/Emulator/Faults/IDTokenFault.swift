@@ -1,12 +1,12 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// A fault of an ID Token. Unless stated otherwise, the token is properly signed.
+/// A fault of an ID Token. Unless stated otherwise, the token has a valid signature.
 public struct IDTokenFault: Sendable {
     /// How an attacker signs a token.
     enum Forgery: Sendable {
         case none
-        /// HMAC with the text of the provider's public key: the confusion of RFC 8725 section 2.1.
+        /// HMAC with the text of the provider's public key: the algorithm confusion of RFC 8725 section 2.1.
         case publicKeyAsSecret
     }
 
@@ -30,7 +30,7 @@ public struct IDTokenFault: Sendable {
     /// Sets a claim to another value, or removes it.
     public static func claim(_ name: String, _ value: JSON?) -> IDTokenFault { claims { $0[name] = value } }
 
-    /// Signs correctly, with another algorithm than the agreed one.
+    /// Signs correctly, with an algorithm other than the agreed one.
     public static func signed(with algorithm: SignatureAlgorithm) -> IDTokenFault {
         IDTokenFault(algorithm: algorithm)
     }
@@ -49,7 +49,7 @@ public struct IDTokenFault: Sendable {
     public static let wrongAudience = claims { $0.append("1", to: "aud") }
     /// No `aud` (rows 41 and 96).
     public static let missingAudience = claim("aud", nil)
-    /// A second audience that the client does not know (row 91).
+    /// A second audience, which the client does not trust (row 91).
     public static let secondAudience = claims { $0["aud"] = [$0["aud"] ?? .null, "other"] }
     /// `aud` as an array with one element, which is valid (row 98).
     public static let audienceAsArray = claims { $0["aud"] = [$0["aud"] ?? .null] }

@@ -1,9 +1,9 @@
 public import AuthFlow
 import AuthFlowJSON
 
-/// A fault of the key set, or of its rotation. Most of these are allowed, and a client must cope.
+/// A fault of the key set, or of its rotation. Most of these are allowed, and a client must handle them.
 public struct KeySetFault: Sendable {
-    /// When the keys are replaced by new ones.
+    /// When the keys are replaced with new ones.
     enum Rotation: Sendable {
         case never
         case beforeSigning
@@ -12,9 +12,9 @@ public struct KeySetFault: Sendable {
 
     var document = DocumentFault<KeySetDocument>()
     var rotation = Rotation.never
-    /// How many keys of each kind there are, the one in use being the last.
+    /// The number of keys of each kind; the last one is in use.
     var copies = 1
-    /// Whether tokens do not name the key they are signed with (`kid`).
+    /// Whether tokens omit the ID of their signing key (`kid`).
     var omitsKeyIDs = false
 
     /// Changes members of the document.
@@ -29,11 +29,11 @@ public struct KeySetFault: Sendable {
 
     // MARK: Named
 
-    /// Wholly new keys just before each ID Token is signed (row 18).
+    /// All keys are replaced just before each ID Token is signed (row 18).
     public static let rotateBeforeSigning = KeySetFault(rotation: .beforeSigning)
-    /// Wholly new keys at each authorization request (row 19).
+    /// All keys are replaced at each authorization request (row 19).
     public static let rotateAtAuthorization = KeySetFault(rotation: .atAuthorization)
-    /// Neither tokens nor keys have a key ID, and there are keys for encryption and of unknown curves (rows 6 and O9).
+    /// Neither tokens nor keys have a key ID, and the set also has encryption keys and keys on unknown curves (rows 6 and O9).
     public static let withoutKeyIDs = KeySetFault(
         document: .members { $0["keys"] = .array(others + anonymous($0["keys"])) },
         omitsKeyIDs: true
@@ -44,9 +44,9 @@ public struct KeySetFault: Sendable {
         copies: 3,
         omitsKeyIDs: true
     )
-    /// Before each key, others with the same ID (rows 81 and O7).
+    /// Other keys with the same ID precede each key (rows 81 and O7).
     public static let decoys = KeySetFault(copies: 3)
-    /// Unreadable keys together with readable ones (row O8).
+    /// Unusable and malformed keys together with valid ones (row O8).
     public static let unreadableKeys = members {
         $0["keys"] = .array(others + [5, .null, [:]] + ($0["keys"]?.array ?? []))
     }
@@ -77,5 +77,5 @@ public struct KeySetFault: Sendable {
     }
 }
 
-/// Stands for the key set.
+/// A marker type for the key set.
 public enum KeySetDocument: Sendable {}

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// A fault of a signed authorization response (JARM). Its signature is right, except where the name says otherwise.
+/// A fault of a signed authorization response (JARM). Its signature is valid unless the name says otherwise.
 public struct SignedResponseFault: Sendable {
     var claims: EmulatorFault.Change = { _ in }
     var header: EmulatorFault.Change = { _ in }
@@ -22,7 +22,7 @@ public struct SignedResponseFault: Sendable {
     /// Sets a claim to another value, or removes it.
     public static func claim(_ name: String, _ value: JSON?) -> SignedResponseFault { claims { $0[name] = value } }
 
-    /// Changes the parameters of the redirect, `response` among them.
+    /// Changes the parameters of the redirect, including `response`.
     public static func redirect(
         _ change: @escaping @Sendable (inout FormParameters) -> Void
     ) -> SignedResponseFault {
@@ -40,20 +40,20 @@ public struct SignedResponseFault: Sendable {
     public static let wrongIssuer = claims { $0.append("1", to: "iss") }
     /// No `aud` (F25).
     public static let missingAudience = claim("aud", nil)
-    /// Another client (F26).
+    /// Another client as the audience (F26).
     public static let wrongAudience = claims { $0.append("1", to: "aud") }
     /// No `exp` (F27).
     public static let missingExpiry = claim("exp", nil)
     /// Expired six minutes ago (F28).
     public static let expired = claims { $0["exp"] = .integer(($0["exp"]?.integer ?? 0) - 960) }
-    /// A wrong signature (F29).
+    /// An invalid signature (F29).
     public static let badSignature = SignedResponseFault(text: IDTokenFault.badSignature.text)
     /// `alg` is `none`, without a signature (F30).
     public static let unsigned = SignedResponseFault(
         header: { $0["alg"] = "none" },
         text: { $0.split(separator: ".", omittingEmptySubsequences: false).prefix(2).joined(separator: ".") + "." }
     )
-    /// The code stands beside the signed response, unsigned.
+    /// The code is sent together with the signed response, unsigned.
     public static let codeBeside = redirect { $0.append("code", "stolen") }
     /// The response is not signed at all.
     public static let plain = redirect { parameters in
@@ -63,7 +63,7 @@ public struct SignedResponseFault: Sendable {
     }
 }
 
-/// Stands for the response to a pushed authorization request.
+/// A marker type for the response to a pushed authorization request.
 public enum PushedAuthorizationDocument: Sendable {}
 /// A fault of the response to a pushed authorization request.
 public typealias PushedAuthorizationFault = DocumentFault<PushedAuthorizationDocument>
