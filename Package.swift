@@ -107,7 +107,7 @@ let package = Package(
             pkgConfig: "jansson",
             providers: [.apt(["libjansson-dev"]), .yum(["jansson-devel"]), .brew(["jansson"])]
         ),
-        // The functions of libcurl, loaded at the first request; on Apple's systems URLSession is used instead.
+        // The functions of libcurl, loaded at the first request; on Apple platforms URLSession is used instead.
         module("C/CCurl"),
         // The functions of libxml2, loaded with the first page or XML response.
         module("C/CMarkup"),
@@ -365,6 +365,8 @@ let package = Package(
         ),
 
         // Tests
+        // What tests of several modules expect.
+        .target(name: "Expectations", dependencies: ["AuthFlowHTTP"], path: "Tests/Expectations"),
         // The conformance rows are a library, because tests run them and a program writes the score.
         .target(
             name: "ConformanceRows",
@@ -420,19 +422,24 @@ let package = Package(
         .testTarget(name: "AuthFlowJSONTests", dependencies: ["AuthFlowJSON"]),
         .testTarget(
             name: "AuthFlowTests",
-            dependencies: engine + ["AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes]
+            dependencies: engine + [
+                "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
+            ]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
-            dependencies: engine + ["AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes]
+            dependencies: engine + [
+                "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
+            ]
         ),
         .testTarget(
             name: "AuthFlowHeadlessTests",
-            dependencies: engine + ["AuthFlowHeadless", "AuthFlowTesting", httpTypes]
+            dependencies: engine + ["Expectations", "AuthFlowHeadless", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: engine + [
+                "Expectations",
                 "AuthFlowPresets", "AuthFlowURLSession", "AuthFlowDesktop", "ConformanceRows", "AuthFlowLog",
                 "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
                 "AuthFlowServerConfiguration", httpTypes,
@@ -441,28 +448,34 @@ let package = Package(
         .testTarget(
             name: "AuthFlowResourceServerTests",
             dependencies: engine + [
+                "Expectations",
                 "AuthFlowResourceServer", "AuthFlowResourceServerConfiguration", "AuthFlowTesting", httpTypes, crypto,
             ]
         ),
         .testTarget(
             name: "AuthFlowMCPTests",
-            dependencies: engine + ["ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", httpTypes]
+            dependencies: engine + [
+                "Expectations", "ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
+            ]
         ),
         .testTarget(
             name: "AuthFlowGitHubTests",
             dependencies: engine + [
+                "Expectations",
                 "ConformanceRows", "AuthFlowGitHub", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(
             name: "AuthFlowOktaTests",
             dependencies: engine + [
+                "Expectations",
                 "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(
             name: "AuthFlowForgeRockTests",
             dependencies: engine + [
+                "Expectations",
                 "ConformanceRows", "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
         ),
@@ -470,12 +483,16 @@ let package = Package(
             name: "AuthFlowSimulationTests",
             dependencies: engine + ["AuthFlowServer", "AuthFlowSimulation", httpTypes]
         ),
-        .testTarget(name: "AuthFlowTerminalTests", dependencies: engine + ["AuthFlowTerminal", "AuthFlowTesting"]),
+        .testTarget(
+            name: "AuthFlowTerminalTests",
+            dependencies: engine + ["Expectations", "AuthFlowTerminal", "AuthFlowTesting"]
+        ),
         // Runs the built programs, for the tests of the tool and for the attacks on it.
         .target(name: "CommandHarness", path: "Tests/CommandHarness"),
         .testTarget(
             name: "SecurityTests",
             dependencies: engine + [
+                "Expectations",
                 "CommandHarness", "AuthFlowCommand", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting",
                 httpTypes,
             ],
@@ -497,6 +514,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowSQLiteTests",
             dependencies: engine + [
+                "Expectations",
                 "ConformanceRows", "CSQLite", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowTesting",
             ]
         ),

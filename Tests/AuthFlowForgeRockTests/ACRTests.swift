@@ -3,6 +3,7 @@ import AuthFlowForgeRock
 import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -96,7 +97,7 @@ import Testing
             ),
             methods: [.userAgent(HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])))]
         )
-        await #expect(throws: AuthError.self) { try await client.metadata() }
+        await expectError(.discoveryFailed) { try await client.metadata() }
         #expect(
             asked.withLock { $0 } == [
                 "\(issuer.dropFirst("https://a.example.com".count))/.well-known/openid-configuration"
@@ -105,7 +106,7 @@ import Testing
     }
 
     @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func refusesInvalidRealmPaths(_ path: String) {
-        #expect(throws: AuthError.self) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
+        expectError(.invalidConfiguration) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
     }
 
     @Test func acceptsTheIssuerOfAnOlderServerWhenConfigured() async throws {

@@ -3,6 +3,7 @@ import AuthFlowForgeRock
 import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -35,7 +36,7 @@ import Testing
             _ = try await app([]).signIn()
             // Signed out for the whole group.
             try await scene.cookies(store).remove()
-            await #expect(throws: AuthError.self) { try await app([]).signIn() }
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app([]).signIn() }
         }
     }
 
@@ -63,7 +64,7 @@ import Testing
                     scene.emulator.endSessions()
                     _ = try await scene.client(cookies: cookies).signIn()
                 } else {
-                    await #expect(throws: AuthError.self) { try await second.signIn() }
+                    await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await second.signIn() }
                 }
             }
         }
@@ -80,7 +81,7 @@ import Testing
                 names: ["session-jwt"]
             )
             let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: elsewhere)
-            await #expect(throws: AuthError.self) { try await client.signIn() }
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await client.signIn() }
         }
     }
 
@@ -96,7 +97,7 @@ import Testing
                 return
             }
             let calendar = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
-            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await calendar.signIn() }
         }
     }
 

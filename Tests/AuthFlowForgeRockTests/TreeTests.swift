@@ -3,6 +3,7 @@ import AuthFlowForgeRock
 import AuthFlowJSON
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -275,7 +276,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
             #expect(error?.code == .timedOut)
             scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 0)])
-            await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+            await expectError(.accessDenied) { try await scene.client(host: time.host).signIn() }
         }
     }
 
@@ -294,7 +295,7 @@ import Testing
                 count.withLock { $0 += 1 }
                 return "1"
             }
-            await #expect(throws: AuthError.self) { try await scene.client(handlers: [asking]).signIn() }
+            await expectError(.userAgentFailed) { try await scene.client(handlers: [asking]).signIn() }
             #expect(count.withLock { $0 } == 40)
         }
     }

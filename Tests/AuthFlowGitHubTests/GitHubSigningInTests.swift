@@ -4,6 +4,7 @@ import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Testing
@@ -120,7 +121,7 @@ import Testing
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
         try await GitHubScene.with(.inProcess, apps: [app]) { scene in
             // GitHub redirects to the registered callback, which is not the requested one: nothing is accepted.
-            await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            await expectError(.userAgentFailed) { try await scene.client().signIn() }
             #expect(scene.emulator.accessTokens.isEmpty)
         }
     }

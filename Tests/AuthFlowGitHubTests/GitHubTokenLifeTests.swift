@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowGitHub
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Testing
@@ -56,7 +57,7 @@ import Testing
             #expect(error?.code == .loginRequired)
             #expect(error?.providerError?.error == "bad_refresh_token")
             let requests = scene.emulator.requests.count
-            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            await expectError(.loginRequired) { try await client.freshTokens() }
             #expect(scene.emulator.requests.count == requests)
             #expect(copy != nil)
         }
@@ -101,7 +102,7 @@ import Testing
             let stale = try await provider.checkToken(old, in: client.providerContext)
             #expect(stale == nil)
             #expect(try await client.userInfo()["login"] == "octocat")
-            await #expect(throws: AuthError.self) { try await provider.resetToken(old, in: client.providerContext) }
+            await expectError(.providerRejected) { try await provider.resetToken(old, in: client.providerContext) }
         }
     }
 
@@ -118,7 +119,7 @@ import Testing
                 }
             }
             #expect(error?.code == .loginRequired)
-            await #expect(throws: AuthError.self) { try await client.userInfo() }
+            await expectError(.loginRequired) { try await client.userInfo() }
         }
     }
 

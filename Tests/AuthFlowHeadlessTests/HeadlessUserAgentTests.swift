@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowHeadless
 import AuthFlowTesting
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -130,7 +131,7 @@ import Testing
 
     @Test(arguments: ["http://id.example.com/x", "ftp://x/", "file:///etc/passwd", "//user@evil.example.com/"])
     func followsRedirectsOnlyToProtectedAddresses(_ location: String) async throws {
-        await #expect(throws: AuthError.self) { try await visit { _, _ in Self.redirect(location) } }
+        await expectError(.invalidConfiguration) { try await visit { _, _ in Self.redirect(location) } }
     }
 
     @Test(arguments: [(HTMLFormDriver.Consent.allow, "d=yes"), (.deny, "d=no")])
@@ -171,7 +172,7 @@ import Testing
             request.method == .post ? Self.redirect("com.example.app:/callback?code=1") : Self.html(page)
         }
         #expect(try await visit(consent: .allow, respond) == "com.example.app:/callback?code=1")
-        await #expect(throws: AuthError.self) { try await visit(consent: .deny, respond) }
+        await expectError(.userAgentFailed) { try await visit(consent: .deny, respond) }
     }
 
     @Test(arguments: [400, 401, 403, 422]) func aPasswordThatIsRefusedWithAStatusIsAWrongPassword(_ status: Int)

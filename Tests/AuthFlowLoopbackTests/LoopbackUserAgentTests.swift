@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowDesktop
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -377,7 +378,7 @@ import Testing
 
     @Test(arguments: ["com.example.app:/callback", "https://app.example.com/callback"])
     func refusesRedirectURIsItCannotReceive(_ redirectURI: String) async throws {
-        await #expect(throws: AuthError.self) {
+        await expectError(.invalidConfiguration) {
             try await LoopbackUserAgent(launcher: nil).withRedirectSession(try options(redirectURI)) { _ in }
         }
     }

@@ -401,7 +401,7 @@ import Glibc
         await bridge.close()
     }
 
-    /// What the bridge reads of a message is what its bytes say: a header must not name another thing than the body.
+    /// The bridge reads the exact values in the bytes of a message: the headers derived from it must match the body.
     @Test(arguments: [
         (#""x-1e999-20250101123000000001\u0000""#, #""x-1e999-20250101123000000001\ufffd""#),
         (#"["-1e999",-1e999,18446744073709551616,-5]"#, #"["-1e999",-1e308,18446744073709551616.0,-5]"#),

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -131,7 +132,7 @@ import Testing
             // The user's own sign-in is always shown, and so are those after an hour.
             _ = try? await client.signIn()
             #expect(scene.emulator.authorizations.count == pages + 1)
-            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            await expectError(.insufficientScope) { _ = try await Self.list(client) }
             #expect(scene.emulator.authorizations.count > pages + 1)
         }
     }
@@ -173,7 +174,7 @@ import Testing
             options.restAfterFailure = .seconds(60)
             let before = scene.emulator.authorizations.count
             let resting = try scene.client(store: store, options: options)
-            await #expect(throws: AuthError.self) { _ = try await Self.list(resting) }
+            await expectError(.accessDenied) { _ = try await Self.list(resting) }
             #expect(scene.emulator.authorizations.count == before)
             // What the user asks for is shown at once.
             scene.emulator.settings.denies = false
@@ -285,12 +286,12 @@ import Testing
         settings.refreshes = false
         try await ResourceScene.with(.inProcess, settings) { scene in
             let client = try scene.client()
-            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            await expectError(.accessTokenRejected) { _ = try await Self.list(client) }
             #expect(scene.emulator.authorizations.count <= 3)
         }
         try await ResourceScene.with(.inProcess, Self.settings { $0.growsScopes = true }) { scene in
             let client = try scene.client()
-            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            await expectError(.insufficientScope) { _ = try await Self.list(client) }
             #expect(scene.emulator.authorizations.count <= 3)
         }
     }
@@ -334,10 +335,10 @@ import Testing
             let before = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
                 at: scene.emulator.origin
             )
-            // A step-up that the server does not grant, and whose new registration does not help either.
+            // A step-up that the server does not grant, even after a new registration.
             scene.emulator.settings.unknownScopes = ["nonsense"]
             scene.emulator.settings.toolScopes = ["nonsense"]
-            await #expect(throws: AuthError.self) {
+            await expectError(.providerRejected) {
                 _ = try await Self.callTool(client)
             }
             let after = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
@@ -537,7 +538,7 @@ import Testing
             #expect(try await Self.list(client) == 200)
             #expect(try await client.status()?.clientID == address)
         } else {
-            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            await expectError(.userAgentFailed) { _ = try await Self.list(client) }
         }
         #expect(emulator.registrations == 0)
     }
@@ -565,7 +566,7 @@ import Testing
             #expect(error?.code == .loginRequired)
             #expect(scene.emulator.authorizations.isEmpty)
             #expect(scene.emulator.registrations == 0)
-            await #expect(throws: AuthError.self) { _ = try await client.freshCredential() }
+            await expectError(.loginRequired) { _ = try await client.freshCredential() }
         }
     }
 

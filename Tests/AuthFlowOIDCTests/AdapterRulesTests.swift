@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Testing
 
 /// Adapters that change what they may, and what they must not.
@@ -79,7 +80,7 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .invalidIDToken)
         scene.emulator.fault = .tokenResponse(.missingIDToken)
-        await #expect(throws: AuthError.self) { try await client.signIn() }
+        await expectError(.invalidIDToken) { try await client.signIn() }
         // What is recorded is what was sent.
         scene.emulator.fault = .tokenResponse(.missingScope)
         #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])

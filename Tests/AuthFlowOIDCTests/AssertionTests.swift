@@ -3,6 +3,7 @@ import AuthFlowDesktop
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Testing
@@ -305,7 +306,7 @@ import Testing
         let scene = try Scene()
         try await withFile { path in
             let client = try scene.client(.file(path: path))
-            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            await expectError(.assertionUnusable) { try await client.freshTokens() }
             try scene.assertion().write(toFile: path, atomically: true, encoding: .utf8)
             #expect(try await client.freshTokens().scopes == ["reports"])
         }

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -89,7 +90,7 @@ import Testing
     @Test func aClientOfAProfileRefusesATokenThatSaysNothing() throws {
         let binding = CertificateBinding(certificate: Self.certificate)
         let unbound = Secret(Self.token(boundTo: nil).string ?? "")
-        #expect(throws: AuthError.self) { try binding.check(unbound, isRequired: true) }
+        expectError(.invalidResponse) { try binding.check(unbound, isRequired: true) }
         try binding.check(unbound, isRequired: false)
         // One that cannot be read is the server's alone.
         try binding.check(Secret("opaque"), isRequired: true)
@@ -99,9 +100,9 @@ import Testing
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("cert-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         let binding = CertificateBinding.file(path: path)
-        #expect(throws: AuthError.self) { try binding.thumbprint() }
+        expectError(.invalidConfiguration) { try binding.thumbprint() }
         try "nothing".write(toFile: path, atomically: true, encoding: .utf8)
-        #expect(throws: AuthError.self) { try binding.thumbprint() }
+        expectError(.invalidConfiguration) { try binding.thumbprint() }
         try Self.pem.write(toFile: path, atomically: true, encoding: .utf8)
         let first = try binding.thumbprint()
         #expect(first.utf8.count == 43)

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -93,7 +94,7 @@ import Testing
             // The secret itself is never sent.
             #expect(!scene.emulator.receivedRequests.contains { "\($0.form.pairs)".contains(secret) })
         }
-        #expect(throws: AuthError.self) {
+        expectError(.invalidConfiguration) {
             try ClientRegistration(registration(.clientSecretJWT(Secret("short"), algorithm: algorithm)))
         }
     }

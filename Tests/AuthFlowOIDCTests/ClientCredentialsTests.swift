@@ -83,7 +83,7 @@ import Testing
         #expect(try await client.freshTokens().accessToken == second.tokens.accessToken)
     }
 
-    /// RFC 8707 section 2: a token for one resource is not handed out for another.
+    /// RFC 8707 section 2: a token for one resource is not returned for another.
     @Test func aTokenForAnotherResourceIsNotKeptUnderAKey() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -40,7 +41,7 @@ import Testing
             userAgents: [],
             transport: NoNetwork()
         ) { step.yield($0.step) }
-        await #expect(throws: AuthError.self) { try await client.metadata() }
+        await expectError(.networkFailed) { try await client.metadata() }
         var seen = steps.makeAsyncIterator()
         #expect(await seen.next() == .discovery)
     }

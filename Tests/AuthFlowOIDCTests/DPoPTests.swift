@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Testing
@@ -124,7 +125,7 @@ import Testing
             let transport = FlakyTransport(scene.transport)
             transport.respond(refusal(nonce))
             let client = try scene.client(registration: Self.settings(), transport: transport)
-            await #expect(throws: AuthError.self) { try await client.signIn() }
+            await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 1)
         }
     }
@@ -134,10 +135,10 @@ import Testing
             let transport = FlakyTransport(scene.transport)
             transport.respond(refusal("same"))
             let client = try scene.client(registration: Self.settings(), transport: transport)
-            await #expect(throws: AuthError.self) { try await client.signIn() }
+            await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 2)
             // The nonce is known by now, and was refused.
-            await #expect(throws: AuthError.self) { try await client.signIn() }
+            await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 3)
         }
     }

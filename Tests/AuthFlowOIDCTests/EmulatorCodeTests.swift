@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -31,7 +32,7 @@ import Testing
 
         let thief = await #expect(throws: AuthError.self) { try await self.client().exchange(callback, for: request) }
         #expect(thief?.providerError?.error == "invalid_grant")
-        await #expect(throws: AuthError.self) { try await client.userInfo(credential.tokens) }
+        await expectError(.accessTokenRejected) { try await client.userInfo(credential.tokens) }
         let refresh = await #expect(throws: AuthError.self) { try await client.refresh(credential).get() }
         #expect(refresh?.providerError?.error == "invalid_grant")
     }

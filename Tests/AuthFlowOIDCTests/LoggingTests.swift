@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowLog
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Logging
 import Synchronization
 import Testing
@@ -35,7 +36,7 @@ private struct MemoryLogHandler: LogHandler {
             let client = try scene.client(observer: FlowEvent.logger(logger))
             let tokens = try await client.signIn().credential.tokens
             scene.emulator.fault = .idToken(.wrongNonce)
-            await #expect(throws: AuthError.self) { try await client.signIn() }
+            await expectError(.invalidIDToken) { try await client.signIn() }
             let lines = kept.lines.withLock { $0 }
             #expect(lines.contains { $0.0 == .debug && $0.1.contains("storing succeeded") })
             #expect(lines.contains { $0.0 == .warning && $0.1.contains("invalid_id_token") })

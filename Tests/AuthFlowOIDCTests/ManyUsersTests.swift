@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -183,7 +184,7 @@ import Testing
         _ = try await server.metadata()
         #expect(emulator.requests.count == 2)
         time.advance(by: .seconds(86_400))
-        await #expect(throws: AuthError.self) { try await server.metadata() }
+        await expectError(.temporarilyUnavailable) { try await server.metadata() }
     }
 
     @Test func anAccountThatIsNamedForOneCallIsRefreshedAndEndsWithItsSignOut() async throws {
@@ -311,7 +312,7 @@ import Testing
         #expect(await states.next() == .refreshed)
         emulator.endSessions()
         time.advance(by: .seconds(3600))
-        await #expect(throws: AuthError.self) { try await credentials.freshTokens(for: "s") }
+        await expectError(.loginRequired) { try await credentials.freshTokens(for: "s") }
         guard case .ended(let session) = await states.next() else {
             Issue.record("The end of the session is not published.")
             return

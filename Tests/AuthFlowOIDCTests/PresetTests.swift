@@ -4,6 +4,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowPresets
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -360,6 +361,6 @@ private struct KeyIssuerServer: ProviderEmulator {
         "https://{tenant}.example.com/v2.0", "https://login.example.com/v2.0", "{tenant}", "https://a.example/{a}/{b}",
         "http://login.example.com/{tenant}",
     ]) func aRuleByWhichATenantChoosesTheHostIsRefused(_ text: String) throws {
-        #expect(throws: AuthError.self) { try TokenIssuerTemplate(text, claim: "tid") }
+        expectError(.invalidConfiguration) { try TokenIssuerTemplate(text, claim: "tid") }
     }
 }

@@ -4,6 +4,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -19,17 +20,19 @@ import Testing
 
     @Test func settingsCannotBeMadeInvalid() throws {
         let settings = try ClientRegistration(clientID: "c")
-        #expect(throws: AuthError.self) { try settings.changing { $0.clockLeeway = .seconds(31_536_000) } }
-        #expect(throws: AuthError.self) { try settings.changing { $0.idTokenSigningAlgorithms = [.hs256] } }
-        #expect(throws: AuthError.self) { try settings.changing { $0.parameters = [.authorization: ["state": "x"]] } }
-        #expect(throws: AuthError.self) { try settings.changing { $0.resources = ["api"] } }
+        expectError(.invalidConfiguration) { try settings.changing { $0.clockLeeway = .seconds(31_536_000) } }
+        expectError(.invalidConfiguration) { try settings.changing { $0.idTokenSigningAlgorithms = [.hs256] } }
+        expectError(.invalidConfiguration) {
+            try settings.changing { $0.parameters = [.authorization: ["state": "x"]] }
+        }
+        expectError(.invalidConfiguration) { try settings.changing { $0.resources = ["api"] } }
         #expect(try settings.changing { $0.scopes = [] }.scopes == [])
         let file = try ConfigurationFile(
             text: Array(
                 #"{"profiles": {"a": {"provider": "oidc", "client_id": "c", "issuer": "https://id.example.com"}}}"#.utf8
             )
         )
-        #expect(throws: AuthError.self) {
+        expectError(.invalidConfiguration) {
             try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [], overrides: .init(flows: []))
         }
     }

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -208,7 +209,7 @@ import Testing
         var values = try registration()
         values.pushedRequests = .automatic
         values.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/x" }
-        #expect(throws: AuthError.self) { try ClientRegistration(values) }
+        expectError(.invalidConfiguration) { try ClientRegistration(values) }
     }
 
     @Test func isNotPublishedWhereRequestsHaveToBePushedOrAreNotFetched() async throws {
@@ -220,11 +221,11 @@ import Testing
         }
         scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
         let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
-        await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
+        await expectError(.unsupported) { try await client.authorizationRequest() }
         scene.emulator.pushedRequests = .never
         scene.emulator.fault = .metadata(.member("request_uri_parameter_supported", false))
         let other = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
-        await #expect(throws: AuthError.self) { try await other.authorizationRequest() }
+        await expectError(.unsupported) { try await other.authorizationRequest() }
     }
 
     // MARK: Rich requests

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Testing
 
 /// Tokens for several resources from one refresh token (RFC 8707 section 2.2).
@@ -91,7 +92,7 @@ import Testing
             let a = try await manager.freshTokens(for: "session", resource: Self.a)
             let b = try await manager.freshTokens(for: CredentialKey("session", resource: Self.b))
             #expect(a.accessToken != b.accessToken)
-            await #expect(throws: AuthError.self) {
+            await expectError(.loginRequired) {
                 _ = try await manager.freshTokens(for: "session", resource: "https://evil.example.com")
             }
         }

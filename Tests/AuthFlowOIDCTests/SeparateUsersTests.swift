@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Synchronization
 import Testing
@@ -67,8 +68,8 @@ import Testing
         guard case .signedIn(let alice)? = await states.next() else { return #expect(Bool(false)) }
         emulator.endSessions()
         time.advance(by: .seconds(3600))
-        await #expect(throws: AuthError.self) { try await client.freshTokens(account: bob) }
-        await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        await expectError(.loginRequired) { try await client.freshTokens(account: bob) }
+        await expectError(.loginRequired) { try await client.freshTokens() }
         guard case .ended(let session)? = await states.next() else { return #expect(Bool(false)) }
         #expect(session.identity?.subject == alice?.subject && alice?.subject != bob)
     }
@@ -86,7 +87,7 @@ import Testing
         let (client, bob) = try await aliceAndBob()
         time.advance(by: .seconds(3600))
         emulator.fault = .idToken(.wrongIssuer)
-        await #expect(throws: AuthError.self) { try await client.freshTokens(account: bob) }
+        await expectError(.invalidIDToken) { try await client.freshTokens(account: bob) }
         emulator.fault = nil
         _ = try await client.freshTokens()
     }
@@ -99,7 +100,7 @@ import Testing
         time.advance(by: .seconds(3600))
         emulator.fault = .tokenResponse(.notJSON)
         for user in 0..<30 {
-            await #expect(throws: AuthError.self) { try await credentials.freshTokens(for: "\(user)") }
+            await expectError(.invalidResponse) { try await credentials.freshTokens(for: "\(user)") }
         }
         // The waits still count: what the provider cannot do now is not asked for again.
         #expect(credentials.cachedCount == 30)

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -233,7 +234,7 @@ private final class Notes: Sendable {
             let (phone, _) = try await browser()
             web.scene.emulator.endSessions()
             web.scene.emulator.endAccessTokens()
-            await #expect(throws: AuthError.self) {
+            await expectError(.loginRequired) {
                 _ = try await server.credentials.refresh(CredentialKey(phone.session ?? ""))
             }
             #expect(await server.drain(within: .seconds(20)))

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -100,7 +101,7 @@ struct HeldRequests: HTTPTransport {
             await slow.arrival()
             _ = try await browser.send(.post, "/logout", to: leaving, WebBrowser.ownPage)
             slow.release()
-            await #expect(throws: AuthError.self) { try await late.value }
+            await expectError(.loginRequired) { try await late.value }
             for server in [leaving, refreshing] { #expect(await server.drain(within: .seconds(20))) }
             let revoked = web.scene.emulator.receivedRequests.filter {
                 $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"

@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -141,7 +142,7 @@ import Testing
             let old = WebBrowser()
             old.cookies = staff
             #expect(try await old.session(at: server) == nil)
-            // The tokens of the one provider are revoked there.
+            // The tokens of the replaced session are revoked at the provider that issued them.
             #expect(scene.staff.emulator.requests.count { $0 == "POST /revoke" } == 2)
             #expect(!scene.guests.emulator.requests.contains("POST /revoke"))
         }
@@ -224,7 +225,7 @@ import Testing
             values.authentication = .clientSecretBasic(Secret("x"))
             values.redirectURIs = [try RedirectURI("\(WebScene.origin)/callback/other")]
             let other = OAuthClient(server: scene.staff.server(), registration: try ClientRegistration(values))
-            #expect(throws: AuthError.self) {
+            expectError(.invalidConfiguration) {
                 try SessionServer(
                     providers: [SessionProvider("a", client: client), SessionProvider("b", client: other)],
                     store: MemoryTokenStore(),

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -83,7 +84,7 @@ import Testing
             try await pending.take(for: callback, in: browser, of: client)
         }
         #expect(error?.code == .invalidCallback)
-        await #expect(throws: AuthError.self) { try await pending.keep(request, for: Secret("short")) }
+        await expectError(.invalidConfiguration) { try await pending.keep(request, for: Secret("short")) }
     }
 
     @Test func twoProcessesThatTakeAtOnceGetOneRequest() async throws {
@@ -120,9 +121,9 @@ import Testing
             (sealed, Secret(String(repeating: "x", count: 32))), (String(sealed.dropLast()), key), ("", key),
             (sealed.replacing(sealed.prefix(3), with: "AAA", maxReplacements: 1), key),
         ] {
-            #expect(throws: AuthError.self) { try AuthorizationRequest(sealed: text, by: key) }
+            expectError(.invalidCallback) { try AuthorizationRequest(sealed: text, by: key) }
         }
-        #expect(throws: AuthError.self) { try request.sealed(by: Secret("short")) }
+        expectError(.invalidConfiguration) { try request.sealed(by: Secret("short")) }
         #expect(!sealed.contains("alice"))
     }
 
@@ -230,7 +231,7 @@ import Testing
         #expect(try await credentials.credential(for: CredentialKey("s")) == nil)
         // A refresh token that is used once stands under one key only.
         for other in [CredentialKey("s"), CredentialKey("s", resource: "https://other.example.com")] {
-            await #expect(throws: AuthError.self) { try await credentials.save(credential, for: other) }
+            await expectError(.invalidConfiguration) { try await credentials.save(credential, for: other) }
         }
     }
 
@@ -246,7 +247,7 @@ import Testing
         for callback in [
             "\(logout.redirectURI)?state=x", logout.redirectURI, "https://evil.example.com/?state=\(logout.state)",
         ] {
-            #expect(throws: AuthError.self) { try stored.check(callback) }
+            expectError(.invalidCallback) { try stored.check(callback) }
         }
         #expect(!"\(logout)".contains(logout.state))
     }

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Testing
@@ -27,7 +28,7 @@ import Testing
         #expect(try await bob.freshTokens() == bob.credential()?.tokens)
         try await bob.selectAccount("248289761001")
         #expect(try await life.client(store: store).credential()?.identity?.displayName == "Alice Example")
-        await #expect(throws: AuthError.self) { try await bob.selectAccount("nobody") }
+        await expectError(.loginRequired) { try await bob.selectAccount("nobody") }
 
         // A client for one account ignores the others.
         let own = try life.client(store: store, account: "248289761002")
@@ -59,7 +60,7 @@ import Testing
         var own = call
         own.head.headerFields[.authorization] = "Basic x"
         let twice = own
-        await #expect(throws: AuthError.self) { try await client.send(twice) }
+        await expectError(.invalidConfiguration) { try await client.send(twice) }
     }
 
     @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
@@ -96,7 +97,7 @@ import Testing
         #expect(revoked == ["refresh_token", "access_token"])
         #expect(life.scene.emulator.receivedRequests.last?.form["token"] == tokens.accessToken.exposed)
         #expect(try await client.credential() == nil)
-        await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        await expectError(.loginRequired) { try await client.freshTokens() }
         #expect(try await client.signOut().credential == nil)
     }
 

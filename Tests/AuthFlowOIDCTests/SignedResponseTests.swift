@@ -3,6 +3,7 @@ import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Testing
 
 /// Authorization responses as signed JWTs (JARM).
@@ -89,7 +90,7 @@ import Testing
         let request = try await client.authorizationRequest()
         scene.emulator.fault = .signedResponse(fault)
         let callback = try scene.emulator.redirect(for: request.url, as: "alice")
-        await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        await expectError(.invalidCallback) { try await client.exchange(callback, for: request) }
         #expect(!scene.emulator.requests.contains("GET /jwks"))
     }
 

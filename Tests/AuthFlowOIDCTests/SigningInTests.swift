@@ -6,6 +6,7 @@ import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -96,7 +97,7 @@ import Testing
             let client = try scene.client()
             let pending = try await client.beginSignIn()
             let response = try await scene.visit(pending.url)
-            await #expect(throws: AuthError.self) {
+            await expectError(.invalidCallback) {
                 try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1")
             }
             let signIn = try await client.finishSignIn(pending, with: response)
@@ -114,7 +115,7 @@ import Testing
     @Test func beginSignInRequiresACompleteRedirectURI() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(registration: ClientRegistration.Values(clientID: "authflow-demo"))
-            await #expect(throws: AuthError.self) { try await client.beginSignIn() }
+            await expectError(.invalidConfiguration) { try await client.beginSignIn() }
         }
     }
 
@@ -150,7 +151,7 @@ import Testing
             let pending = try await client(["prompt": "login", "resource": "a"]).beginSignIn()
             #expect(pending.url.contains("prompt=login"))
             for name in ["state", "redirect_uri", "code_challenge", "nonce", "client_id"] {
-                await #expect(throws: AuthError.self) { try await client([name: "x"]).beginSignIn() }
+                await expectError(.invalidConfiguration) { try await client([name: "x"]).beginSignIn() }
             }
         }
     }

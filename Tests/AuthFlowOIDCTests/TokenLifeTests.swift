@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -75,7 +76,7 @@ import Testing
         #expect(life.refreshes == 1)
         // One retry, not more.
         let tries = Mutex(0)
-        await #expect(throws: AuthError.self) {
+        await expectError(.accessTokenRejected) {
             try await client.perform { _ in
                 tries.withLock { $0 += 1 }
                 throw AuthError(.accessTokenRejected, "Never.")
@@ -190,7 +191,7 @@ import Testing
         let other = try life.client(store: store)
         let error = await #expect(throws: AuthError.self) { try await other.requiredCredential() }
         #expect(error?.message.contains("ended by the provider") == true)
-        await #expect(throws: AuthError.self) { try await other.freshTokens() }
+        await expectError(.loginRequired) { try await other.freshTokens() }
         #expect(life.refreshes == 1)
         // The same user can sign in again.
         _ = try await client.signIn()

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowTesting
 import AuthFlowTrace
 import ConformanceRows
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -65,7 +66,7 @@ private final class ValueCollector: HTTPTransport {
             let trace = FlowTrace()
             scene.emulator.fault = .idToken(.wrongNonce)
             let client = try scene.client(transport: trace.transport(scene.transport), observer: trace.observer)
-            await #expect(throws: AuthError.self) { try await client.signIn() }
+            await expectError(.invalidIDToken) { try await client.signIn() }
             let page = trace.html()
             #expect(page.contains("✗ ID Token validation: invalid_id_token"))
             // The checks before it passed, and it did not.

@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Testing
@@ -123,7 +124,7 @@ import Testing
     @Test func aFailedSignOutLosesNoUnsavedTokens() async throws {
         let client = try client()
         _ = try await refreshedUnsaved(client)
-        await #expect(throws: AuthError.self) { try await client.signOut() }
+        await expectError(.storageFailed) { try await client.signOut() }
         time.advance(3600)
         // The provider ends the session when a refresh token is used twice.
         _ = try await client.freshTokens()
@@ -218,7 +219,7 @@ import Testing
         let client = try client()
         let first = try await client.signIn().credential.tokens
         scene.emulator.fault = .idToken(.claim("sub", "another"))
-        await #expect(throws: AuthError.self) { try await client.refresh() }
+        await expectError(.invalidIDToken) { try await client.refresh() }
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
         #expect(try await client.credential()?.tokens.accessToken == first.accessToken)

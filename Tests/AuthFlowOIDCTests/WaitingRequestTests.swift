@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Synchronization
 import Testing
@@ -291,7 +292,7 @@ import Testing
         life.transport.takeDown()
         gate.open()
         #expect(try await caller.value.accessToken == tokens.accessToken)
-        await #expect(throws: AuthError.self) { _ = try await other.value }
+        await expectError(.networkFailed) { _ = try await other.value }
     }
 }
 

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOkta
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -42,7 +43,7 @@ import Testing
             #expect(error?.message.contains("signed out in the app mail") == true)
             #expect(error?.message.contains("The refresh token is invalid or expired.") == true)
             // The shared credential no longer signs a user in.
-            await #expect(throws: AuthError.self) { try await scene.app("calendar").signIn() }
+            await expectError(.userAgentFailed) { try await scene.app("calendar").signIn() }
         }
     }
 
@@ -249,7 +250,7 @@ import Testing
             scene.emulator.custom.fault = fault
             let calendar = try scene.app("calendar")
             // No user can be asked.
-            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(try await calendar.credential() == nil)
         }
     }
@@ -291,7 +292,7 @@ import Testing
                 _ = try await calendar.refresh()
             } else {
                 #expect(logout?.query["device_secret"] == secret?.exposed)
-                await #expect(throws: AuthError.self) { try await calendar.refresh() }
+                await expectError(.loginRequired) { try await calendar.refresh() }
             }
         }
     }
@@ -307,7 +308,7 @@ import Testing
                 return
             }
             scene.emulator.remainingCalls = nil
-            await #expect(throws: AuthError.self) { try await scene.app("calendar").signIn() }
+            await expectError(.userAgentFailed) { try await scene.app("calendar").signIn() }
         }
     }
 

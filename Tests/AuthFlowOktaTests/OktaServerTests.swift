@@ -4,6 +4,7 @@ import AuthFlowJSON
 import AuthFlowOkta
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -193,7 +194,7 @@ import Testing
             let calendar = try scene.app("calendar") { event in
                 if let reason = event.details["reason"] { passedOver.withLock { $0.append(reason) } }
             }
-            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(passedOver.withLock { $0 }.contains { $0.contains("ds_hash") })
             scene.emulator.custom.fault = nil
             _ = try await scene.app("calendar").signIn()
@@ -270,7 +271,7 @@ import Testing
             // No request is sent before (defects 1 and 3).
             let requests = scene.emulator.custom.requests.count
             scene.emulator.remainingCalls = nil
-            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            await expectError(.temporarilyUnavailable) { try await client.freshTokens() }
             #expect(scene.emulator.custom.requests.count == requests)
             time.advance(by: .seconds(80))
             _ = try await client.freshTokens()

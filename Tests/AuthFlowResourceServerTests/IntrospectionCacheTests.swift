@@ -1,6 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
+import Expectations
 import Synchronization
 import Testing
 
@@ -94,7 +95,7 @@ import Testing
         time.advance(11)
         _ = try await ask("5", nil)
         // What is wrong with one token says nothing about the next.
-        await #expect(throws: AuthError.self) { _ = try await ask("6", AuthError(.invalidResponse, "Not JSON.")) }
+        await expectError(.invalidResponse) { _ = try await ask("6", AuthError(.invalidResponse, "Not JSON.")) }
         _ = try await ask("7", nil)
     }
 }

@@ -3,7 +3,7 @@ import AuthFlowResourceServer
 import AuthFlowTesting
 import Testing
 
-/// Tokens that are no JWTs (RFC 7662).
+/// Tokens that are not JWTs (RFC 7662).
 @Suite struct IntrospectionTests {
     private func api(_ scene: ResourceServerScene, introspectsJWTs: Bool = false) throws -> ResourceServer {
         try scene.api(issuer: {

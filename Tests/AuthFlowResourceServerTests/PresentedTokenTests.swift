@@ -1,6 +1,7 @@
 import AuthFlowJSON
 import AuthFlowResourceServer
 import AuthFlowTesting
+import Expectations
 import Synchronization
 import Testing
 
@@ -160,7 +161,7 @@ import Testing
             }
             #expect(error?.code == .invalidConfiguration)
         }
-        #expect(throws: AuthError.self) {
+        expectError(.invalidConfiguration) {
             _ = try ResourceServer("http://api.example.com", issuers: [TrustedIssuer(one)])
         }
     }

@@ -61,7 +61,7 @@ import Testing
         let report = try await scene.api().report(on: Secret(token), requiring: requirement)
         #expect(!report.isAccepted)
         let last = try #require(report.steps.last)
-        // The claims are read before the signature is checked, bindings with them.
+        // The claims, including the bindings (`cnf`), are decoded before the signature is verified.
         #expect(last.check == fault.value.check || fault.value.check == .signature && last.check == .claims)
         guard case .failed(let reason) = last.outcome else {
             Issue.record("\(last)")

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Synchronization
 import Testing
 
@@ -79,13 +80,13 @@ import Testing
         var lease: Lease?
         try await records.withLease(on: key) { held in
             lease = held
-            await #expect(throws: AuthError.self) { try await records.write([2], nil, under: held) }
+            await expectError(.storageFailed) { try await records.write([2], nil, under: held) }
         }
         let held = try #require(lease)
         let other = LeasedRecords(times: .init(patience: .zero), host: clock.host) { table($0) }
         let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
         #expect(busy?.code == .leaseBusy)
-        await #expect(throws: AuthError.self) { try await records.write([2], nil, under: held) }
+        await expectError(.storageFailed) { try await records.write([2], nil, under: held) }
         writes.value.store(false, ordering: .relaxed)
         try await records.write([2], nil, under: held)
         #expect(try await other.withLease(on: key) { _ in try await other.bytes(for: key) } == [2])

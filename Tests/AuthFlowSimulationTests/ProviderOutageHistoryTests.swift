@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    /// The requests of each call for the tokens of another user.
+    /// The number of requests to the provider for each call; each call is for a different user's tokens.
     private static func requests() throws -> [Int] {
         let simulation = Simulation(seed: 1)
         let world = World(simulation: simulation, faults: Faults())

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Synchronization
 import Testing
@@ -36,7 +37,7 @@ import Testing
             ]
         )
         emulator.devicePollResponses = [.error("access_denied")]
-        await #expect(throws: AuthError.self) { try await client.signIn() }
+        await expectError(.accessDenied) { try await client.signIn() }
         return lines.withLock { $0 }
     }
 

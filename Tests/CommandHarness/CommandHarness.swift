@@ -59,7 +59,7 @@ public enum CommandHarness {
 
     /// Runs a program that was built beside the tests.
     /// - Parameter folder: The working directory.
-    /// - Parameter isAlone: Whether it counts among the few that run at a time.
+    /// - Parameter isAlone: Whether the run counts towards the limit on concurrent runs.
     /// - Parameter onStart: Called with the number of the process, once it runs.
     /// - Parameter onTalk: Called with what has been said so far; returning true interrupts the program as Ctrl-C does.
     public static func run(

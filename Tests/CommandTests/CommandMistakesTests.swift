@@ -254,7 +254,7 @@ import Testing
     }
 
     #if os(Linux)
-    /// Two processes that end in the same way; of the first, which is unprotected, the system writes a core dump.
+    /// Two processes crash in the same way: the system writes a core dump of the first, which is unprotected, but not of the second.
     @Test func leavesNoCoreDumpWhenItCrashes() async throws {
         let script = """
             import os, resource, signal, subprocess, sys, tempfile

@@ -97,7 +97,7 @@ import Testing
                 // The waits of this store take no time, and the stopped process renews nothing in them.
                 let store = FileTokenStore(directory: directory, clock: ImmediateClock())
                 let stored = try #require(try await store.bytes(for: key))
-                // Another has refreshed meanwhile, and its access token is fresh.
+                // Another process has refreshed the credential meanwhile, and the new access token is fresh.
                 let written = Array(
                     String(decoding: stored, as: UTF8.self)
                         .replacing(/"expires_at": [0-9.]+/, with: "\"expires_at\": 4000000000").utf8

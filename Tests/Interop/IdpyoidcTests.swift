@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Signing in at a provider of idpyoidc, by configuration alone. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
+/// Signing in at an idpyoidc provider, by configuration alone. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_IDPYOIDC_ISSUER"] != nil))
 struct IdpyoidcTests {
     private let environment = ProcessInfo.processInfo.environment

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowHeadless
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -87,12 +88,12 @@ import Testing
                 "<form method=post action='https://evil.example.net/'><input type=hidden name=token value=t><button>Allow</button></form>"
             )
         }
-        await #expect(throws: AuthError.self) { try await visit(in: network) }
+        await expectError(.userAgentFailed) { try await visit(in: network) }
         #expect(network.seen.count == 1)
         let button = Network { _ in
             .html("<form method=post action=/ok><button formaction='https://evil.example.net/'>Allow</button></form>")
         }
-        await #expect(throws: AuthError.self) { try await visit(in: button) }
+        await expectError(.userAgentFailed) { try await visit(in: button) }
         #expect(button.seen.count == 1)
     }
 
@@ -188,7 +189,7 @@ import Testing
             TransportResponse.redirect(address), .html("<form action='\(address)'><button>Continue</button></form>"),
         ] {
             let network = Network { line in line.hasSuffix("/start") ? page : .html("ok") }
-            await #expect(throws: AuthError.self) {
+            await expectError(.userAgentFailed) {
                 try await visit(origins: ["https://id.example.com", address], in: network)
             }
             #expect(network.seen.count == 1, "\(network.seen.map(\.line))")
@@ -256,7 +257,7 @@ import Testing
             line.hasSuffix("/logout")
                 ? .redirect("https://evil.example.net/") : .html("<form method=post><button>Sign out</button></form>")
         }
-        await #expect(throws: AuthError.self) {
+        await expectError(.userAgentFailed) {
             try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
         }
         #expect(!network.seen.contains { $0.line.hasPrefix("POST") })

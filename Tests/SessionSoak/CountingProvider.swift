@@ -24,7 +24,7 @@ final class CountingProvider: ProviderEmulator {
 
     private struct State {
         var counts = Counts()
-        /// The family of each refresh token that is good, and of each that was used. Families are numbers.
+        /// The token family of each valid refresh token, and of each refresh token that was used. Families are numbers.
         var good: [String: Int64] = [:]
         var used: [String: Int64] = [:]
         var revoked: Set<Int64> = []

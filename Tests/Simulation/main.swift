@@ -3,7 +3,7 @@ import Foundation
 
 // Runs histories of credentials and of sessions under simulation.
 //
-//   simulate COUNT [SEED]     COUNT histories, from a seed on (default: a random one), in a process for each core; then the seeds in
+//   simulate COUNT [SEED]     COUNT histories, with seeds from SEED upward (default: a random seed), in one process per core; then the seeds in
 //                             failed-seeds.txt. Prints the trace of the first that breaks a rule, and ends with status 1
 //   simulate replay SEED      one history, with its trace
 //   simulate load EVENT PROCESSES SESSIONS MINUTES

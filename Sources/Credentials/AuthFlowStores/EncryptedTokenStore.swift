@@ -223,7 +223,7 @@ extension EncryptedTokenStore {
         }
     }
 
-    /// - Parameter isNeeded: Whether the key must already exist, because something was encrypted with it.
+    /// - Parameter isNeeded: Whether the key must already exist, because stored data is encrypted with it.
     private func secret(salt: [UInt8], isNeeded: Bool) async throws -> SymmetricKey {
         switch source {
         case .passphrase(let passphrase):

@@ -27,7 +27,7 @@ public struct FileTokenStore: TokenStore {
     /// - Parameters:
     ///   - directory: An absolute path. Created with mode 0700 if it does not exist.
     ///   - clock: The clock for waiting for other processes.
-    ///   - patience: The timeout for another process that has the lease: longer than a refresh with a slow provider takes.
+    ///   - patience: The maximum wait for a lease that another process holds; must exceed the duration of a refresh at a slow provider.
     public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
         self.init(directory: directory, clock: clock, patience: patience, renewal: ContinuousClock())
     }

@@ -23,7 +23,7 @@ package final class KeySource: Sendable {
     static let maximumStaleAge: TimeInterval = 86400
     /// The minimum interval between two searches for an unknown key, in seconds.
     static let missInterval: TimeInterval = 30
-    /// How long a key ID that a search did not find is rejected without another search, in seconds.
+    /// The time for which an unknown key ID is cached as such, in seconds: until then it is rejected without another search.
     static let unknownKeyIDAge: TimeInterval = 60
     /// The minimum interval between a failed fetch and the next fetch for the same reason, in seconds.
     static let failureInterval: TimeInterval = 5

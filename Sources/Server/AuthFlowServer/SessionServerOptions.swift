@@ -59,7 +59,7 @@ public struct SessionServerOptions: Sendable {
         /// None (RFC 10017 section 6.1.3.2: "SHOULD"). A link from another site opens the application without its session; ``SessionServer``
         /// finds it again when such a visit comes to the sign-in route.
         case strict
-        /// Links that the user follows. GET requests must then be free of side effects.
+        /// Top-level navigations, such as links that the user follows. GET requests must then be free of side effects.
         case lax
     }
 

@@ -8,7 +8,7 @@ import Crypto
 /// too many can be identified.
 struct SignInCookies: Sendable {
     let prefix: String
-    /// Whether the response is a form that another site posts.
+    /// Whether the authorization response is a cross-site POST (`response_mode=form_post`).
     let arePosted: Bool
     let isSecure: Bool
     let lifetime: Duration

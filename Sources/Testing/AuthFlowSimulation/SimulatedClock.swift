@@ -6,7 +6,7 @@ public struct SimulatedClock: Clock {
 
     /// An instant in the simulation.
     public struct Instant: InstantProtocol {
-        /// The time since the beginning.
+        /// The time since the start of the simulation.
         public let offset: Duration
 
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation

@@ -153,7 +153,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     private func send(_ call: TransportRequest, from process: Simulation.Process) async throws -> TransportResponse {
         let hasFault = simulation.random.happens(world.faults.provider)
         let fault = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
-        // The time in which the request waits for a connection.
+        // The request may have to wait for a connection.
         if simulation.random.happens(0.1) {
             try await simulation.clock.sleep(for: simulation.random.duration(.zero, .seconds(20)))
         }

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Synchronization
 import Testing
@@ -328,7 +329,7 @@ extension UserAgentFactory {
         let events = Mutex<[FlowEvent]>([])
         let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \(agents)}"
         let client = try client(profile, environment: environment) { event in events.withLock { $0.append(event) } }
-        await #expect(throws: AuthError.self) { try await client.signIn() }
+        await expectError(.userAgentFailed) { try await client.signIn() }
         let choice = events.withLock { $0.first { $0.step == .userAgentChoice } }
         #expect(choice?.details["name"] == name)
         #expect(choice?.details["passed_over"] == passedOver)

@@ -12,8 +12,8 @@ import Testing
 @testable import AuthFlowSignIn
 @testable import AuthFlowTransport
 
-/// Text in which Swift's characters differ from what a reader of bytes sees: a combining mark after a separator makes
-/// one character of both, and a letter such as U+0D4E joins the character after it.
+/// Text whose grapheme clusters (Swift's `Character`) differ from its code points: a combining mark merges with the
+/// separator before it, and a letter such as U+0D4E merges with the code point after it.
 @Suite struct HostileTextTests {
     static let joiners = ["\u{0301}", "\u{0D4E}", "\u{200D}", "\u{FE0F}", "\u{0600}"]
 

@@ -1,4 +1,5 @@
 import AuthFlow
+import Expectations
 import Testing
 
 @testable import AuthFlowOAuth
@@ -26,6 +27,6 @@ import Testing
             as [FormParameters]
     )
     func refusesMalformedMaxAgeAndClaims(_ parameters: FormParameters) {
-        #expect(throws: AuthError.self) { try AuthenticationDemand(parameters) }
+        expectError(.invalidConfiguration) { try AuthenticationDemand(parameters) }
     }
 }

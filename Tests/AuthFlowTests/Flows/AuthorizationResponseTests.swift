@@ -1,4 +1,5 @@
 import AuthFlow
+import Expectations
 import Foundation
 import Testing
 
@@ -206,14 +207,14 @@ import Testing
         "http://localhost:8400/callback", "http://user@127.0.0.1:8400/callback", "http://127.0.0.1:8400/callback/",
         "http://127.0.0.1:8400", "http://evil.example.com/?http://127.0.0.1:8400/callback",
     ]) func refusesRedirectsToAnotherAddress(_ address: String) {
-        #expect(throws: AuthError.self) {
+        expectError(.invalidCallback) {
             try check("\(address)?state=z634l182&code=1", to: pending())
         }
     }
 
     @Test func onlyAResponseWithTheRightStateUsesUpTheRequest() throws {
         let pending = pending()
-        #expect(throws: AuthError.self) {
+        expectError(.invalidCallback) {
             try check("http://127.0.0.1:8400/callback?state=x&code=1", to: pending)
         }
         _ = try check("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)

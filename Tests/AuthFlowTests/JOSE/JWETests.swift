@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import Crypto
+import Expectations
 import Foundation
 import Testing
 
@@ -44,7 +45,8 @@ import Testing
             partyV: Array("Bob".utf8),
             size: 16
         )
-        #expect(unsafe key.withUnsafeBytes { Base64URL.encode($0) } == "VqqN6vgjbSBcIijNcacQGg")
+        let encoded = unsafe key.withUnsafeBytes { unsafe Base64URL.encode($0) }
+        #expect(encoded == "VqqN6vgjbSBcIijNcacQGg")
     }
 
     @Test(arguments: KeyManagementAlgorithm.all, ContentEncryption.allCases)
@@ -218,11 +220,11 @@ import Testing
 
     @Test(arguments: ["a.b.c.d", "a.b.c.d.e.f", "....", "!.!.!.!.!", "e30....", "e30.AA.AA.AA.AA"])
     func refusesWhatIsNoEncryptedToken(_ text: String) {
-        #expect(throws: AuthError.self) { try JWE(Secret(text)) }
+        expectError(.invalidIDToken) { try JWE(Secret(text)) }
     }
 
     @Test func refusesATokenThatIsTooLong() {
-        #expect(throws: AuthError.self) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
+        expectError(.invalidIDToken) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
     }
 
     /// There are libraries that leave out the zeros that a number begins with.
@@ -247,7 +249,8 @@ import Testing
             jwk: ["kty": "EC", "crv": "P-256", "d": .string(Base64URL.encode(other.rawRepresentation))]
         )
         let agreed = try reader.agreement(with: stripped(key.publicKey.rawRepresentation))
-        #expect(agreed == secret.withUnsafeBytes { Array($0) })
+        let bytes = unsafe secret.withUnsafeBytes { unsafe Array($0) }
+        #expect(agreed == bytes)
     }
 
     // MARK: Keys
@@ -267,8 +270,8 @@ import Testing
         let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)
         #expect(try DecryptionKey(pem: pem).algorithms == [.rsaOAEP256])
         #expect(try DecryptionKey(pem: pem, algorithm: .rsaOAEP).algorithms == [.rsaOAEP])
-        #expect(throws: AuthError.self) { try DecryptionKey(pem: pem, algorithm: .ecdhES) }
-        #expect(throws: AuthError.self) {
+        expectError(.invalidConfiguration) { try DecryptionKey(pem: pem, algorithm: .ecdhES) }
+        expectError(.invalidConfiguration) {
             try DecryptionKey(pem: pem, algorithm: KeyManagementAlgorithm(rawValue: "RSA1_5"))
         }
     }
@@ -301,7 +304,7 @@ import Testing
     @Test func aKeyOfASetThatIsForSignaturesIsPassedOver() {
         let text =
             #"{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw"}]}"#
-        #expect(throws: AuthError.self) {
+        expectError(.invalidConfiguration) {
             try DecryptionKey.keys(text: Secret(text), keyID: nil, algorithm: nil)
         }
     }

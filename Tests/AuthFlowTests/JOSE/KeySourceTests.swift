@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -232,7 +233,7 @@ private final class KeyProvider: Sendable {
         provider.state.withLock { $0.isDown = true }
         // For an unknown key there is nothing to fall back on.
         let stranger = try token(try EmulatorKeys())
-        await #expect(throws: AuthError.self) { try await verdict(stranger) }
+        await expectError(.networkFailed) { try await verdict(stranger) }
         #expect(try await verdict(token(keys)) == .verified)
         // Old keys are used while new ones cannot be fetched, and fetching is retried now and then.
         provider.advance(601)
@@ -242,7 +243,7 @@ private final class KeyProvider: Sendable {
         // Not for ever.
         provider.advance(86400)
         let known = try token(keys)
-        await #expect(throws: AuthError.self) { try await verdict(known) }
+        await expectError(.networkFailed) { try await verdict(known) }
         provider.state.withLock { $0.isDown = false }
         provider.advance(10)
         #expect(try await verdict(known) == .verified)
@@ -279,13 +280,13 @@ private final class KeyProvider: Sendable {
     @Test func takesNoKeysFromAnErrorResponse() async throws {
         provider.state.withLock { $0.status = .internalServerError }
         let jws = try token(keys)
-        await #expect(throws: AuthError.self) { try await verdict(jws) }
+        await expectError(.temporarilyUnavailable) { try await verdict(jws) }
     }
 
     @Test func refusesKeySetsThatAreTooLarge() async throws {
         let large = JSON.object(["keys": [], "x": .string(String(repeating: "x", count: 300_000))])
         provider.state.withLock { $0.keys = large }
         let jws = try token(keys)
-        await #expect(throws: AuthError.self) { try await verdict(jws) }
+        await expectError(.invalidResponse) { try await verdict(jws) }
     }
 }

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowJSON
+import Expectations
 import Testing
 
 @testable import AuthFlowOAuth
@@ -62,6 +63,6 @@ import Testing
         var json = Self.aliased.object ?? [:]
         json["mtls_endpoint_aliases"] = aliases
         let metadata = try ProviderMetadata(.object(json))
-        #expect(throws: AuthError.self) { try metadata.withCertificateEndpoints() }
+        expectError(.discoveryFailed) { try metadata.withCertificateEndpoints() }
     }
 }

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import HTTPTypes
 import Testing
 
@@ -32,7 +33,7 @@ import Testing
         "", "acct:", "acct:@example.com", "acct:joe", "joe@", "acct:joe@a/b", "http://example.com/joe", "a b",
     ])
     func refusesInvalidIdentifiers(_ identifier: String) {
-        #expect(throws: AuthError.self) { try WebFinger.normalized(identifier) }
+        expectError(.invalidConfiguration) { try WebFinger.normalized(identifier) }
     }
 
     private func find(_ response: TransportResponse) async throws -> String {

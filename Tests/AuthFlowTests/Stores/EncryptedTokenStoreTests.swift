@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -72,7 +73,7 @@ import Testing
         let message = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("wrong"))))
         #expect(message.contains("the passphrase is not the one"))
         let empty = EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret("")))
-        await #expect(throws: AuthError.self) { try await empty.set(secret, for: key) }
+        await expectError(.invalidConfiguration) { try await empty.set(secret, for: key) }
     }
 
     @Test func distinguishesAWrongKeyFromAChangedCredential() async throws {

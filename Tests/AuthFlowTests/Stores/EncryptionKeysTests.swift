@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -48,7 +49,7 @@ import Testing
         #expect(!String(decoding: kept, as: UTF8.self).contains("refresh"))
         // The right name, and another key.
         let other = EncryptedSessionStore(base, keys: try EncryptionKeys([("a", Self.text(9))]))
-        await #expect(throws: AuthError.self) { try await other.bytes(for: key) }
+        await expectError(.credentialUnusable) { try await other.bytes(for: key) }
     }
 
     @Test func aRecordCannotBeMovedToAnotherSession() async throws {
@@ -57,7 +58,7 @@ import Testing
         try await store.set([1], for: key)
         let other = RecordKey(name: "another", issuer: key.issuer, clientID: key.clientID)
         try await base.set(await base.bytes(for: key), for: other)
-        await #expect(throws: AuthError.self) { try await store.bytes(for: other) }
+        await expectError(.credentialUnusable) { try await store.bytes(for: other) }
     }
 
     @Test func twoWritesOfTheSameHaveNothingInCommon() async throws {

@@ -59,6 +59,6 @@ import Testing
             try await credentials.refresh(CredentialKey("session"))
         }
         #expect(refreshed?.code == .credentialUnusable)
-        #expect(try await store.bytes(for: key) == newer)
+        #expect(await store.bytes(for: key) == newer)
     }
 }

@@ -3,6 +3,7 @@ import AuthFlow
 @testable import AuthFlowDesktop
 import Foundation
 import Glibc
+import Expectations
 import Testing
 
 /// Starting programs as browsers, and what they are given.
@@ -63,7 +64,7 @@ import Testing
 
     @Test(arguments: ["file:///etc/passwd", "com.example.app:/x", "javascript:alert(1)", "-x", ""])
     func opensOnlyWebAddresses(_ url: String) {
-        #expect(throws: AuthError.self) { try BrowserLauncher.command(["true"]).open(url) }
+        expectError(.userAgentFailed) { try BrowserLauncher.command(["true"]).open(url) }
     }
 
     @Test func reportsWhichBrowserIsMissing() {

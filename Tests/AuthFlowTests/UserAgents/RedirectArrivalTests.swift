@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Synchronization
 import Testing
@@ -174,8 +175,8 @@ import Testing
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
             try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder)
-            #expect(throws: AuthError.self) { try handOver.deliver("com.example.app:/callback?state=x") }
-            await #expect(throws: AuthError.self) {
+            expectError(.storageFailed) { try handOver.deliver("com.example.app:/callback?state=x") }
+            await expectError(.storageFailed) {
                 try await SystemBrowserUserAgent(launcher: nil, handOver: handOver)
                     .withRedirectSession(try options()) { _ in }
             }
@@ -198,7 +199,7 @@ import Testing
     }
 
     @Test func refusesFormPostForAPrivateUseScheme() async throws {
-        await #expect(throws: AuthError.self) {
+        await expectError(.unsupported) {
             try await SystemBrowserUserAgent(launcher: nil)
                 .withRedirectSession(try options(responseMode: .formPost)) { _ in }
         }

@@ -39,7 +39,7 @@ struct EchoedSecrets {
         if let authorization = request.head.headerFields[.authorization] {
             let credentials = String(authorization.split(separator: " ", maxSplits: 1).last ?? "")
             secrets.append(credentials)
-            // RFC 7617 section 2: "user-id:password". RFC 6749 section 2.3.1: both are encoded as in a form.
+            // RFC 7617 section 2: "user-id:password". RFC 6749 section 2.3.1: both are form-urlencoded.
             if let pair = Data(base64Encoded: credentials).flatMap({ String(validating: $0, as: UTF8.self) }),
                 let colon = pair.utf8.firstIndex(of: UInt8(ascii: ":"))
             {

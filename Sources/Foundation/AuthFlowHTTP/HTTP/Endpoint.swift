@@ -76,7 +76,7 @@ public struct Endpoint: Sendable, Hashable {
         return "\(scheme)://\(host)" + (isDefault ? "" : ":\(port ?? 0)")
     }
 
-    /// Whether a host name (IPv6 in brackets) always means this machine.
+    /// Whether a host (IPv6 in brackets) is a loopback address or `localhost`.
     public static func isLoopback(host: String) -> Bool {
         host == "127.0.0.1" || host == "[::1]" || host == "localhost"
     }

@@ -30,9 +30,9 @@ public struct AuthorizationOptions: Sendable {
     public var loginHint: String?
     /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any.
     public var maxAge: Duration?
-    /// `acr_values`: authentication contexts, best first. They are only a preference: to require one, use ``claims``. Default: none.
+    /// `acr_values`: authentication contexts, in order of preference. They are only a preference: to require one, use ``claims``. Default: none.
     public var acrValues: [String] = []
-    /// `ui_locales`: language tags (BCP 47), best first; default: none.
+    /// `ui_locales`: language tags (BCP 47), in order of preference; default: none.
     public var uiLocales: [String] = []
     /// `scope`; default: the scopes of the registration.
     public var scopes: [String]?

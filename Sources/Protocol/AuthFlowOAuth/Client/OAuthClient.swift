@@ -44,7 +44,7 @@ public struct OAuthClient: Sendable {
     /// The metadata at the start of the flow, if this client is for one flow; nil when it is for any number of flows.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. The whole flow uses the server's metadata as of its start, so that it uses the values that it has checked.
+    /// The client for one flow. The server's metadata is fixed at its start, so that the values used are those that were checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {
         var client = self

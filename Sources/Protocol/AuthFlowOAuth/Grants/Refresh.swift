@@ -155,7 +155,8 @@ extension OAuthClient {
         // discard the old refresh token". Otherwise the old one remains valid.
         tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
-        // RFC 9396 section 6.1: a refresh without new details is for those of the grant.
+        // A refresh response without `authorization_details` is treated as granting the previous ones. RFC 9396 section 6.1: the resource
+        // owner's previous authorization is unchanged by a refresh.
         if tokens.authorizationDetails == nil, namesUser, let details = credential.tokens.authorizationDetails {
             var parameters = tokens.parameters.exposed.object ?? [:]
             parameters[AuthorizationDetails.name] = details

@@ -76,7 +76,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
             if let best = ContentEncryption.allCases.first(where: { offered.contains($0.rawValue) }) { return best }
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) supports no implemented content encryption algorithm."
+                "The provider \(metadata.issuer) supports none of the implemented content encryption algorithms."
             )
         }
         guard offered?.contains(content.rawValue) != false else {

@@ -14,7 +14,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     /// The `state` that the redirect back must contain.
     public let state: String
 
-    /// Checks the redirect back from the provider's sign-out page. Section 3: the provider passes "this value back to the RP using
+    /// Checks the redirect back from the provider's sign-out page. Section 2: the provider passes "this value back to the RP using
     /// the state parameter". If it does not, another page may have sent the user here.
     /// - Parameter callback: The complete URL that the user was redirected to.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not known whether the session has ended.

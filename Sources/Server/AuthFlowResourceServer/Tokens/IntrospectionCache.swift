@@ -41,7 +41,7 @@ final class IntrospectionCache: Sendable {
         self.known = TokenCache(limit: limit)
     }
 
-    /// - Parameter isVerified: Whether the token is a verified JWT, and so not an invented one.
+    /// - Parameter isVerified: Whether the token is a JWT with a verified signature, and so not a forged token.
     func claims(
         _ digest: TokenDigest,
         _ times: Times,

@@ -10,7 +10,7 @@ public enum RequiredBinding: Sendable, Hashable {
     case dpop
     /// To a certificate (RFC 8705).
     case certificate
-    /// To one of the two.
+    /// To a DPoP key or a certificate.
     case dpopOrCertificate
 }
 

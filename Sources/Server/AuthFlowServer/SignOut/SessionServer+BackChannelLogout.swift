@@ -143,7 +143,7 @@ extension SessionServer {
         }
     }
 
-    /// Stores the records of a logout token, for as long as a sign-in that is in progress now may take.
+    /// Stores the records of a logout token for the maximum duration of a sign-in, so that sign-ins in progress find them.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
         let marks: [Mark] =
             switch (token.subject, token.sessionID) {
@@ -177,7 +177,7 @@ extension SessionServer {
         try await store.bytes(for: key).flatMap { TimeInterval(String(decoding: $0, as: UTF8.self)) }
     }
 
-    /// Whether the provider has ended the session of a sign-in before its session was written here.
+    /// Whether the provider ended the session of a sign-in before that sign-in's session was stored.
     func wasEndedMeanwhile(_ credential: Credential, at provider: ProviderSessions) async throws -> Bool {
         guard let identity = credential.identity else { return false }
         // A process that was paused for longer than the records are stored cannot tell.

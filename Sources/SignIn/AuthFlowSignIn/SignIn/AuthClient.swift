@@ -226,7 +226,7 @@ public final class AuthClient: Sendable {
         func set() { value.store(true, ordering: .relaxed) }
     }
 
-    /// Whether another method may work after one has failed to start.
+    /// Whether to try the next sign-in method after an error of this method.
     private static func mayTryAnother(_ error: AuthError) -> Bool {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }

@@ -50,7 +50,7 @@ struct ExecCommand: AsyncParsableCommand {
             throw ValidationError("--variable, --descriptor and --file cannot be combined.")
         }
         guard descriptor.map({ (3...1023).contains($0) }) ?? true else {
-            throw ValidationError("--descriptor takes 3 to 1023.")
+            throw ValidationError("--descriptor must be a number from 3 to 1023.")
         }
         for name in [variable, file].compactMap({ $0 }) {
             guard Self.isName(name) else { throw ValidationError("\"\(name)\" is not a valid name of a variable.") }

@@ -52,7 +52,7 @@ struct KeysCommand: AsyncParsableCommand {
             ]
             if let algorithm = decrypting.first(where: { $0.rawValue == algorithm }) {
                 let key = try DecryptionKey(generatedFor: algorithm)
-                guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be written.") }
+                guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be encoded as PEM.") }
                 try write(pem, publicKey: key.publicJWK)
                 if algorithm == .rsaOAEP {
                     Terminal.talk(#"Configure the algorithm with the file: {"file": "...", "algorithm": "RSA-OAEP"}."#)

@@ -21,7 +21,7 @@ enum Signals {
     /// The time in which a signal counts as a copy of the first: timeout(1) sends each twice, as do a closing terminal and its shell.
     private static let copies = Duration.seconds(1)
 
-    /// The ends of the pipe that a handler writes to, one of the few things a handler may do (signal-safety(7)).
+    /// The ends of the pipe that the signal handler writes to: write(2) is async-signal-safe (signal-safety(7)).
     private static let wakeUp = Atomic<Int32>(-1)
     private static let reader = Atomic<Int32>(-1)
 

@@ -11,7 +11,7 @@ public struct CallbackFault: Sendable {
 
     /// Another issuer (row 101).
     public static let wrongIss = parameters { $0["iss"] = "https://elsewhere.example.com" }
-    /// No issuer, although one was announced (row 102).
+    /// No `iss`, although the metadata says that responses contain it (row 102).
     public static let missingIss = parameters { $0["iss"] = nil }
     /// Another state (rows 61 and 103).
     public static let wrongState = parameters { $0["state"] = "another" }
