@@ -164,7 +164,7 @@ storm: dependencies ## Refresh many sessions at the same moment at a provider th
 	for store in postgresql redis sqlite; do Tests/Databases/databases.sh Tests/Soak/storm.py \
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store || exit 1; done
 
-bench-server: dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
+bench-server: test-dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
 	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server wrk)
 	for program in authflow session-soak; do swift build $(RELEASE) --product $$program || exit 1; done
 	for program in web-login page-cost; do swift build $(WEB) --configuration release --product $$program || exit 1; done
@@ -173,6 +173,8 @@ bench-server: dependencies ## Measure the stores, and the load of two web applic
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
 	Samples/servers/page-cost/measure.sh $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow \
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/page-cost
+	WEB_LOGIN_MIB=1024 Samples/servers/web-login/demo.sh $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow \
+	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
 
 bench-build: dependencies ## Time clean and incremental builds of small programs, beside jwt-kit and async-http-client; writes docs/performance.md
 	Benchmarks/build_costs.py debug
@@ -233,7 +235,7 @@ format: ## Format the sources
 # libstdc++ and libgcc, which the runtime needs, are linked statically, too: resolving their symbols takes longest.
 STATIC := .build-release/static
 LINKING := -Xlinker -L$(abspath $(STATIC)) -Xswiftc -Xclang-linker -Xswiftc -static-libgcc -Xswiftc -use-ld=lld -Xlinker --icf=safe -Xlinker -z -Xlinker pack-relative-relocs
-# Swift's libraries are linked statically, to run where Swift is not installed; not on Apple's systems, which have them.
+# Swift's libraries are linked statically, to run where Swift is not installed; not on Apple platforms, which include them.
 RELEASE := --configuration release --scratch-path .build-release $(if $(filter Linux,$(shell uname -s)),--static-swift-stdlib $(LINKING))
 TOOL := .build-release/release/authflow
 
@@ -314,7 +316,7 @@ soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refre
 	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 	Tests/Soak/signals.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 
-apple: dependencies ## Type-check the files for Apple's systems against hand-written interfaces
+apple: dependencies ## Type-check the files for Apple platforms against hand-written interfaces
 	swift build --target AuthFlowForgeRock
 	.ci/check-apple $$(swift build --show-bin-path)
 

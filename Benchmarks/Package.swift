@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A package of its own, so that packages that depend on AuthFlow build nothing of it.
+// A separate package, so that packages that depend on AuthFlow build none of it.
 let package = Package(
     name: "Benchmarks",
     platforms: [.macOS(.v15)],
@@ -12,7 +12,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
     ],
     targets: [
-        // Counts allocations by standing in front of malloc (glibc).
+        // Counts allocations by interposing malloc (glibc).
         .target(name: "CAllocationCounter"),
         .executableTarget(
             name: "Benchmarks",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the bridge to an MCP server costs a call, beside calling the server directly: bridge.py AUTHFLOW
+"""The cost of the MCP bridge per call, compared with calling the server directly: bridge.py AUTHFLOW
 
 Both go to the emulated server of `authflow dev-idp --resource` over the loopback interface, over one connection each, in turns.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times builds, each of a program in a folder of its own: build_costs.py [debug] [release] [PROGRAM ...]    default: debug, all programs
+"""Times builds, each of a program in a separate directory: build_costs.py [debug] [release] [PROGRAM ...]    default: debug, all programs
 
 Clean: everything, from packages that are fetched already. Change: a new function in a file of AuthFlowOAuth, and the program built again; for the
 tool, too. Writes the table into docs/performance.md. Takes about 20 minutes for debug on two cores: nothing else may run meanwhile.
@@ -51,7 +51,7 @@ def measure(configuration):
         jobs = [job for job in jobs if not CHOSEN or job[0] in CHOSEN or job[0] == "floor"]
         for number, (product, package, text) in enumerate(jobs):
             folder = work / f"build-{product}"
-            # Fetching is the network's time.
+            # The time of fetching depends on the network.
             subprocess.run(["swift", "package", "--package-path", tree / package, "--scratch-path", folder, "resolve"], check=True, capture_output=True)
             clean = build(tree, folder, product, configuration, package)
             swift, objects = modules(folder, configuration)

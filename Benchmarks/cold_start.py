@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures the command line tool as whole processes, beside others, and exits with 1 when a bound is exceeded.
+"""Measures the command line tool as whole processes, together with other tools, and exits with 1 when a bound is exceeded.
 
     cold_start.py PATH/TO/authflow
 
 The programs run in turn, so that whatever else the machine does hits all alike. `gh auth token` (Debian: gh) and oidc-agent's
-oidc-token (Debian: oidc-agent-cli) are measured when they are there; oidc-token runs without an agent, so that
+oidc-token (Debian: oidc-agent-cli) are measured if they are installed; oidc-token runs without an agent, so that
 only its start is measured.
 """
 
@@ -90,7 +90,7 @@ with tempfile.TemporaryDirectory() as work:
             ratio = median["authflow token"] / median["gh auth token"]
             print(f"\nauthflow token beside gh auth token: {ratio:.2f} (bound {bound(ratio, 0.2, 'authflow token beside gh')})")
         for name, limit in {"authflow token, refreshed": 25, "authflow login, headless": 30}.items():
-            # Milliseconds say little on another machine, and are shown without being bounds.
+            # Milliseconds depend on the machine, and are shown without bounds.
             print(f"{name}: {median[name]:.1f} ms (wanted: {limit})")
         size = os.path.getsize(tool) / 1e6
         print(f"size of the program: {size:.0f} MB")

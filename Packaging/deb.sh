@@ -35,7 +35,7 @@ depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/authflow | sed -n 's/^shl
 [ -n "$depends" ] || fail "dpkg-shlibdeps found nothing that $tool depends on"
 # libxml2, which parses pages, is loaded with the first page.
 grep -q libxml2 <<<"$depends" || depends="$depends, libxml2"
-# libcurl is loaded with the first request; without it the tool does nothing but say so. Debian 13 has it under another name.
+# libcurl is loaded with the first request; without it the tool only reports that it is missing. Debian 13 has it under another name.
 grep -q libcurl4 <<<"$depends" || depends="$depends, libcurl4t64 | libcurl4"
 # Loaded or started if installed: the keyring, the QR code, the browser.
 recommends=

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 version=$(Packaging/version.sh "$tool")
-git diff --quiet HEAD || { echo "dist.sh: there are changes that are not committed" >&2; exit 1; }
+git diff --quiet HEAD || { echo "dist.sh: there are uncommitted changes" >&2; exit 1; }
 
 git archive --format=tar --prefix="authflow-$version/" HEAD | gzip -9n >"$output/authflow-$version.tar.gz"
 work=$(mktemp -d)

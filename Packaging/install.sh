@@ -6,7 +6,7 @@ set -euo pipefail
 umask 022
 tool=$(realpath "$1") destination=$2 prefix=$3 zsh=${4:-site-functions}
 here=$(cd "$(dirname "$0")" && pwd)
-case $prefix in /*) ;; *) echo "install.sh: PREFIX must begin with a slash: $prefix" >&2; exit 2 ;; esac
+case $prefix in /*) ;; *) echo "install.sh: PREFIX must start with a slash: $prefix" >&2; exit 2 ;; esac
 root=$destination$prefix
 
 # All files are generated before any is installed: a tool that cannot run here changes nothing.

@@ -24,7 +24,7 @@ FILES = [
     (
         "~/.local/share/authflow/",
         "Credentials (mode 0600), locks between processes, and the list of trusted configuration files. "
-        "$XDG_DATA_HOME replaces ~/.local/share. Removing the program does not remove this folder.",
+        "$XDG_DATA_HOME replaces ~/.local/share. Removing the program does not remove this directory.",
     ),
     ("$XDG_RUNTIME_DIR/authflow/", "Sockets through which the desktop delivers redirects."),
     (
@@ -35,14 +35,14 @@ FILES = [
 
 ENVIRONMENT = [
     ("AUTHFLOW_CONFIG", "The configuration file, unless --config names one."),
-    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR", "Where files are kept, as described under FILES."),
+    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR", "The base directories, as described under FILES."),
     ("BROWSER", "The browser to open, if it is installed."),
-    ("DISPLAY, WAYLAND_DISPLAY", "Whether there is a screen that a browser can be opened on."),
+    ("DISPLAY, WAYLAND_DISPLAY", "Whether a browser can be opened on a display."),
     (
         "SSH_CONNECTION, VSCODE_IPC_HOOK_CLI, CODESPACES, WSL_DISTRO_NAME",
         "Whether the browser is on another machine; the user agent 'auto' takes it into account.",
     ),
-    ("https_proxy, all_proxy, no_proxy", "The proxy that requests go through, where the profile names none."),
+    ("https_proxy, all_proxy, no_proxy", "The proxy for requests, if the profile specifies none."),
 ]
 
 EXAMPLES = [
@@ -52,10 +52,10 @@ EXAMPLES = [
         "authflow register https://id.example.com\nauthflow config trust\nauthflow login",
     ),
     (
-        "Call an API with a fresh token, which no list of processes shows:",
+        "Call an API with a fresh token, which does not appear in the process list:",
         "printf 'Authorization: Bearer %s' \"$(authflow token)\" | curl --header @- https://api.example.com/",
     ),
-    ("Sign in over SSH, with a code that is entered on another screen:", "authflow login --device"),
+    ("Sign in over SSH, with a code that is entered on another device:", "authflow login --device"),
     (
         "Sign in only when needed, in a script:",
         "authflow status >/dev/null || [ $? -ne 4 ] || authflow login",
@@ -73,7 +73,7 @@ def escaped(text):
 
 
 def line(text):
-    """A line of text that roff does not take for a request."""
+    """A line of text that roff does not interpret as a request."""
     text = escaped(" ".join(text.split()))
     return r"\&" + text if text[:1] in (".", "'") else text
 
@@ -100,7 +100,7 @@ def visible(items):
 
 
 def subcommands(command):
-    """All but the parser's own help command, which --help replaces."""
+    """All except the parser's built-in help command, which --help replaces."""
     return [child for child in visible(command.get("subcommands")) if child["commandName"] != "help"]
 
 

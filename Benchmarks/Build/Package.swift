@@ -2,7 +2,8 @@
 
 import PackageDescription
 
-// Small programs whose builds are timed by "make bench-build": ours, two that do less with other libraries, and the packages of others that ours need.
+// Small programs whose builds are timed by "make bench-build": those of AuthFlow, two that use other libraries, and
+// AuthFlow's third-party dependencies.
 func program(_ name: String, _ products: [(String, String)]) -> Target {
     .executableTarget(name: name, dependencies: products.map { .product(name: $0.0, package: $0.1) })
 }

@@ -2,8 +2,8 @@
 
     flows.py callback FOLDER SECONDS   nanoseconds from an authorization request to validated tokens, with a transport in memory
     flows.py fresh FOLDER SECONDS      nanoseconds of one fresh token from memory
-    flows.py waiters FOLDER            1,000 threads want a token that has expired: requests at the provider, and milliseconds
-    flows.py sign-in ISSUER            signs in at the bundled provider by its forms, and prints the subject
+    flows.py waiters FOLDER            1,000 threads request a token that has expired: requests at the provider, and milliseconds
+    flows.py sign-in ISSUER            signs in at the bundled provider through its forms, and prints the subject
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Validates an ID Token again and again, or an access token as an API does (ALGORITHM api-RS256), and prints the nanoseconds of one validation:
+"""Validates an ID Token repeatedly, or an access token as an API does (ALGORITHM api-RS256), and prints the nanoseconds of one validation:
 
     peer.py joserfc|authlib|pyjwt FOLDER ALGORITHM SECONDS
 """

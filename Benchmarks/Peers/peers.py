@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures AuthFlow beside its peers in one run, each by its public API, and writes a table and a plot into docs/performance.md.
+"""Measures AuthFlow and its peers in one run, each through its public API, and writes a table and a plot into docs/performance.md.
 
     peers.py SWIFT-PEER AUTHFLOW PYTHON-WITH-PEERS [--write]
 

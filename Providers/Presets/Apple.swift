@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `apple`: Sign in with Apple, for web applications. Apps on Apple's systems use the system's own sheet.
+    /// `apple`: Sign in with Apple, for web applications. Apps on Apple platforms use the system's sign-in sheet.
     public static let apple = ProviderPreset(
         "apple",
         title: "Apple",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows a page, for the sample user agent: reads an address from standard input, goes through the bundled provider's pages as
-alice, and writes the address of the final redirect, without requesting it.
+"""Shows a page, for the sample user agent: reads a URL from standard input, goes through the bundled provider's pages as
+alice, and writes the URL of the final redirect, without requesting it.
 """
 import html, http.cookiejar, re, sys, urllib.error, urllib.parse, urllib.request
 

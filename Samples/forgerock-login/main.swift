@@ -1,4 +1,4 @@
-// Signs in through an authentication tree, with prompts at the terminal, or with the cookie that another app shared.
+// Signs in through an authentication tree, with prompts at the terminal, or with an SSO cookie shared by another app.
 //
 //     forgerock-login authflow.json [PROFILE]
 

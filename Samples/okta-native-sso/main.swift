@@ -25,7 +25,7 @@ do {
         let credential = try await client.signIn().credential
         print("\(profile.name): signed in as \(credential.displayName)")
     case "status":
-        // Asks the provider, because another app may have signed the user out.
+        // Queries the provider, because another app may have signed the user out.
         let credential = try await client.refresh()
         print("\(profile.name): \(credential.displayName) is signed in")
     case "logout":

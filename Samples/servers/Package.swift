@@ -65,7 +65,8 @@ let package = Package(
             "handbook",
             [
                 "AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowResourceServerConfiguration",
-                "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowSQLite", "AuthFlowSwiftConfiguration",
+                "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowSQLite", "AuthFlowSwiftConfiguration", "AuthFlowLog",
+                "AuthFlowLoopback", "AuthFlowMCP", "AuthFlowObservability", "AuthFlowResourceServer", "AuthFlowTrace",
             ],
             [hummingbird, httpTypes, .product(name: "Configuration", package: "swift-configuration")]
         ),

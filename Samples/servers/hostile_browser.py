@@ -50,7 +50,7 @@ def keep(cookies, reply):
 def begin(cookies, path="/login?return_to=/"):
     reply = ask(path, cookies)
     keep(cookies, reply)
-    return sign_in(reply.location)  # the address of the callback, not yet requested
+    return sign_in(reply.location)  # the URL of the callback, not yet requested
 
 
 def path_of(url):
@@ -171,7 +171,7 @@ def no_address_leads_to_another_site(_, __):
         end = returns_to(page)
         if end is None:
             continue
-        # A browser takes a backslash for a slash, and drops tabs and line feeds.
+        # A browser treats a backslash as a slash, and drops tabs and line feeds.
         leads = [end.location or "/"] + [html.unescape(to) for to in re.findall(r"(?:url=|href=\")([^\"]*)", end.body)]
         for lead in (re.sub(r"[\t\r\n]", "", lead).replace("\\", "/") for lead in leads):
             target = urllib.parse.urlsplit(urllib.parse.urljoin(ORIGIN, lead))

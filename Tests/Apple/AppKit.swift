@@ -1,5 +1,5 @@
 // swift-format-ignore-file
-// The part of Apple's AppKit that AuthFlow uses, written from Apple's documentation. Nothing here does anything.
+// The part of Apple's AppKit that AuthFlow uses, written from Apple's documentation. Declarations only.
 
 @_exported import Foundation
 

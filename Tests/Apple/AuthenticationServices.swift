@@ -1,6 +1,6 @@
 // swift-format-ignore-file
-// The part of Apple's AuthenticationServices that AuthFlow uses, written from Apple's documentation. Nothing here does
-// anything.
+// The part of Apple's AuthenticationServices that AuthFlow uses, from Apple's documentation. The declarations have
+// no implementation.
 
 @_exported import Foundation
 

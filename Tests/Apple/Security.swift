@@ -1,6 +1,6 @@
 // swift-format-ignore-file
 // The part of Apple's Security framework that AuthFlow uses, written from Apple's documentation, so that the files
-// for Apple's systems can be type-checked where there is no such framework. Nothing here does anything.
+// for Apple platforms can be type-checked where the framework is unavailable. The declarations have no implementation.
 
 @_exported import Foundation
 

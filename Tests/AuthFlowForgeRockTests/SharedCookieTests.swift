@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The SSO cookie that the apps of one vendor share.
+/// The SSO cookie that the apps of a vendor share.
 @Suite struct SharedCookieTests {
     @Test(arguments: EmulatorScene.Setting.allCases) func signsInTheSecondAppWithSharedCookiesAlone(
         _ setting: EmulatorScene.Setting
@@ -26,9 +26,9 @@ import Testing
                 )
             }
             _ = try await app([ForgeRockScene.alice]).signIn()
-            // No user can be asked.
+            // No user can be prompted.
             #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
-            // The cookie expires, and the questions come back.
+            // The cookie expires, and the prompts return.
             time.advance(by: .seconds(3600))
             let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
             #expect(error?.code == .unknownCallback)
@@ -74,7 +74,7 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: scene.cookies(store)).signIn()
-            // The same names, of another origin.
+            // The same cookie names, of another origin.
             let elsewhere = SharedCookies(
                 store: SharedCredentialStore(group: "acme", store: store),
                 origin: Endpoint("https://elsewhere.example.com"),
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    /// Origins whose cookies could be taken for those of `https://id.example.com`.
+    /// Origins whose cookies could be mistaken for those of `https://id.example.com`.
     static let neighbours = [
         "https://id.example.com:8443", "https://sub.id.example.com", "https://id.example.com.evil.example",
         "https://xid.example.com", "https://example.com", "http://127.0.0.1:1",
@@ -112,8 +112,8 @@ import Testing
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            // The provider now redirects the visit through that origin, which sets the cookie itself in every way it
-            // can.
+            // The provider now redirects the visit through that origin, which sets the cookie itself in every possible
+            // way.
             let received = Mutex<[String]>([])
             let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
                 received.withLock { $0.append(cookie) }
@@ -126,7 +126,7 @@ import Testing
                 transport: transport
             )
             _ = try? await client.signIn()
-            // A public server cannot even redirect the visit to this machine.
+            // A public server cannot even redirect the visit to the loopback interface.
             #expect(received.withLock { $0 } == (neighbour.contains("127.0.0.1") ? [] : [""]))
             // The cookie that it set was not shared.
             let after = await store.bytes(for: key)

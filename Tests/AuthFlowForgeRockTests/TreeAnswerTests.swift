@@ -9,11 +9,11 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// How the callbacks of a tree are answered, and what a sign-in through a tree leaves behind.
+/// The answers to the callbacks of a tree, and the result of a sign-in through a tree.
 @Suite struct TreeAnswerTests {
     private typealias Callback = EmulatorTree.Callback
 
-    /// A one-time code is asked for with a PasswordCallback or a NameCallback.
+    /// A one-time code is requested with a PasswordCallback or a NameCallback.
     @Test(arguments: [
         ("PasswordCallback", "One Time Password"), ("NameCallback", "Enter your code"), ("PasswordCallback", ""),
     ])
@@ -30,7 +30,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.code == .unknownCallback)
             #expect(seen.withLock { $0 }.isEmpty)
-            // It works with a configured answer, or when the user is asked.
+            // It works with a configured answer, or when the user is prompted.
             let key = prompt.isEmpty ? type : prompt
             let configured = ConfiguredAnswers(
                 username: "alice",
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    /// AM's own nodes send confirmations without a prompt.
+    /// AM's built-in nodes send confirmations without a prompt.
     @Test func aConfirmationWithoutAPromptIsAnsweredByItsType() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    /// The most common second factor: a wait for a push, with a cancel option that is not chosen.
+    /// The most common second factor: waiting for a push notification, with a cancel option that is not chosen.
     @Test(arguments: [false, true]) func signsInThroughATreeWithAPushNotification(_ isAsking: Bool) async throws {
         let time = VirtualTime()
         try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
@@ -150,7 +150,7 @@ import Testing
                 shown.withLock { $0.append(text) }
             }
             _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
-            // Numbered from 1, and asked again after invalid input.
+            // Numbered from 1, and prompted for again after invalid input.
             #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
             let texts = shown.withLock { $0 }
             #expect(texts.first == "Delete  [31meverything")
@@ -249,7 +249,7 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.takesClaims = false
             _ = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
-            // The resulting acr is checked all the same.
+            // The resulting acr is validated all the same.
             scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
@@ -273,7 +273,7 @@ import Testing
                 return
             }
             #expect(lines.withLock { $0.contains { $0.hasPrefix("POST") && $0.contains("/sessions?_action=logout") } })
-            // No password was sent for it.
+            // No password was sent in order to get it.
             #expect(lines.withLock { $0.count { $0.contains("/authenticate") } } == 2)
         }
     }

@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    /// A tree of one page before the login.
+    /// A tree with a page before the login.
     private func tree(
         _ callbacks: [EmulatorTree.Callback],
         _ verdict: @escaping @Sendable ([JSON]) -> EmulatorTree.Verdict
@@ -193,7 +193,7 @@ import Testing
             )
             _ = try await scene.client(handlers: [answers]).signIn()
             #expect(seen.withLock { $0 } == test.expected)
-            // The same when the user is asked.
+            // The same when the user is prompted.
             let questions = Mutex<[String]>([])
             let asking = AskingHandler { question, isSecret in
                 questions.withLock { $0.append(question) }

@@ -20,7 +20,7 @@ import Testing
             let credential = try await client.signIn().credential
             #expect(credential.identity?.subject == "583231")
             #expect(credential.tokens.scopes == ["user:email", "gist"])
-            // Tokens of the device flow are refreshed without a secret too.
+            // Tokens of the device flow can be refreshed without a client secret too.
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.accessToken != credential.tokens.accessToken)
         }
@@ -28,7 +28,7 @@ import Testing
 
     @Test(arguments: GitHubEmulator.Format.allCases)
     func readsTheNewPollingIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
-        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each response says so.
+        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each response contains it.
         let time = VirtualTime(drift: 1.5)
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.format = format
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    /// Both spellings that the documentation has for the same error, and the others that end a device flow.
+    /// Both documented spellings of the same error, and the other errors that end a device flow.
     @Test(arguments: [
         ("expired_token", AuthError.Code.timedOut), ("token_expired", .timedOut), ("access_denied", .accessDenied),
         ("incorrect_device_code", .providerRejected), ("unsupported_grant_type", .providerRejected),

@@ -120,7 +120,7 @@ import Testing
     @Test func refusesTheRedirectWhenTheRedirectURIIsNotRegistered() async throws {
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
         try await GitHubScene.with(.inProcess, apps: [app]) { scene in
-            // GitHub redirects to the registered callback, which is not the requested one: nothing is accepted.
+            // GitHub redirects to the registered callback URL, which is not the requested one: nothing is accepted.
             await expectError(.userAgentFailed) { try await scene.client().signIn() }
             #expect(scene.emulator.accessTokens.isEmpty)
         }
@@ -283,7 +283,7 @@ import Testing
         "<!DOCTYPE x [<!ENTITY y \"z\">]><OAuth><access_token>&y;</access_token></OAuth>", "<OAuth/><OAuth/>",
     ]
 
-    /// Names that are not UTF-8, which crash Foundation's parser; and an encoding that the document does not have.
+    /// Names that are not UTF-8, which crash Foundation's parser; and a wrong encoding declaration.
     private static let badBytes: [[UInt8]] = [
         Array("<O".utf8) + [0xEC] + Array("Auth><access_token>x</access_token></OAuth>".utf8),
         Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Refresh, revocation and the calls of an app's owner.
+/// Refresh, revocation and the API calls of an app's owner.
 @Suite struct GitHubTokenLifeTests {
     @Test(arguments: EmulatorScene.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
     func refreshesExpiringTokens(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
@@ -45,7 +45,7 @@ import Testing
             scene.emulator.settings.errorStatus = status
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store, host: time.host).signIn()
-            // Another client has refreshed with a copy: the stored refresh token is used up.
+            // Another client has refreshed with a copy: the stored refresh token has been used.
             let copy = try await scene.client(store: store, host: time.host).credential()
             let thief = MemoryTokenStore()
             let key = RecordKey(name: "default", issuer: scene.issuer, clientID: "Iv23demo")

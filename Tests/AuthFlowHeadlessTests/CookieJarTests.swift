@@ -4,7 +4,7 @@ import Testing
 
 @testable import AuthFlowHeadless
 
-/// RFC 6265, row by row, including the cases that a library on Linux gets wrong.
+/// RFC 6265, row by row, including the cases that a Linux library gets wrong.
 @Suite struct CookieJarTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
 
@@ -53,7 +53,7 @@ import Testing
             from: "https://id.example.com/",
             to: "https://id.example.com/"
         ),
-        // As in browsers: providers for development set secure cookies on this machine.
+        // As in browsers: development providers set secure cookies on the loopback interface.
         CookieCase(cookie: "a=1; Secure; SameSite=None", from: "http://127.0.0.1/", to: "http://127.0.0.1/"),
         CookieCase(cookie: "a=1; Secure", from: "http://localhost/", to: "http://localhost/"),
         CookieCase(cookie: "a=1; Secure", from: "http://[::1]/", to: "http://[::1]/"),

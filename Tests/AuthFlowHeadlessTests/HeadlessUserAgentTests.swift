@@ -165,7 +165,7 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// LemonLDAP::NG, whose script tells the buttons apart: without it the first is pressed.
+    /// LemonLDAP::NG, whose script distinguishes the buttons: without the script the first button is pressed.
     @Test func consentThatThePageGivesWithoutAScriptCanBeGivenAndNotDenied() async throws {
         let page = "<form method=post><button>Accept</button><button>Refuse</button></form>"
         let respond: @Sendable (HTTPRequest, String) -> TransportResponse = { request, _ in

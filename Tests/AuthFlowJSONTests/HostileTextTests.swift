@@ -1,7 +1,7 @@
 import AuthFlowJSON
 import Testing
 
-/// Texts that are small, and would take a lot of memory or time.
+/// Short texts that would consume excessive memory or time.
 @Suite struct HostileTextTests {
     private func code(_ text: String, _ limits: JSONLimits = JSONLimits()) -> JSONError.Code? {
         do throws(JSONError) {
@@ -24,7 +24,7 @@ import Testing
         let limits = JSONLimits(maximumValues: 1000)
         #expect(code("[" + String(repeating: "{},", count: 999) + "0]", limits) == .valueLimitExceeded)
         #expect(code("[" + String(repeating: "0,", count: 900) + "0]", limits) == nil)
-        // What stands in a string is text.
+        // The content of a string is text.
         #expect(code("[\"" + String(repeating: "{,\\\"", count: 2000) + "\"]", limits) == nil)
     }
 }

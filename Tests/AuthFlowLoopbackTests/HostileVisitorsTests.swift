@@ -4,8 +4,8 @@ import Foundation
 import Synchronization
 import Testing
 
-/// What a hostile page in the user's browser, and a hostile process on the machine, can send to the loopback port: none
-/// of it ends, hijacks or reads the sign-in, and the genuine authorization response still arrives.
+/// Requests that a hostile page in the user's browser, or a hostile local process, can send to the loopback port:
+/// none of them ends, hijacks or reads the sign-in, and the genuine authorization response still arrives.
 @Suite struct HostileVisitorsTests {
     /// Waits for an authorization response on a port, runs `knock`, and then sends the genuine response.
     private func survives(
@@ -31,7 +31,7 @@ import Testing
                 knocked.withLock { $0 = .failure(error) }
             }
             let call = "GET /callback?code=true&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
-            // Its page is sent once the outcome of the sign-in is known, which is after this.
+            // Its page is sent once the outcome of the sign-in is known, which is later.
             Task { _ = try await Self.send(call, port) }
             return try await response
         }
@@ -52,7 +52,7 @@ import Testing
         var testDescription: String { name }
     }
 
-    /// A request as a page of another site makes the browser send it, and the status of the response.
+    /// Sends the request that a cross-site page makes the browser send, and returns the status of the response.
     static let requests: [Request] = [
         Request(name: "favicon", status: 404, head: ["GET /favicon.ico HTTP/1.1", "Host: {authority}"], body: ""),
         Request(
@@ -243,7 +243,7 @@ import Testing
         let response = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
             let port = try #require(try Endpoint(session.redirectURI).port)
             async let response = session.visit("https://id.example.com/authorize")
-            // A content type that a page may post across sites without a preflight, and that no provider uses.
+            // A content type that a page may post cross-site without a preflight, and that no provider uses.
             let plain = post("code=evil&state=the-right-state", port, type: "text/plain")
             let refused = try await Self.send(plain, port)
             #expect(refused.hasPrefix("HTTP/1.1 405 "))
@@ -267,7 +267,7 @@ import Testing
                 "GET /callback HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(line)\r\n",
                 port
             )
-            // The refusal may be lost with the connection, which still carried the rest of the header.
+            // The rejection may be lost with the connection, which still carried the rest of the header.
             #expect(response.map { $0.isEmpty || $0.hasPrefix("HTTP/1.1 431 ") } != false)
             let path = "/callback?\(String(repeating: "b", count: 2_000_000))"
             _ = try? await Self.send("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
@@ -288,14 +288,14 @@ import Testing
             let idle = try (0..<300).map {
                 try RawConnection.open(port: port, saying: String("GET /callb".prefix(1 + $0 % 10)))
             }
-            // A client that sends a whole request is served at once.
+            // A client that sends a complete request is served at once.
             let response = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
             #expect(response.hasPrefix("HTTP/1.1 404 "))
             for connection in idle { close(connection) }
         }
     }
 
-    /// More connections than a server holds, opened again as fast as they are closed, while a browser sends requests.
+    /// More connections than a server accepts, opened again as fast as they are closed, while a browser sends requests.
     @Test func servesABrowserDuringAFloodOfIdleConnections() async throws {
         try await survives { port in
             try await withThrowingTaskGroup(of: Void.self) { group in

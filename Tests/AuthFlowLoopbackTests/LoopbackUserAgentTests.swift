@@ -22,12 +22,12 @@ import Testing
         )
     }
 
-    /// An agent whose browser is a function: it receives the redirect URI that was put into the URL.
+    /// An agent whose browser is a function, which receives the redirect URI from the URL.
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in
                 Task {
-                    // The browser is given a short URL of the port itself, which redirects to the provider.
+                    // The browser gets a short URL of the port itself, which redirects to the provider.
                     let endpoint = try Endpoint(url)
                     let response = try await self.getRaw(url, path: endpoint.path)
                     let location = response.split(separator: "\r\n").first { $0.hasPrefix("Location: ") } ?? ""
@@ -44,7 +44,7 @@ import Testing
         try await transport.send(TransportRequest(method, Endpoint(url), headerFields: fields))
     }
 
-    /// Requests a URL as it is written: URLSession on Linux refuses IPv6 literals and normalizes paths.
+    /// Requests a URL verbatim: URLSession on Linux rejects IPv6 literals and normalizes paths.
     private func getRaw(_ redirectURI: String, path: String, host: String? = nil) async throws -> String {
         let endpoint = try Endpoint(redirectURI)
         let text = "GET \(path) HTTP/1.1\r\nHost: \(host ?? endpoint.authority)\r\nConnection: close\r\n\r\n"
@@ -195,7 +195,7 @@ import Testing
 
     @Test(arguments: [("127.0.0.1", true), ("127.0.0.1:80", true), ("127.0.0.1:81", false), ("evil.example", false)])
     func acceptsAHostWithoutThePortWhenItIsEighty(_ host: String, _ isBelieved: Bool) async throws {
-        // RFC 9110 section 4.2.3: a port that is the default of the scheme is left out.
+        // RFC 9110 section 4.2.3: the scheme's default port is omitted.
         let inbox = CallbackInbox(
             redirectURI: "http://127.0.0.1/callback",
             host: "127.0.0.1",
@@ -268,11 +268,11 @@ import Testing
         inbox.conclude(.succeeded)
         #expect(text(await first).contains("You are signed in"))
         #expect(text(await second).contains("You are signed in"))
-        // The same page once more, after the end.
+        // The same page again, after the sign-in has ended.
         #expect(text(await inbox.handle(request("1"), body: [])).contains("You are signed in"))
     }
 
-    /// The first visitor may be another user of the machine, who has read the command line of the browser.
+    /// The first visitor may be another user of the machine who has read the browser's command line.
     @Test func aSecondVisitorOfTheStartPageEndsTheSignIn() async throws {
         let agent = LoopbackUserAgent(
             launcher: BrowserLauncher { url in
@@ -300,7 +300,7 @@ import Testing
         _ = try await agent.withRedirectSession(try options()) { session in
             let visit = Task { try await session.visit("https://id.example.com/authorize?state=the-right-state") }
             for await start in addresses {
-                // Every user of the machine can read the command line of a browser (RFC 8252 section 8.10 asks for no
+                // Every user of the machine can read a browser's command line (RFC 8252 section 8.10 requires no
                 // less care).
                 #expect(!start.contains("state"))
                 // A request that no browser sends does not use it up.
@@ -313,7 +313,7 @@ import Testing
                 let cookie = (first.head.headerFields[.setCookie] ?? "").prefix { $0 != ";" }
                 #expect(try await get(start).status == 410)
                 #expect(try await get(start, fields: [.cookie: "authflow=x; \(cookie)x"]).status == 410)
-                // Going back to it is not another browser.
+                // Going back to it does not make it a different browser.
                 #expect(try await get(start, fields: [.cookie: "a=b; \(cookie)"]).status == 302)
                 _ = try await get("\(session.redirectURI)?code=1&state=the-right-state", method: .head)
                 break

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A connection on which a test writes exactly the bytes it wants: a plain socket on a thread of its own, so that it
+/// A connection on which a test writes exact bytes: a plain socket on a separate thread, so that it
 /// blocks no other test and never waits for long.
 enum RawConnection {
     /// The system call that failed, with its error number.
@@ -9,10 +9,10 @@ enum RawConnection {
         let number: Int32
     }
 
-    /// How long a connection may be silent, in seconds.
+    /// The maximum time that a connection may be silent, in seconds.
     private static let patience = 30
 
-    /// Sends a text to a port of this machine and returns everything that comes back until the other side closes.
+    /// Sends a text to a loopback port and returns everything that is received until the peer closes.
     static func exchange(_ text: String, port: Int, isIPv6: Bool) async throws -> String {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {
@@ -22,7 +22,7 @@ enum RawConnection {
     }
 
     /// Opens a connection, sends a text, and leaves it open.
-    /// - Returns: The descriptor, to be closed.
+    /// - Returns: The file descriptor, which the caller must close.
     static func open(port: Int, saying text: String) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }

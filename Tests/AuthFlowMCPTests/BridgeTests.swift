@@ -31,7 +31,7 @@ import Glibc
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
             scene.emulator.endSessions()
-            // Together: the loss is noticed by all of them, and repaired once.
+            // Concurrently: all of them notice the loss, and it is repaired once.
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<5 { group.addTask { try await host.call("test-tool")["result"] != nil } }
                 for try await isGood in group { #expect(isGood) }
@@ -499,7 +499,7 @@ import Glibc
         #expect(answer["id"] == 1 && answer["error"] != nil)
     }
 
-    /// A large message that a host is slow to take does not keep small ones waiting.
+    /// A large message that a host is slow to read does not delay small messages.
     @Test(.timeLimit(.minutes(1))) func aSmallMessageIsWrittenBeforeLargeOnesThatWait() async throws {
         var ends: [Int32] = [-1, -1]
         #expect(unsafe pipe(&ends) == 0)
@@ -560,7 +560,7 @@ import Glibc
         try #require(try await answers(to: [line], transport).first)
     }
 
-    /// The answers to lines, each sent after the answer to the one before.
+    /// The answers to lines, each of which is sent after the answer to the previous line.
     private static func answers(to lines: [String], _ transport: any HTTPTransport) async throws -> [JSON] {
         let answers = AsyncStream<[UInt8]>.makeStream()
         let bridge = MCPBridge(client: try client(transport), transport: transport) { answers.continuation.yield($0) }
@@ -579,7 +579,7 @@ import Glibc
     }
 }
 
-/// A clock on which every wait is over at once.
+/// A clock on which every wait ends at once.
 private struct HastyClock: Clock {
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }

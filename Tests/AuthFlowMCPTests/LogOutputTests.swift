@@ -17,7 +17,7 @@ import Glibc
         try await body(ends[0], ends[1])
     }
 
-    /// Reads until a text has come.
+    /// Reads until a given text has arrived.
     private func text(_ descriptor: Int32, endingWith end: String) -> String {
         var text: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 64 * 1024)
@@ -29,7 +29,7 @@ import Glibc
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// A server can cause as many messages as it likes.
+    /// A server can cause an unlimited number of messages.
     @Test func messagesOfAMinuteAreLimitedAndTheOthersCounted() async throws {
         try await withPipe { reading, writing in
             let now = Mutex(ContinuousClock.now)
@@ -49,10 +49,10 @@ import Glibc
         try await withPipe { reading, writing in
             let log = LogOutput(descriptor: writing)
             let long = String(repeating: "x", count: 60_000)
-            // More than a pipe and the buffer hold: each of these returns at once.
+            // More than a pipe and the buffer hold: each of these calls returns at once.
             for _ in 0..<20 { log.write(long) }
             #expect(text(reading, endingWith: "x\n").hasPrefix("xxx"))
-            // What is still in the buffer fits into the pipe. Its thread must not write once the descriptor is another test's.
+            // The rest of the buffer fits into the pipe. Its thread must not write once another test has the descriptor.
             for _ in 0..<100 { await log.finish() }
         }
     }

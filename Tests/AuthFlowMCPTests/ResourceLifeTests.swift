@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// What happens to the token for a resource after the sign-in: the failures that MCP clients are known for.
+/// The life of a resource's token after the sign-in: the failures that MCP clients are known for.
 @Suite struct ResourceLifeTests {
     private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
         var settings = ResourceSettings()
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    /// RFC 9700 section 4.4: the resource's server names the authorization endpoint of another as its own.
+    /// RFC 9700 section 4.4: the resource's server presents another server's authorization endpoint as its own.
     @Test(arguments: [true, false])
     func theCodeOfAnHonestServerIsNotSentToTheServerOfAHostileResource(_ hasDocument: Bool) async throws {
         var settings = Self.settings {
@@ -129,7 +129,7 @@ import Testing
             let client = try scene.client(store: store, host: time.host)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .loginRequired)
-            // The user's own sign-in is always shown, and so are those after an hour.
+            // A sign-in that the user starts is always shown, and so are sign-ins after an hour.
             _ = try? await client.signIn()
             #expect(scene.emulator.authorizations.count == pages + 1)
             await expectError(.insufficientScope) { _ = try await Self.list(client) }
@@ -168,7 +168,7 @@ import Testing
                 }
                 for await code in group { #expect(code == .accessDenied) }
             }
-            // Those that begin to wait after it has failed show a page of their own.
+            // Tasks that start to wait after the failure show their own page.
             #expect(scene.emulator.authorizations.count < clients.count)
             var options = ResourceClient.Options()
             options.restAfterFailure = .seconds(60)
@@ -176,7 +176,7 @@ import Testing
             let resting = try scene.client(store: store, options: options)
             await expectError(.accessDenied) { _ = try await Self.list(resting) }
             #expect(scene.emulator.authorizations.count == before)
-            // What the user asks for is shown at once.
+            // A sign-in that the user requests is shown at once.
             scene.emulator.settings.denies = false
             _ = try await resting.signIn()
             #expect(try await Self.list(resting) == 200)
@@ -257,7 +257,7 @@ import Testing
             scene.emulator.forgetClients()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.registrations == 2)
-            // The probe, which no user sees, is the second of three.
+            // The probe, which no user sees, is the second of three requests.
             #expect(scene.emulator.authorizations.count == 3)
         }
     }
@@ -281,7 +281,7 @@ import Testing
     }
 
     @Test func aResourceThatDemandsEverMoreScopesOpensFewPages() async throws {
-        // Tokens that have expired when they come, so that each request is sent without one.
+        // Tokens that have already expired when they are issued, so that each request is sent without a token.
         var settings = Self.settings { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
         settings.refreshes = false
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -320,7 +320,7 @@ import Testing
             for await _ in began.stream { break }
             request.cancel()
             await #expect(throws: CancellationError.self) { _ = try await request.value }
-            // The user finishes what they have begun, and the next request finds it.
+            // The user completes the pending sign-in, and the next request finds its result.
             gate.continuation.finish()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.authorizations.count == 1)
@@ -355,7 +355,7 @@ import Testing
             let first = try scene.client(store: store)
             #expect(try await Self.list(first) == 200)
             let clients = try (0..<4).map { _ in try scene.client(store: store) }
-            // Each has read what is known before the others ask for more.
+            // Each has read the known scopes before the others request more.
             for client in clients { _ = try await Self.list(client) }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (number, client) in clients.enumerated() {
@@ -376,7 +376,7 @@ import Testing
 
     @Test(arguments: EmulatorScene.Setting.allCases)
     func aSignInThatTheUserAsksForKnowsWhatTheResourceDemands(_ setting: EmulatorScene.Setting) async throws {
-        // It serves POST alone, and lists other scopes than it demands.
+        // It serves only POST, and lists other scopes than it requires.
         try await ResourceScene.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
             scene in
             _ = try await scene.client().signIn()
@@ -451,7 +451,7 @@ import Testing
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let client = try scene.client()
             #expect(try await Self.list(client) == 200)
-            // The metadata names the origin from now on: a token for the old identifier is not what is wanted.
+            // The metadata names the origin from now on: a token for the old identifier is no longer sufficient.
             scene.emulator.settings.resource = scene.emulator.origin
             scene.emulator.revokeAccessTokens()
             #expect(try await Self.list(client) == 200)
@@ -624,7 +624,7 @@ import Testing
     }
 }
 
-/// A user agent whose user waits before they finish.
+/// A user agent whose user waits before completing the sign-in.
 private struct GatedUserAgent<Base: UserAgent>: UserAgent {
     let base: Base
     let began: AsyncStream<Void>.Continuation
@@ -647,7 +647,7 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
     }
 }
 
-/// Resources, and what they name, that would have tokens go astray or this machine be visited.
+/// Resources whose metadata would send tokens to the wrong party or cause requests to the loopback interface.
 @Suite struct HostileResourceTests {
     struct Story: CustomTestStringConvertible {
         let name: String

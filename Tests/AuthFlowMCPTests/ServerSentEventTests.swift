@@ -70,7 +70,7 @@ import Testing
         expectError(.invalidResponse) { for _ in 0..<65 { _ = try reader.read(part) } }
     }
 
-    /// Comparing text with many combining marks takes a time that grows with the square of their number.
+    /// Comparing text with many combining marks takes quadratic time.
     @Test(.timeLimit(.minutes(1)), arguments: ["", "event: ", "id: "])
     func aLineOfCombiningMarksIsReadAtOnce(_ field: String) throws {
         let marks = String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{323}", count: 200_000)

@@ -5,13 +5,13 @@ import AuthFlowTesting
 import Expectations
 import Testing
 
-/// Adapters that change what they may, and what they must not.
+/// Adapters that change what they are allowed to change, and what they must not change.
 @Suite struct AdapterRulesTests {
     private func scene() throws -> EmulatorScene {
         EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
     }
 
-    /// An adapter that changes the behaviour of another.
+    /// An adapter that changes the behaviour of another adapter.
     private struct Bent: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
         var base: OIDCProvider
         var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
@@ -81,7 +81,7 @@ import Testing
         #expect(error?.code == .invalidIDToken)
         scene.emulator.fault = .tokenResponse(.missingIDToken)
         await expectError(.invalidIDToken) { try await client.signIn() }
-        // What is recorded is what was sent.
+        // The recorded request is the request that was sent.
         scene.emulator.fault = .tokenResponse(.missingScope)
         #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
     }

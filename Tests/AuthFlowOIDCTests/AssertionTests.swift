@@ -12,7 +12,7 @@ import Testing
 @Suite struct AssertionTests {
     private static let robot = OIDCEmulator.Client(id: "robot")
 
-    /// A platform that gives its workloads JWTs, and a provider that trusts it.
+    /// A platform that issues JWTs to its workloads, and a provider that trusts it.
     private struct Scene {
         let platform: OIDCEmulator
         let scene: EmulatorScene
@@ -52,7 +52,7 @@ import Testing
             let first = try await client.freshTokens()
             #expect(first.scopes == ["reports"] && first.refreshToken == nil)
             #expect(try await client.freshTokens().accessToken == first.accessToken)
-            // The platform replaces the file before the token in it ends.
+            // The platform replaces the file before the token in it expires.
             time.advance(by: .seconds(3590))
             try scene.assertion(["jti": "two"]).write(toFile: path, atomically: true, encoding: .utf8)
             #expect(try await client.freshTokens().accessToken != first.accessToken)
@@ -158,7 +158,7 @@ import Testing
         #expect(error?.message.contains("ID_TOKEN is not set") == true)
     }
 
-    /// A runner that gives an ID Token for the asking.
+    /// A runner that issues an ID Token on request.
     private struct Runner: HTTPTransport {
         let next: any HTTPTransport
         let token: @Sendable (_ audience: String) -> String?
@@ -266,7 +266,7 @@ import Testing
             let (ready, pipe) = ("\(lock).ready", "\(lock).pipe")
             defer { for path in [ready, pipe] { try? FileManager.default.removeItem(atPath: path) } }
             #expect(unsafe mkfifo(pipe, 0o600) == 0)
-            // What the program starts holds the lock while it lives, and waits for a writer that never comes.
+            // A process that the program starts holds the lock while it lives, and waits for a writer that never comes.
             let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec cat '\(pipe)') & wait"
             let host = HostServices(clock: FileClock(path: ready), environment: ["PATH": "/usr/bin:/bin"])
             let client = try scene.client(.command(["sh", "-c", script]), host: host)
@@ -274,16 +274,16 @@ import Testing
             #expect(error?.message.contains("in time") == true)
             let descriptor = unsafe open(lock, O_RDWR)
             defer { close(descriptor) }
-            // It would wait for good if one of them were left.
+            // It would wait forever if one of those processes remained.
             #expect(flock(descriptor, LOCK_EX) == 0)
         }
     }
 
-    /// What a helper leaves behind must not be waited for.
+    /// The program must not wait for a helper's child processes.
     @Test func aProgramThatLeavesAnotherBehindIsNotWaitedFor() async throws {
         try await withFile { path in
             #expect(unsafe mkfifo(path, 0o600) == 0)
-            // It keeps its output open until the test opens the other end of the pipe.
+            // It leaves its output open until the test opens the other end of the pipe.
             let command = ["sh", "-c", "printenv JWT; setsid cat '\(path)' &"]
             let scopes = try await tokens(of: command).scopes
             #expect(scopes == ["reports"])
@@ -301,7 +301,7 @@ import Testing
         }
     }
 
-    /// What was missing on this machine is looked for again at once.
+    /// A program that was missing on this machine is looked for again at once.
     @Test func anAssertionThatAppearsLateIsUsedAtOnce() async throws {
         let scene = try Scene()
         try await withFile { path in
@@ -312,7 +312,7 @@ import Testing
         }
     }
 
-    /// A token that was obtained for one subject is not handed out for another.
+    /// A token that was obtained for one subject is not returned for another subject.
     @Test func aTokenForOneSubjectIsNotHandedOutForAnother() async throws {
         let scene = try Scene()
         let key = try PrivateKey()
@@ -366,7 +366,7 @@ import Testing
         #expect(try await machine.freshTokens().scopes == ["reports"])
     }
 
-    /// A security profile holds for what a platform has signed, too.
+    /// A security profile also applies to assertions that a platform has signed.
     @Test(arguments: [("aud", "https://other.example.com"), ("alg", "")]) func aProfileHoldsForThePlatformsJWT(
         _ member: String,
         _ value: String

@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Clients that prove who they are by a signed assertion (RFC 7523).
+/// Clients that authenticate with a signed assertion (RFC 7523).
 @Suite struct ClientAssertionTests {
     static let keys: [SignatureAlgorithm: PrivateKey] = Dictionary(
         uniqueKeysWithValues: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA].compactMap { algorithm in
@@ -42,7 +42,7 @@ import Testing
     @Test(arguments: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA, .rs256])
     func signsInAndRefreshesWithAPrivateKey(_ algorithm: SignatureAlgorithm) async throws {
         let key = try #require(Self.keys[algorithm == .rs256 ? .ps256 : algorithm])
-        // A key that names its algorithm is used with no other.
+        // A key that specifies its algorithm is used with no other algorithm.
         let signing = algorithm == .rs256 ? try PrivateKey(pem: key.pem) : key
         try await EmulatorScene.with(.inProcess, clients: [Self.client(signing)]) { scene in
             let values = try registration(.privateKeyJWT(SigningKeySource(signing), algorithm: algorithm))
@@ -72,7 +72,7 @@ import Testing
             for tried in ClientAuthentication.Audience.allCases {
                 let values = try registration(.privateKeyJWT(SigningKeySource(key), audience: tried))
                 let client = try scene.client(registration: values)
-                // At the token endpoint the last two are the same.
+                // At the token endpoint the last two are identical.
                 let isAccepted = tried == audience || (tried != .issuer && audience != .issuer)
                 if isAccepted {
                     _ = try await client.signIn()
@@ -107,7 +107,7 @@ import Testing
             values.usesDPoP = true
             let client = try scene.client(registration: values)
             #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
-            // The first try has no nonce; the server refuses an assertion that it has seen.
+            // The first attempt has no nonce; the server rejects an assertion that was reused.
             let identifiers = assertions(scene).compactMap { $0["jti"]?.string }
             #expect(identifiers.count == 2 && Set(identifiers).count == 2)
         }
@@ -139,7 +139,7 @@ import Testing
         }
     }
 
-    /// FAPI 2.0 section 5.3.3.1, note 1: clocks differ, and the server's Date says by how much.
+    /// FAPI 2.0 section 5.3.3.1, note 1: clocks differ, and the server's Date header shows the difference.
     @Test(arguments: [-600.0, 600.0, -7200.0]) func aClockThatIsWrongIsCorrectedByTheServers(
         _ ahead: Double
     ) async throws {
@@ -152,13 +152,13 @@ import Testing
             )
             let credential = try await client.clientCredentials(scopes: ["profile"])
             #expect(!credential.tokens.accessToken.exposed.isEmpty)
-            // One more try with what the first refusal has taught, and none after that.
+            // One retry with the nonce or time of the first error response, and none after that.
             _ = try await client.clientCredentials(scopes: ["profile"])
             #expect(scene.emulator.requests.count { $0 == "POST /token" } == 3)
         }
     }
 
-    /// A hostile provider that names another's token endpoint gets no assertion that is good there.
+    /// A hostile provider that names another server's token endpoint gets no assertion that is valid there.
     @Test func noAssertionForAnothersTokenEndpointIsSentToThisProvider() async throws {
         let key = try #require(Self.keys[.es256])
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in

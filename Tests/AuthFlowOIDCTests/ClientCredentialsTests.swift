@@ -4,7 +4,7 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// Tokens of the client's own (RFC 6749 section 4.4).
+/// Tokens for the client itself (RFC 6749 section 4.4).
 @Suite struct ClientCredentialsTests {
     static let robot = OIDCEmulator.Client(id: "robot", secret: "s3cret", authenticationMethod: "client_secret_basic")
 
@@ -20,7 +20,7 @@ import Testing
         try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
             let store = MemoryTokenStore()
             let client = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
-            // A hundred callers, and one request.
+            // A hundred concurrent callers, and one request.
             let tokens = try await withThrowingTaskGroup(of: TokenSet.self) { group in
                 for _ in 0..<100 { group.addTask { try await client.freshTokens() } }
                 var all: Set<TokenSet> = []
@@ -54,7 +54,7 @@ import Testing
         #expect(second.refreshToken == nil)
     }
 
-    /// The tokens of a user who signed in under the same name are not the client's own.
+    /// The tokens of a user who signed in under the same name are not the client's tokens.
     @Test func aUsersTokensAreNotHandedOutInstead() async throws {
         let both = OIDCEmulator.Client(
             id: "robot",
@@ -70,7 +70,7 @@ import Testing
         let robot = try scene.client(registration: values, flows: [.clientCredentials], store: store)
         #expect(try await robot.freshTokens().accessToken != user.tokens.accessToken)
         #expect(try await robot.credential()?.identity == nil)
-        // Nor the other way round.
+        // Nor vice versa.
         #expect(try await scene.client(registration: values, store: store).credential()?.identity == user.identity)
     }
 

@@ -23,7 +23,7 @@ import Testing
             }
             let signIn = try await client().signIn()
             #expect(signIn.identity?.displayName == "Alice Example")
-            // Another start of the program.
+            // The program is restarted.
             #expect(try await client().freshTokens().accessToken == signIn.credential.tokens.accessToken)
             let signOut = try await client().signOut()
             #expect(signOut.revocation == .done && signOut.endSession == .nothingToDo)
@@ -53,7 +53,7 @@ import Testing
         (["HOME": "/home/a", "XDG_DATA_HOME": "relative"], "/home/a/.local/share/my-app"),
     ]) func theDirectoryOfAnApplicationIsInTheUsersDataDirectory(_ environment: [String: String], _ end: String) {
         let path = FileTokenStore.defaultDirectory(for: "my-app", environment: environment)
-        // Without HOME the directory is in the home directory of the user database, which is not the root.
+        // Without HOME the home directory is that of the user database, and not the root directory.
         #expect(path.hasSuffix(end) && path.hasPrefix("/") && path != "/.local/share/my-app")
     }
 

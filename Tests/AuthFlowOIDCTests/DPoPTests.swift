@@ -19,7 +19,7 @@ import Testing
         return settings
     }
 
-    /// The proofs that a provider has received at a path, decoded.
+    /// The decoded proofs that a provider has received at a path.
     private func proofs(_ scene: EmulatorScene, at path: String) throws -> [(header: JSON, claims: JSON)] {
         try scene.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
             guard let text = received.request.headerFields[HTTPField.Name("DPoP")!] else { return nil }
@@ -82,7 +82,7 @@ import Testing
 
     @Test func retriesOnlyOnceWithANewNonce() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
-            // A server that refuses even the nonce that it has provided.
+            // A server that rejects even the nonce that it has provided.
             scene.emulator.dpop = .requiredWithNonce
             let transport = FlakyTransport(scene.transport)
             var fields = HTTPFields()
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    /// A refusal of the proof, with this nonce.
+    /// A rejection of the proof, with this nonce.
     private func refusal(_ nonce: String?) -> TransportResponse {
         var fields: HTTPFields = [.contentType: "application/json"]
         if let nonce { fields[HTTPField.Name("DPoP-Nonce")!] = nonce }
@@ -137,7 +137,7 @@ import Testing
             let client = try scene.client(registration: Self.settings(), transport: transport)
             await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 2)
-            // The nonce is known by now, and was refused.
+            // The nonce is known by now, and was rejected.
             await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 3)
         }
@@ -165,7 +165,7 @@ import Testing
             )
             let key = try #require(stored["accounts"]?.array?.first?["dpop_key"]?.string)
             #expect(!dumped.contains(key))
-            // Every sign-in has a key of its own.
+            // Every sign-in has a separate key.
             _ = try await scene.client(registration: Self.settings()).signIn()
             #expect(Set(try proofs(scene, at: "/token").map { $0.header["jwk"] }).count == 2)
         }

@@ -3,7 +3,7 @@ import AuthFlowJSON
 import AuthFlowTesting
 import Testing
 
-/// What a device authorization response and a token response may not, and may, look like (RFC 8628 section 3.2).
+/// Invalid and valid device authorization responses and token responses (RFC 8628 section 3.2).
 @Suite struct DeviceGrantFaultsTests {
     struct BadResponse: CustomTestStringConvertible {
         let name: String

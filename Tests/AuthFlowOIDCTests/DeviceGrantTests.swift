@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Signing in with the device grant (RFC 8628). Time passes only in the waits.
+/// Sign-in with the device grant (RFC 8628). Time passes only in the waits.
 @Suite struct DeviceGrantTests {
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
@@ -19,7 +19,7 @@ import Testing
         return settings
     }
 
-    /// RFC 8628 promises no ID Token.
+    /// RFC 8628 does not specify an ID Token.
     @Test(arguments: [OIDCProvider.IdentitySource.userInfo, .idToken])
     func aDeviceSignInWithoutAnIDTokenNeedsAnotherSourceOfTheUser(_ source: OIDCProvider.IdentitySource) async throws {
         let time = VirtualTime()
@@ -40,7 +40,7 @@ import Testing
                 let error = await #expect(throws: AuthError.self) { try await client.signIn() }
                 #expect(error?.code == .invalidIDToken)
                 #expect(error?.message.contains("identity") == true)
-                // What is refused does not live on.
+                // Nothing of a rejected sign-in remains.
                 #expect(emulator.requests.last == "POST /revoke")
             }
         }
@@ -164,8 +164,8 @@ import Testing
         #expect(waits == [75])
     }
 
-    /// Timers that run fast poll too early, and the emulator's interval grows each time: a client that never becomes
-    /// slower than it never succeeds.
+    /// Timers that run fast poll too early, and the emulator's interval grows each time: a client that never slows
+    /// down never succeeds.
     @Test(arguments: [1.1, 1.3, 1.8]) func pollingSucceedsWithTimersThatRunFast(_ drift: Double) async throws {
         let waits = try await waits([], drift: drift)
         #expect(waits.count < 8)

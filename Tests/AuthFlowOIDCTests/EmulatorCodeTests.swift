@@ -4,7 +4,7 @@ import Expectations
 import Foundation
 import Testing
 
-/// How the emulator treats authorization codes: no gentler than a provider.
+/// The emulator's handling of authorization codes, which is as strict as a provider's.
 @Suite struct EmulatorCodeTests {
     private let time = TestTime()
     private let scene: EmulatorScene

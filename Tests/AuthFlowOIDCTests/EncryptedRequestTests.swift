@@ -4,7 +4,7 @@ import AuthFlowOIDC
 import AuthFlowTesting
 import Testing
 
-/// Authorization requests that are signed and then encrypted to the provider (RFC 9101 section 4).
+/// Authorization requests that are signed and then encrypted for the provider (RFC 9101 section 4).
 @Suite struct EncryptedRequestTests {
     private static let signingKey = Result { try PrivateKey(generatedFor: .es256) }
 

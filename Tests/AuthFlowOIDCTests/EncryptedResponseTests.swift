@@ -6,7 +6,7 @@ import Expectations
 import Foundation
 import Testing
 
-/// ID Tokens, userinfo and authorization responses that are encrypted to the client.
+/// ID Tokens, userinfo and authorization responses that are encrypted for the client.
 @Suite struct EncryptedResponseTests {
     static let keys: [KeyManagementAlgorithm: DecryptionKey] = Dictionary(
         uniqueKeysWithValues: [KeyManagementAlgorithm.rsaOAEP, .rsaOAEP256, .ecdhES, .ecdhESA128KW, .ecdhESA256KW]
@@ -61,7 +61,7 @@ import Testing
             let client = try scene.client(registration: values)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
-            // What is kept is the signed token: it is sent back as a hint, which no other server could decrypt.
+            // The stored token is the signed token: it is sent back as a hint, which no other server could decrypt.
             #expect(credential.tokens.idToken?.exposed.split(separator: ".").count == 3)
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.idToken?.exposed.split(separator: ".").count == 3)
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// A web server finds the request that a response belongs to by the state inside.
+    /// A web server finds the request of a response by the state inside the JWT.
     @Test(arguments: [true, false]) func aServerFindsTheRequestOfASignedResponse(_ isEncrypted: Bool) async throws {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, responses: isEncrypted ? [.authorizationResponse] : [])
@@ -187,7 +187,7 @@ import Testing
         #expect(try await client.credential() == nil)
     }
 
-    /// What is not a JWT is never encrypted: a demand that could not be kept is refused.
+    /// Only JWTs are ever encrypted: a requirement that could not be met is rejected.
     @Test(arguments: [EncryptedResponse.authorizationResponse, .introspection])
     func refusesADemandThatWouldBePassedOver(_ response: EncryptedResponse) throws {
         let values = try Self.registration([try DecryptionKey()]) { $0.encryptedResponses = [response] }
@@ -206,7 +206,7 @@ import Testing
         #expect(error?.code == .unsupported && error?.message.contains("no key") == true)
     }
 
-    /// A refreshed token that cannot be decrypted must not cost the session.
+    /// A refreshed token that cannot be decrypted must not end the session.
     @Test func aRefreshWhoseIDTokenCannotBeDecryptedKeepsTheNewRefreshToken() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let scene = EmulatorScene(

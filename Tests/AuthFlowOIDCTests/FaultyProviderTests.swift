@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// What a provider sends that a client must refuse, and what it must bear.
+/// Responses that a client must reject, and deviations that it must tolerate.
 @Suite struct FaultyProviderTests {
     struct Refused: CustomTestStringConvertible {
         let row: String
@@ -16,7 +16,7 @@ import Testing
         var testDescription: String { row }
     }
 
-    /// Faults that are in no conformance table, and the last request that the provider may see.
+    /// Faults that are in no conformance table, and the last request that the client may send.
     static let faults: [Refused] = [
         Refused(row: "no ID Token", fault: .tokenResponse(.missingIDToken), code: .invalidIDToken, last: "POST /token"),
         Refused(

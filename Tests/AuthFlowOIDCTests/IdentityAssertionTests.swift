@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// A sign-in at one provider that gives access at another (draft-ietf-oauth-identity-assertion-authz-grant).
+/// A sign-in at one provider that grants access at another (draft-ietf-oauth-identity-assertion-authz-grant).
 @Suite struct IdentityAssertionTests {
     private static let work = OIDCEmulator.Client(
         id: "app-at-work",
@@ -71,7 +71,7 @@ import Testing
         let exchange = try #require(scene.work.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(exchange.form["audience"] == "https://api.example.com")
         #expect(exchange.form.values(for: "resource") == ["https://chat.example.com/"])
-        // The other server learns scopes and resources from the assertion.
+        // The other server reads scopes and resources from the assertion.
         let grant = try #require(scene.api.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(grant.form["scope"] == nil && grant.form["resource"] == nil)
     }
@@ -84,7 +84,7 @@ import Testing
         #expect(tokens.tokenType == "DPoP")
     }
 
-    /// The user who signs in after another one gets tokens of their own, and none after a sign-out.
+    /// A user who signs in after another user gets separate tokens, and none after a sign-out.
     @Test func theTokensOfOneUserAreNotHandedOutToTheNext() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
@@ -103,7 +103,7 @@ import Testing
         #expect(try await machine.freshTokens().accessToken != alice.accessToken)
     }
 
-    /// A user who signs in while the assertion is asked for does not get the first one's place.
+    /// A user who signs in while the assertion is being requested does not get the first user's tokens.
     @Test func aUserWhoSignsInMeanwhileStopsTheGrant() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()

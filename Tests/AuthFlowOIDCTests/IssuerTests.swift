@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// One issuer is never taken for another, and its metadata is read where it says.
+/// One issuer is never mistaken for another, and its metadata is read from the specified URL.
 @Suite struct IssuerTests {
     @Test func neverSendsATokenToAnotherIssuer() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
@@ -25,7 +25,7 @@ import Testing
 
     @Test func refusesTheAuthorizationResponseOfAnotherProvider() async throws {
         // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is passed to a
-        // sign-in at another, which would then be sent the code.
+        // sign-in at another provider, which would then receive the code.
         let (honest, evil) = (
             EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")),
             EmulatorScene(try OIDCEmulator(issuer: "https://evil.example.com"))
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func findsTheMetadataOfAnOAuthServer() async throws {
-        // RFC 8414 section 3.1: the well-known part goes between the host and the path.
+        // RFC 8414 section 3.1: the well-known path component is inserted between the host and the path.
         let paths = Mutex<[String]>([])
         let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
             paths.withLock { $0.append(request.path ?? "") }

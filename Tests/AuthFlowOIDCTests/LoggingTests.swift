@@ -27,7 +27,7 @@ private struct MemoryLogHandler: LogHandler {
     }
 }
 
-/// What the log of a service says.
+/// The log messages of a service.
 @Suite struct LoggingTests {
     @Test func logsEventsWithoutSecrets() async throws {
         let kept = MemoryLogHandler.Lines()
@@ -61,7 +61,7 @@ private struct MemoryLogHandler: LogHandler {
 
 private struct DatabaseIsDown: Error {}
 
-/// A transport of the app's own, with errors of its own.
+/// A custom transport of the app, with custom errors.
 private struct ThrowingTransport: HTTPTransport {
     let error: any Error
     func send(_ call: TransportRequest) async throws -> TransportResponse { throw error }

@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    /// Holds the refresh of one user until it is told to go on.
+    /// Delays the refresh of one user until a test releases it.
     private struct HoldingTransport: HTTPTransport {
         let base: any HTTPTransport
         let held: @Sendable (String) async -> Void
@@ -120,7 +120,7 @@ import Testing
             try await credentials.save(try await client.exchange(callback, for: request), for: "\(number)")
         }
         func refreshes() -> Int { emulator.receivedRequests.count { $0.form["refresh_token"] != nil } }
-        // Fresh for 540 seconds. In the last half minute each session has a time of its own.
+        // Fresh for 540 seconds. In the last half minute each session has an individual refresh time.
         time.advance(by: .seconds(505))
         for number in 0..<20 { _ = try await credentials.freshTokens(for: "\(number)") }
         #expect(refreshes() == 0)
@@ -258,7 +258,7 @@ import Testing
         #expect(stored.contains(tokens.refreshToken?.exposed ?? "none"))
     }
 
-    /// What a store has after another holder has refreshed: a fresh access token, and another refresh token.
+    /// The content of the store after another holder has refreshed: a fresh access token, and another refresh token.
     private func refreshed(_ old: Credential) -> @Sendable ([UInt8]) -> [UInt8] {
         let (used, access) = (old.tokens.refreshToken?.exposed ?? "", old.tokens.accessToken.exposed)
         let later = time.now.timeIntervalSince1970 + 600

@@ -71,7 +71,7 @@ import Testing
             #expect(try await again.credential()?.tokens == signIn.credential.tokens)
             #expect(try await again.refresh().tokens.accessToken != signIn.credential.tokens.accessToken)
             #expect(try await again.accounts().isEmpty)
-            // Two users who are unknown cannot be told apart, so neither takes the other's place.
+            // Two unknown users cannot be distinguished, so neither replaces the other.
             for policy in [AccountPolicy.sameAccount, .addAccount] {
                 let error = await #expect(throws: AuthError.self) { try await again.signIn(policy) }
                 #expect(error?.code == .accountMismatch)
@@ -106,7 +106,7 @@ import Testing
             let client = try scene.client(registration: Self.registration(), adapter: adapter)
             #expect(try await client.signIn().identity?.subject == "248289761001")
             #expect(try await client.userInfo()["sub"] == "248289761001")
-            // Another user is told apart.
+            // Another user is distinguished.
             let bob = try scene.client(registration: Self.registration(), adapter: adapter, user: .bob)
             #expect(try await bob.signIn().identity?.subject != "248289761001")
         }

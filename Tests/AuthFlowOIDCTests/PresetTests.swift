@@ -10,7 +10,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A server as Mastodon's is: OAuth 2.0 with its own document, no OpenID, and its endpoints below /oauth.
+/// A server like Mastodon's: OAuth 2.0 with its own metadata document, no OpenID Connect, and endpoints below /oauth.
 private struct PlainServer: ProviderEmulator {
     let base: OIDCEmulator
     var origins: [String] { base.origins }
@@ -27,7 +27,7 @@ private struct PlainServer: ProviderEmulator {
     }
 }
 
-/// A server for many tenants whose keys are each of one issuer.
+/// A multi-tenant server, each of whose keys belongs to one issuer.
 private struct KeyIssuerServer: ProviderEmulator {
     let base: OIDCEmulator
     let keyIssuer: String
@@ -45,7 +45,7 @@ private struct KeyIssuerServer: ProviderEmulator {
     }
 }
 
-/// What is known of providers as data, with an emulator at the address of each. No preset was tried against the service itself.
+/// The presets as data, with an emulator at the URL of each provider. No preset was tested against the service itself.
 @Suite struct PresetTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let preset: ProviderPreset
@@ -215,7 +215,7 @@ private struct KeyIssuerServer: ProviderEmulator {
 
     // MARK: A secret that is a JWT
 
-    /// Apple's server, as far as its clients' secrets go.
+    /// Apple's server, as far as it concerns client secrets.
     private struct SecretServer: ProviderEmulator {
         let base: OIDCEmulator
         let seen = Seen()

@@ -97,7 +97,7 @@ import Testing
         _ = try await client.signIn()
         #expect(scene.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
         _ = try await client.userInfo()
-        // Without the configured endpoint the binding is another one, in either direction.
+        // Without the configured endpoint the binding differs, in either direction.
         let discovered = try scene.client(store: store)
         let requests = scene.emulator.requests.count { $0 == "GET /userinfo" }
         let error = await #expect(throws: AuthError.self) { try await discovered.userInfo() }

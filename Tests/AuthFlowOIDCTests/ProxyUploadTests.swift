@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Uploads that the proxy passes on as they arrive.
+/// Uploads that the proxy forwards as they arrive.
 @Suite struct ProxyUploadTests {
     private static func proxy(_ server: SessionServer, duration: Duration = .seconds(900)) throws -> ResourceProxy {
         let route = try ResourceProxy.Route(

@@ -165,7 +165,7 @@ import Testing
         #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 330)
     }
 
-    /// RFC 9101 section 10.8: a request object must not serve as anything else.
+    /// RFC 9101 section 10.8: a request object must not be usable as any other JWT.
     @Test func aConfiguredParameterReplacesNoClaimOfTheObjectItself() async throws {
         let client = try client {
             $0.requestObjectKey = SigningKeySource(key)
@@ -243,7 +243,7 @@ import Testing
         #expect(credential.tokens.authorizationDetails == granted)
     }
 
-    /// RFC 9396 section 6: a refresh without new details is for those of the grant.
+    /// RFC 9396 section 6: a refresh without new details requests those of the grant.
     @Test func aRefreshKeepsTheAuthorizationDetailsOfTheGrant() async throws {
         scene.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
         var values = try registration()
@@ -258,7 +258,7 @@ import Testing
         #expect(client.coversAuthorizationDetails(refreshed) == true)
     }
 
-    /// Some servers want parameters in the browser that were pushed, and respond with an error page.
+    /// Some servers require pushed parameters in the browser, too, and otherwise respond with an error page.
     @Test func anErrorPageAfterAPushedRequestNamesTheSettings() async throws {
         for mode in [PushedRequests.automatic, .always] {
             var values = try registration()
@@ -331,7 +331,7 @@ import Testing
         let request = try await plain.authorizationRequest(options)
         let credential = try await plain.exchange(try await scene.visit(request.url), for: request)
         #expect(request.missingAuthorizationDetails(in: credential.tokens).isEmpty == grant.isCovered)
-        // Where the client demands it, nothing else is accepted.
+        // Where the client requires it, nothing else is accepted.
         var values = try registration()
         values.demandsExactAuthorizationDetails = true
         let strict = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
@@ -362,7 +362,7 @@ import Testing
 }
 
 extension TransportResponse {
-    /// An error as RFC 6749 section 5.2 has it.
+    /// An error response according to RFC 6749 section 5.2.
     fileprivate static func refusal(_ name: String) -> TransportResponse {
         TransportResponse(
             head: .init(status: .badRequest, headerFields: [.contentType: "application/json"]),

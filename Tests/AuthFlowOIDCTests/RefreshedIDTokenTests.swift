@@ -5,9 +5,9 @@ import Foundation
 import Synchronization
 import Testing
 
-/// ID Tokens that come with a refresh (OpenID Connect Core section 12.2).
+/// ID Tokens in refresh responses (OpenID Connect Core section 12.2).
 @Suite struct RefreshedIDTokenTests {
-    /// GitLab, Doorkeeper and Django name the user's last sign-in anywhere.
+    /// In GitLab, Doorkeeper and Django the auth_time is that of the user's last sign-in in any browser.
     @Test(arguments: [3600, -3600] as [TimeInterval])
     func aSignInElsewhereNeitherEndsTheSessionNorCountsAsItsOwn(_ difference: TimeInterval) async throws {
         let life = try TokenLifeScene()

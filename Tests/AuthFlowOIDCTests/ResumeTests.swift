@@ -6,7 +6,7 @@ import ConformanceRows
 import Synchronization
 import Testing
 
-/// Sign-ins whose redirect arrives by `AuthClient.resume(with:)`: an app's URL handler, or a paste.
+/// Sign-ins whose redirect arrives through `AuthClient.resume(with:)`: from an app's URL handler, or pasted.
 @Suite struct ResumeTests {
     /// Signs in with an agent that waits, and calls `act` with the URL that it shows.
     private func signIn(

@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// The FAPI 2.0 profiles: one setting makes the whole client conform, and settings that break it are refused.
+/// The FAPI 2.0 profiles: one setting makes the whole client conform, and conflicting settings are rejected.
 @Suite struct SecurityProfileTests {
     private static func values(_ change: (inout ClientRegistration.Values) throws -> Void = { _ in }) throws
         -> ClientRegistration.Values
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    /// FAPI 2.0 section 5.4.1: neither assertions nor requests are signed by another algorithm, whatever the provider announces.
+    /// FAPI 2.0 section 5.4.1: assertions and requests are signed with no other algorithm, whatever the provider advertises.
     @Test(arguments: [
         "token_endpoint_auth_signing_alg_values_supported", "request_object_signing_alg_values_supported",
     ]) func signsNothingByAnotherAlgorithm(_ member: String) async throws {
@@ -121,7 +121,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /par"))
     }
 
-    /// FAPI 2.0 Security Profile section 5.3.3.2: iss is checked, whether or not the provider announces it.
+    /// FAPI 2.0 Security Profile section 5.3.3.2: iss is checked, whether or not the provider advertises it.
     @Test func refusesAResponseWithoutItsIssuer() async throws {
         let key = try PrivateKey()
         let scene = EmulatorScene(
@@ -143,7 +143,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 
-    /// Section 5.3.3.1, note 1: every try signs anew, the request object too.
+    /// Section 5.3.3.1, note 1: every attempt has new signatures, including that of the request object.
     @Test func aWrongClockIsCorrectedForSignedRequests() async throws {
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
@@ -165,7 +165,7 @@ import Testing
         #expect(objects.count == 2 && Set(objects).count == 2)
     }
 
-    /// A request that was stored before the client had these settings is not finished with weaker ones.
+    /// A request that was stored before the client had these settings is not completed with weaker settings.
     @Test func refusesAStoredRequestThatIsWeakerThanTheSettings() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let before = OAuthClient(
@@ -186,7 +186,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 
-    /// FAPI 2.0 section 5.4.1: tokens by other algorithms are refused, whatever the provider announces.
+    /// FAPI 2.0 section 5.4.1: tokens with other algorithms are rejected, whatever the provider advertises.
     @Test func refusesAnIDTokenByAnotherAlgorithm() async throws {
         let key = try PrivateKey()
         let scene = EmulatorScene(

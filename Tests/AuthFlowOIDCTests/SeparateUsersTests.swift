@@ -8,7 +8,7 @@ import Testing
 
 @testable import AuthFlowCredentials
 
-/// One user's credential, failure and state are not another's.
+/// A user's credential, failure and state are separate from those of other users.
 @Suite struct SeparateUsersTests {
     private let time = VirtualTime()
     private let emulator: OIDCEmulator
@@ -102,7 +102,7 @@ import Testing
         for user in 0..<30 {
             await expectError(.invalidResponse) { try await credentials.freshTokens(for: "\(user)") }
         }
-        // The waits still count: what the provider cannot do now is not asked for again.
+        // The backoff still applies: requests that the provider cannot serve now are not repeated.
         #expect(credentials.cachedCount == 30)
         time.advance(by: .seconds(3600))
         for user in 0..<6 { _ = try await credentials.credential(for: CredentialKey("\(user)")) }
@@ -113,7 +113,7 @@ import Testing
 
     private struct Unreachable: Error {}
 
-    /// Asks `onKeys` before the key set is fetched.
+    /// Calls `onKeys` before the key set is fetched.
     private final class KeysTransport: HTTPTransport {
         typealias Hook = @Sendable () async throws -> Void
         private let base: any HTTPTransport
@@ -127,7 +127,7 @@ import Testing
         }
     }
 
-    /// A client with a credential that has expired, and whose refreshed ID Token needs keys that have to be fetched.
+    /// A client with an expired credential, whose refreshed ID Token requires keys that have to be fetched.
     private func expired() async throws -> (OAuthClient, Credential, KeysTransport) {
         let transport = KeysTransport(scene.transport)
         let client = try client(transport: transport)

@@ -13,7 +13,7 @@ private struct Basket: SessionData, Equatable {
 
 private struct HookError: Error {}
 
-/// What the hooks of a test were told.
+/// The notifications that the hooks of a test received.
 private final class Notes: Sendable {
     private let state = Mutex<[String]>([])
     var all: [String] { state.withLock { $0 } }
@@ -84,7 +84,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// The provider may revoke the whole grant, and with it the session that continues.
+    /// The provider may revoke the whole grant, and thereby the session that continues.
     @Test func tokensOfTheUserWhoseSessionContinuesAreNotRevoked() async throws {
         try await WebScene.run { web in
             let isDown = Mutex(false)
@@ -106,7 +106,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// A user who signs in by the link of another site must not find the accounts linked.
+    /// A user who signs in through the link of another site must not find the accounts linked.
     @Test func theHookIsToldNoSessionUnlessTheApplicationLinksAccounts() async throws {
         try await WebScene.run { web in
             let notes = Notes()
@@ -196,7 +196,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// Plain OAuth 2.0 does not say who has signed in: two sign-ins may be of two users.
+    /// Plain OAuth 2.0 does not identify the signed-in user: two sign-ins may be of two users.
     @Test func dataOfAnUnknownUserMovesToNoSession() async throws {
         try await WebScene.run { web in
             let server = try web.process(registration: { $0.scopes = ["repo", "offline_access"] })
@@ -240,7 +240,7 @@ private final class Notes: Sendable {
             #expect(await server.drain(within: .seconds(20)))
             #expect(notes.all.last == "refresh_refused x")
             #expect(notes.all.count == 3)
-            // What is left of it in the store ends no second time.
+            // Its remaining records in the store do not cause a second end-of-session event.
             try await phone.signIn(web, at: server)
             #expect(await server.drain(within: .seconds(20)))
             #expect(notes.all.count == 3)

@@ -6,11 +6,11 @@ import ConformanceRows
 import HTTPTypes
 import Testing
 
-/// What operators of a web application see and do.
+/// The operators' view of a web application, and their actions.
 @Suite struct SessionOperationTests {
     private static let (old, new) = (Secret("the old key of the tags"), Secret("the new key of the tags"))
 
-    /// The keys of the processes while a key is replaced: those before a step and after it run side by side.
+    /// The keys of the processes during a key rotation: processes before and after a step run concurrently.
     @Test(arguments: [([old], [old, new]), ([old, new], [new, old]), ([new, old], [new])])
     func aTagKeyIsReplacedWhileProcessesRun(_ before: [Secret], _ after: [Secret]) async throws {
         try await WebScene.run { web in
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    /// The mark of a logout token is left with one process's first key, and looked for with all keys of another.
+    /// A logout token is recorded with the first key of one process, and looked up with all keys of another.
     @Test(arguments: [([old, new], [new, old]), ([new, old], [old, new]), ([old], [new, old])])
     func aLogoutTokenEndsASignInThatAProcessWithAnotherFirstKeyFinishes(
         _ ofLogout: [Secret],
@@ -49,7 +49,7 @@ import Testing
             let (told, server) = (try web.process { $0.tagKeys = ofLogout }, try web.process { $0.tagKeys = ofSignIn })
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
-            // By the provider's clock after the ID Token that is to come.
+            // By the provider's clock, after the iat of the next ID Token.
             let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: "248289761001") {
                 _,
                 claims in

@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A transport whose responses to refreshes are held back until a test releases them.
+/// A transport that delays the responses to refreshes until a test releases them.
 final class SlowRefreshes: HTTPTransport {
     private let base: any HTTPTransport
     private let arrived = AsyncStream<Void>.makeStream()
@@ -33,7 +33,7 @@ final class SlowRefreshes: HTTPTransport {
     }
 }
 
-/// Sign-outs, sign-ins elsewhere and refusals that coincide with a refresh.
+/// Concurrent refreshes with sign-outs, sign-ins in other processes, and rejections.
 @Suite struct SessionRaceTests {
     private let time: TestTime
     private let scene: EmulatorScene
@@ -74,7 +74,7 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Signing out
 
-    /// In one process (the same client) and in another (another client of the same store).
+    /// In one process (the same client) and in another process (another client of the same store).
     @Test(arguments: [true, false]) func aSignOutRevokesTheTokensOfALateRefresh(_ isSameClient: Bool) async throws {
         let store = MemoryTokenStore()
         let slow = SlowRefreshes(scene.transport)
@@ -86,7 +86,7 @@ final class SlowRefreshes: HTTPTransport {
         let late = Task { try await refreshing.freshTokens() }
         await slow.arrival()
         let signOut = Task { try await leaving.signOut() }
-        // The sign-out has to wait for the refresh, whose tokens are the ones to revoke.
+        // The sign-out has to wait for the refresh, and must revoke its tokens.
         while scene.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
         await Task.yield()
         slow.release()
@@ -112,7 +112,7 @@ final class SlowRefreshes: HTTPTransport {
         _ = try await one.signIn()
         let cached = try await other.freshTokens()
         _ = try await one.signOut()
-        // For ten seconds cached tokens are used.
+        // Cached tokens are used for ten seconds.
         time.advance(9)
         #expect(try await other.freshTokens() == cached)
         time.advance(1)
@@ -139,7 +139,7 @@ final class SlowRefreshes: HTTPTransport {
         ),
     ]
 
-    /// A client that finds the credential gone drops its cached tokens.
+    /// A client that finds the credential missing drops its cached tokens.
     @Test(arguments: looks) func returnsNoCachedTokensOnceTheStoreWasSeenEmpty(
         _ test: Look
     ) async throws {
@@ -169,7 +169,7 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Responses of the provider
 
-    /// The old refresh token is used up when the new tokens are refused: the new one is kept, and no tokens are
+    /// The old refresh token has been used when the new tokens are rejected: the new one is stored, and no tokens are
     /// returned.
     @Test(arguments: ["nonce", "sub"]) func aRefusedIDTokenLosesNoRefreshToken(_ claim: String) async throws {
         let store = MemoryTokenStore()
@@ -190,7 +190,7 @@ final class SlowRefreshes: HTTPTransport {
         scene.emulator.fault = nil
         time.advance(400)
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
-        // And another process goes on from there.
+        // Another process continues from there.
         #expect(try await self.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
     }
 
@@ -235,7 +235,7 @@ final class SlowRefreshes: HTTPTransport {
         let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
         #expect(twice?.message.contains("Sign in again") == true)
-        // The session is not known to be over: the provider may have had a temporary fault.
+        // The session has not certainly ended: the provider may have had a temporary fault.
         #expect(try await first.credential()?.tokens == credential.tokens)
         transport.respond(nil)
         #expect(try await client(store: store).freshTokens() != credential.tokens)
@@ -302,7 +302,7 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Sharing, accounts, cancellation
 
-    /// An adapter that cannot share.
+    /// An adapter that does not support sharing.
     private struct Unsharing: SharedSignIn {
         let base: OIDCProvider
         let failure: @Sendable () -> any Error

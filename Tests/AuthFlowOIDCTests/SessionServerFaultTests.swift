@@ -7,14 +7,14 @@ import Testing
 
 @testable import AuthFlowServer
 
-/// A store that counts what is written to it, and whose answers to removals can be lost.
+/// A store that counts the writes, and that can lose the responses to removals.
 private final class WatchedStore: SessionTokenStore {
     enum Loss: CaseIterable, Sendable {
-        /// The records are gone, and the caller is told of a failure.
+        /// The records are removed, and the caller gets an error.
         case failed
-        /// The removal was repeated, and finds nothing the second time.
+        /// The removal was retried, and finds nothing the second time.
         case repeated
-        /// Half of the records are gone.
+        /// Half of the records are removed.
         case halfDone
     }
 
@@ -50,7 +50,7 @@ private final class WatchedStore: SessionTokenStore {
         return try await base.withLease(on: key, body)
     }
     func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
-    /// Has so many callers that look for records wait for each other, before they look and before they go on.
+    /// Makes this many callers that look for records wait for each other, before and after the lookup.
     func meet(_ size: Int) { meeting.withLock { $0 = Meeting(size: size, rounds: 2) } }
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
         await arrive()
@@ -148,7 +148,7 @@ private final class WatchedStore: SessionTokenStore {
             #expect(response.status == (loss == .repeated ? 303 : 503))
             #expect(await server.drain(within: .seconds(20)))
             #expect(revokedRefreshTokens(web) == browsers)
-            // The session that can ask again is the last to end.
+            // The session that can request again is the last to end.
             #expect(store.removed.last?.name == own.name)
         }
     }
@@ -176,13 +176,13 @@ private final class WatchedStore: SessionTokenStore {
             for browser in browsers { try await browser.signIn(web, at: server) }
             let last = try #require(try await browsers[2].session(at: server))
             #expect(try await server.sessions(ofUserOf: last).count == 2)
-            // The one that was used longest ago.
+            // The least recently used session.
             #expect(try await browsers[0].session(at: server) == nil)
             #expect(try await browsers[1].session(at: server) != nil)
         }
     }
 
-    /// Comparing it takes a time that grows with the square of the number of marks.
+    /// Comparing it takes quadratic time in the number of marks.
     @Test func aStrangersPathAndCookiesAreNotCompared() async throws {
         let marks = String(repeating: "\u{301}", count: 100) + String(repeating: "\u{323}", count: 100)
         var request = HTTPRequest(method: .get, scheme: "https", authority: "app.example.com", path: "/\(marks)?a=1")
@@ -199,7 +199,7 @@ private final class WatchedStore: SessionTokenStore {
         try await withWeb { web, _, store in
             let server = try web.process { $0.sessionsPerUser = 1 }
             let browsers = [WebBrowser(), WebBrowser()]
-            // Each has stored its session when the other looks for those that are too many.
+            // Each has stored its session when the other looks for excess sessions.
             store.meet(browsers.count)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for browser in browsers { group.addTask { try await browser.signIn(web, at: server) } }

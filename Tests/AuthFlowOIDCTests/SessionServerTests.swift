@@ -7,7 +7,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Holds requests to a path until a test releases them.
+/// Delays requests to a path until a test releases them.
 struct HeldRequests: HTTPTransport {
     let base: any HTTPTransport
     let path: String
@@ -58,7 +58,7 @@ struct HeldRequests: HTTPTransport {
                         await proxy.response(to: alice.request(.get, "/api/slow", WebBrowser.ownPage))
                     }
                 }
-                // Eight are at the API and 32 wait, so the only one that ends is refused.
+                // Eight requests are at the API and 32 wait, so the only request that ends is rejected.
                 let refused = await group.next() ?? nil
                 #expect(refused?.status == 429)
                 #expect(refused?.head.headerFields[.retryAfter] != nil)
@@ -130,7 +130,7 @@ struct HeldRequests: HTTPTransport {
             network.takeDown()
             let down = try web.process(transport: network, observer: observer)
             #expect(try await WebBrowser().send(.get, "/login", to: down).status == 502)
-            // A process of its own: the other one leaves the provider alone for a while.
+            // A separate process: the first process sends the provider no requests for a while.
             let server = try web.process(observer: observer)
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
@@ -190,7 +190,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// A user who is told that all sessions have ended relies on it.
+    /// A user who is told that all sessions have ended relies on this message.
     @Test func signingOutEverywhereSaysWhenTheOtherSessionsWereNotFound() async throws {
         try await withWeb { web, server in
             let (laptop, phone) = (WebBrowser(), WebBrowser())
@@ -224,7 +224,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// To Swift's characters a mark that joins what follows would hide the next cookie.
+    /// In Swift's characters a mark that joins the next character would hide the next cookie.
     @Test(arguments: ["x=a\u{600}", "x\u{301}=1", "\u{1F1E6}=\u{1F1E6}"]) func anotherSitesCookieHidesNone(
         _ cookie: String
     )
@@ -239,7 +239,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// Each of them would be looked for in the store.
+    /// Each of them would cause a store lookup.
     @Test func cookiesThatBelongToNoResponseCostNoAccessToTheStore() async throws {
         try await withWeb { web, server in
             let browser = WebBrowser()
@@ -247,7 +247,7 @@ struct HeldRequests: HTTPTransport {
             let own = try #require(browser.cookies.first { $0.key.contains("-login-") })
             let prefix = own.key.prefix(own.key.count - 8)
             for number in 0..<10 { browser.cookies["\(prefix)AAAAAAA\(number)"] = own.value }
-            // The right value in another cookie, and another value in the right one.
+            // The right value in another cookie, and another value in the right cookie.
             browser.cookies[own.key] = nil
             #expect(try await browser.send(.get, callback, to: server).status == 400)
             browser.cookies[own.key] = String(own.value.dropLast(4)) + "AAAA"

@@ -7,7 +7,7 @@ import Expectations
 import HTTPTypes
 import Testing
 
-/// Sign-ins with parameters of their own: from the application, from the address, for a step-up, without a page.
+/// Sign-ins with additional parameters: from the application, from the URL, for a step-up, without a page.
 @Suite struct SessionSignInTests {
     private static let navigation: HTTPFields = fields(["Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"])
     private static let fromElsewhere: HTTPFields = fields([
@@ -20,7 +20,7 @@ import Testing
         return fields
     }
 
-    /// The parameters of the authorization request that a response sends the browser with.
+    /// The parameters of the authorization request in a redirect response.
     private func parameters(_ response: TransportResponse, _ web: WebScene) throws -> FormParameters {
         #expect(response.status == 303)
         return web.scene.emulator.parameters(ofRequestAt: try #require(response.head.headerFields[.location]))
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    /// Does what the browser and the user do after a response that leads to the provider.
+    /// Performs the steps of the browser and the user after a redirect to the provider.
     private func finish(
         _ response: TransportResponse,
         _ browser: WebBrowser,
@@ -97,7 +97,7 @@ import Testing
             #expect(strong.authentication?.contextClass == "mfa")
             #expect(await server.stepUp(request, strong, to: requirement) == nil)
             #expect(try await server.data(Draft.self, of: strong)?.text == "to be continued")
-            // RFC 10017 section 6.1.3.2, [NIST SP 800-63B]: the identifier of before the step-up is of no use any more.
+            // RFC 10017 section 6.1.3.2, [NIST SP 800-63B]: the session identifier from before the step-up is invalid.
             #expect(strong.name != weak.name)
             #expect(try await server.sessions(ofUserOf: strong).count == 1)
         }
@@ -208,7 +208,7 @@ import Testing
     @Test func aVisitByALinkWithoutASessionGoesToTheProviderAtTheSecondStep() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
-            // A link that has the mark already is not followed by itself.
+            // A link that already has the marker is not followed automatically.
             let marked = try await browser.send(.get, "/login?resume=1", to: server, Self.fromElsewhere)
             #expect(marked.status == 200)
             #expect(!String(decoding: marked.body, as: UTF8.self).contains("http-equiv=\"refresh\""))
@@ -219,7 +219,7 @@ import Testing
         }
     }
 
-    /// Login CSRF: a page of another site does not replace the session of a user by one of its choice.
+    /// Login CSRF: a page of another site does not replace the session of a user by a session that it chose.
     @Test(arguments: ["login_hint=mallory", "prompt=login&resume=1"], [SessionServerOptions.SameSite.strict, .lax])
     func anotherSiteCannotSignAUserInAnew(_ query: String, _ sameSite: SessionServerOptions.SameSite) async throws {
         try await WebScene.run { web in
@@ -229,7 +229,7 @@ import Testing
             })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
-            // With its cookie: by Lax, or as the second step of Strict.
+            // With its cookie: through Lax, or as the second step of Strict.
             let response = try await browser.send(.get, "/login?\(query)", to: server, Self.fromElsewhere)
             #expect(response.status == 200)
             let page = String(decoding: response.body, as: UTF8.self)
@@ -254,7 +254,7 @@ import Testing
                 web,
                 at: server
             )
-            // What is required is not forgotten with it.
+            // The requirement is not removed with it.
             #expect(refused.status == 403 && browser.session == nil)
             web.scene.emulator.fault = nil
             let response = try await finish(

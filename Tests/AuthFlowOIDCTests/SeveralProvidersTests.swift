@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// One application whose users sign in at one of two providers.
+/// One application whose users sign in at either of two providers.
 @Suite struct SeveralProvidersTests {
     private struct Scene: Sendable {
         let staff: EmulatorScene
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    /// RFC 9700 section 4.4: the response of one provider is not taken for that of the other (mix-up).
+    /// RFC 9700 section 4.4: the response of one provider is not accepted as that of the other provider (mix-up).
     @Test func aResponseToTheOtherProvidersPathIsRefused() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    /// A page of another site does not move the user to a provider of its choice.
+    /// A page of another site does not send the user to a provider of its choice.
     @Test func aLinkOfAnotherSiteDoesNotChangeTheProvider() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    /// An API gets the tokens of its own provider alone.
+    /// An API gets only the tokens of its own provider.
     @Test func theProxySendsNoTokenOfAnotherProvider() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())

@@ -5,13 +5,13 @@ import Expectations
 import Foundation
 import Testing
 
-/// Sign-ins by the steps of ``OAuthClient``, whose state is a value that another process can finish with.
+/// Sign-ins by the steps of ``OAuthClient``, whose state is a value that another process can use to finish.
 @Suite struct SignInStepsTests {
     private let scene: EmulatorScene
 
     init() throws { scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")) }
 
-    /// A client with a server of its own, as another process has one.
+    /// A client with a separate server instance, like that of another process.
     private func client(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws -> OAuthClient {
         var values = try EmulatorScene.registration()
         change(&values)
@@ -36,7 +36,7 @@ import Testing
         #expect(credential.tokens.tokenType == "DPoP")
         let replay = await #expect(throws: AuthError.self) { try await finisher.exchange(callback, for: decoded) }
         #expect(replay?.code == .invalidCallback)
-        // A third process cannot know, and the server refuses the code.
+        // A third process cannot know this, and the server rejects the code.
         let third = await #expect(throws: AuthError.self) { try await client().exchange(callback, for: decoded) }
         #expect(third?.code == .providerRejected)
     }
@@ -50,7 +50,7 @@ import Testing
         let stored = try JSONDecoder().decode(String.self, from: try JSONEncoder().encode(request))
         var json = try #require(try JSON(parsing: Array(stored.utf8)).object)
         #expect(json[member] != nil || member == "acr_values")
-        // An empty state would be matched by an empty one.
+        // An empty state would match an empty state in the response.
         for damage in [JSON.bool(true), .null, ["x": 1]] + (member == "state" ? [""] : []) {
             json[member] = damage
             let text = String(decoding: try JSON.object(json).serialized(), as: UTF8.self)
@@ -204,7 +204,7 @@ import Testing
         #expect(error?.code == .insufficientUserAuthentication)
     }
 
-    /// A provider may revoke the whole grant with one token, and the user's session with it.
+    /// A provider may revoke the whole grant with one token, and thereby the user's session.
     @Test(arguments: [
         (IDTokenFault.authenticatedAnHourAgo, 0), (.missingAuthenticationTime, 0), (.claim("nonce", "another"), 2),
     ])
@@ -229,7 +229,7 @@ import Testing
         let sent = scene.emulator.receivedRequests.filter { $0.path == "/token" }.map { $0.form["resource"] }
         #expect(sent == ["https://api.example.com", "https://api.example.com"])
         #expect(try await credentials.credential(for: CredentialKey("s")) == nil)
-        // A refresh token that is used once stands under one key only.
+        // A single-use refresh token is stored under one key only.
         for other in [CredentialKey("s"), CredentialKey("s", resource: "https://other.example.com")] {
             await expectError(.invalidConfiguration) { try await credentials.save(credential, for: other) }
         }

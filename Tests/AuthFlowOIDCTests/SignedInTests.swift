@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// What a client does once a user is signed in: accounts, calls of an API, sign-out.
+/// The operations of a client with a signed-in user: accounts, API calls, sign-out.
 @Suite struct SignedInTests {
     private let life: TokenLifeScene
 
@@ -127,7 +127,7 @@ import Testing
     @Test func introspectsTokens() async throws {
         let client = try life.client()
         _ = try await client.signIn()
-        // A client without a secret may not introspect.
+        // A client without a secret may not use introspection.
         let refused = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(refused?.code == .providerRejected)
         let confidential = EmulatorScene(

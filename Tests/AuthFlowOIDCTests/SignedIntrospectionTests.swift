@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// What a provider says about a token, signed (RFC 9701).
+/// Signed introspection responses (RFC 9701).
 @Suite struct SignedIntrospectionTests {
     private static let robot = OIDCEmulator.Client(
         id: "api",
@@ -98,7 +98,7 @@ import Testing
         #expect(error?.message.contains(hostile.words) == true, "\(error?.message ?? "")")
     }
 
-    /// A provider that does not know RFC 9701 responds with plain JSON.
+    /// A provider that does not support RFC 9701 responds with plain JSON.
     @Test func refusesAPlainResponse() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         let plain = try scene.client(registration: Self.registration(nil))
@@ -121,7 +121,7 @@ import Testing
         #expect(error?.message.contains("not signed") == true, "\(error?.message ?? "")")
     }
 
-    /// Some providers name the audience of the token.
+    /// Some providers return the audience of the token.
     @Test func acceptsTheAudienceThatTheConfigurationNames() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         scene.emulator.fault = .introspection(.claim("aud", ["https://api.example.com"]))

@@ -62,7 +62,7 @@ import Testing
         #expect(try await client.signIn().credential.identity?.subject == "248289761001")
     }
 
-    /// RFC 7519 section 4.1.3: an array of one is the same.
+    /// RFC 7519 section 4.1.3: an array with one element is equivalent.
     @Test func acceptsAnAudienceAsAnArrayOfOne() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.fault = .signedResponse(.claim("aud", ["authflow-demo"]))
@@ -82,7 +82,7 @@ import Testing
         #expect(error?.code == .accessDenied)
     }
 
-    /// Keys are fetched for a response of the right issuer and client alone: others would have this client fetch at will.
+    /// Keys are fetched only for a response of the right issuer and client: others could trigger fetches at will.
     @Test(arguments: [SignedResponseFault.wrongIssuer, .wrongAudience, .expired])
     func fetchesNoKeysForAResponseThatItsClaimsRefuse(_ fault: SignedResponseFault) async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
@@ -94,7 +94,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("GET /jwks"))
     }
 
-    /// What the provider repeats beside a response is not taken for part of it (Glewlwyd sends the assertion back).
+    /// Parameters that the provider repeats outside the JWT are ignored (Glewlwyd returns the assertion).
     @Test func unknownParametersBesideItAreLeftAlone() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.fault = .signedResponse(.redirect { $0.append("session_state", "x") })

@@ -191,7 +191,7 @@ import Testing
 
     @Test(arguments: ResponseMode.allCases) func signsInThroughTheLoopbackPort(_ mode: ResponseMode) async throws {
         try await EmulatorScene.with(.sockets) { scene in
-            // The "browser" goes through the provider's pages and then really delivers the authorization response.
+            // The "browser" visits the provider's pages and then actually delivers the authorization response.
             let launcher = BrowserLauncher { url in
                 Task {
                     let start = try await SystemTransport().send(TransportRequest(.get, Endpoint(url)))
@@ -230,7 +230,7 @@ import Testing
         )
         switch mode.delivery {
         case .query:
-            // A response in another mode than the requested one is refused.
+            // A response in a mode other than the requested mode is rejected.
             #expect(try await transport.send(form).status == 405)
             _ = try await transport.send(TransportRequest(.get, Endpoint(response)))
         case .fragment:

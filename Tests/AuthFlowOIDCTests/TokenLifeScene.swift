@@ -6,18 +6,18 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A wall clock that tests set.
+/// A wall clock that tests can set.
 final class TestTime: Sendable {
     private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
     private let error = Mutex(TimeInterval(0))
     var now: Date { time.withLock { $0 } }
-    /// The services of this machine, whose clock may be wrong.
+    /// The host services of a machine whose clock may be wrong.
     var host: HostServices { HostServices(now: { self.now + self.error.withLock { $0 } }) }
     func setError(_ seconds: TimeInterval) { error.withLock { $0 = seconds } }
     func advance(_ seconds: TimeInterval) { time.withLock { $0 += seconds } }
 }
 
-/// A transport that can be taken down, or told to return another response.
+/// A transport that can be taken offline, or made to return another response.
 final class FlakyTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let state = Mutex<(response: TransportResponse?, isDown: Bool, calls: Int)>((nil, false, 0))
@@ -58,7 +58,7 @@ final class FailingStore: TokenStore {
     }
 }
 
-/// An emulated provider, a clock that tests set, and a network that can fail.
+/// An emulated provider, a clock that tests can set, and a network that can fail.
 struct TokenLifeScene {
     let time: TestTime
     let scene: EmulatorScene

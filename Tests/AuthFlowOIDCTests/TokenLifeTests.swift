@@ -50,7 +50,7 @@ import Testing
         #expect(error?.code == .loginRequired)
         let brief = try life.client(scopes: ["openid"])
         _ = try await brief.signIn()
-        // Within the margin the token is used as long as it lasts; there is no other.
+        // Within the margin the token is used until its expiry, because there is no other.
         life.time.advance(3590)
         _ = try await brief.freshTokens()
         life.time.advance(10)
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test func refreshesWhenTheClockWasSetBack() async throws {
-        // Tokens obtained while the clock was ahead would seem to last longer than they do.
+        // Tokens that were obtained while the clock was ahead would seem to expire later than they do.
         let client = try life.client()
         life.time.setError(400)
         let first = try await client.signIn().credential.tokens
@@ -116,7 +116,7 @@ import Testing
         let store = MemoryTokenStore()
         _ = try await life.client(store: store).signIn()
         life.time.advance(3600)
-        // Each client stands for a process: they share the store and nothing else.
+        // Each client represents a process: they share only the store.
         let clients = try (0..<4).map { _ in try life.client(store: store) }
         let tokens = try await withThrowingTaskGroup(of: TokenSet.self) { group in
             for number in 0..<1000 { group.addTask { try await clients[number % clients.count].freshTokens() } }
@@ -136,7 +136,7 @@ import Testing
         _ = try await other.freshTokens()
         life.time.advance(3600)
         let refreshed = try await one.freshTokens()
-        // The other still has the old ones cached; its refresh token has been used up.
+        // The other process still has the old tokens cached; its refresh token has been used.
         #expect(try await other.freshTokens() == refreshed)
         #expect(life.refreshes == 1)
     }
@@ -187,7 +187,7 @@ import Testing
         #expect(life.refreshes == 1)
         #expect(ends.withLock { $0 } == 1)
         #expect(try await client.credential() == nil)
-        // Another process is told why, and sends no request.
+        // Another process gets the reason, and sends no request.
         let other = try life.client(store: store)
         let error = await #expect(throws: AuthError.self) { try await other.requiredCredential() }
         #expect(error?.message.contains("ended by the provider") == true)
@@ -275,7 +275,7 @@ import Testing
         #expect(warned.withLock { $0 } == 1)
         #expect(try await client.credential()?.tokens == second)
         #expect(try await life.client(store: store).credential()?.tokens == first)
-        // The refresh token in the store has been used up; the next refresh uses the unsaved one.
+        // The refresh token in the store has been used; the next refresh uses the unsaved refresh token.
         store.fail(false)
         life.time.advance(3600)
         let third = try await client.freshTokens()

@@ -62,7 +62,7 @@ import Testing
         #expect(try await self.client().freshTokens().refreshToken == unsaved.refreshToken)
     }
 
-    /// The other process has the refresh token that was used, and writes it back with its change.
+    /// The other process has the used refresh token, and writes it back with its change.
     @Test func aChangeOfTheDataByAnotherProcessDoesNotReplaceWhatCouldNotBeStored() async throws {
         let client = try client()
         let credential = try await client.signIn().credential
@@ -126,7 +126,7 @@ import Testing
         _ = try await refreshedUnsaved(client)
         await expectError(.storageFailed) { try await client.signOut() }
         time.advance(3600)
-        // The provider ends the session when a refresh token is used twice.
+        // The provider ends the session when a refresh token is reused.
         _ = try await client.freshTokens()
         store.fail(false)
         time.advance(3600)
@@ -198,7 +198,7 @@ import Testing
     // MARK: Tokens that cannot be checked
 
     /// The keys cannot be fetched when a refreshed ID Token has arrived: the refresh token is new, and nothing was
-    /// refused.
+    /// rejected.
     @Test func aRefreshThatCannotBeCheckedKeepsTheOldAccessToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
@@ -284,7 +284,7 @@ import Testing
         }
     }
 
-    /// Refuses to revoke access tokens.
+    /// Rejects the revocation of access tokens.
     private final class RevocationResponses: HTTPTransport {
         private let base: any HTTPTransport
         private let error: String

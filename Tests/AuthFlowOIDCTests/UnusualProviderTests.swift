@@ -5,7 +5,7 @@ import AuthFlowTesting
 import HTTPTypes
 import Testing
 
-/// Providers that do something that few others do, and that is clear all the same.
+/// Providers with rare but unambiguous behaviour.
 @Suite struct UnusualProviderTests {
     struct Quirk: CustomTestStringConvertible {
         let name: String
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    /// RFC 6749 section 5.2 has a description for developers, into which some servers put what they were sent.
+    /// RFC 6749 section 5.2 has a description for developers, into which some servers copy the received values.
     @Test(arguments: ["json", "challenge", "page"]) func whatAServerRepeatsOfARequestIsNotShown(_ place: String)
         async throws
     {

@@ -6,9 +6,9 @@ import Foundation
 import Synchronization
 import Testing
 
-/// Requests that wait for a connection, and what happens to their tokens.
+/// Requests that wait for a connection, and the effects on their tokens.
 @Suite(.timeLimit(.minutes(1))) struct WaitingRequestTests {
-    /// A transport whose token requests wait until the test lets them go on.
+    /// A transport whose token requests wait until a test releases them.
     private final class WaitingTransport: HTTPTransport {
         let base: any HTTPTransport
         private let whileWaiting = Mutex<(@Sendable () async -> Void)?>(nil)
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// A store whose leases have terms that the test ends.
+    /// A store whose leases expire when the test says so.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
         let term = Lease.Term(lasting: .seconds(600))
@@ -81,7 +81,7 @@ import Testing
             store.term.extend(until: isFirst ? .zero : .seconds(600))
         })
         _ = try? await client.refresh()
-        // Whatever became of the call, nothing was sent under the lost lease.
+        // Whatever the result of the call, nothing was sent under the lost lease.
         #expect(refreshes(scene) <= waits.load(ordering: .relaxed) - 1)
         #expect(waits.load(ordering: .relaxed) >= 1)
     }
@@ -150,14 +150,14 @@ import Testing
     }
 }
 
-/// Callers that wait for what another caller has begun.
+/// Callers that wait for an operation that another caller has started.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
-    /// A store whose reads wait until the test lets them go on.
+    /// A store whose reads wait until a test releases them.
     private final class GatedStore: TokenStore {
         let base: MemoryTokenStore
         let gate = Gate()
         let leaseGate = Gate()
-        /// Whether the result of a read waits, and not the read: it is of the time before.
+        /// Whether the result of a read is delayed instead of the read: the result is then an old one.
         let isResultLate: Bool
 
         init(_ base: MemoryTokenStore, isResultLate: Bool = false) {
@@ -184,7 +184,7 @@ import Testing
         }
     }
 
-    /// A gate that is open until it is closed.
+    /// A gate that is open until a test closes it.
     private final class Gate: Sendable {
         private struct State {
             var isClosed = false
@@ -195,7 +195,7 @@ import Testing
         private let state = Mutex(State())
         private let (arrivals, arrived) = AsyncStream<Void>.makeStream()
 
-        /// - Parameter isForOne: Whether only the next one waits.
+        /// - Parameter isForOne: Whether only the next caller waits.
         func close(isForOne: Bool = false) { state.withLock { ($0.isClosed, $0.isForOne) = (true, isForOne) } }
         func open() {
             let waiting = state.withLock { state in
@@ -283,7 +283,7 @@ import Testing
         _ = try await client.signIn()
         let tokens = try await client.freshTokens()
         let end = try #require(tokens.expiresAt)
-        // In the margin in which an access token counts as expired, and has not expired.
+        // In the margin before the expiry, in which an access token counts as expired.
         life.time.advance(end.timeIntervalSince(life.time.now) - 30)
         gate.close()
         let other = Task { try await client.refresh() }
@@ -319,7 +319,7 @@ final class SteppedClock: Clock {
     var now: Instant { state.withLock { $0.now } }
     var minimumResolution: Swift.Duration { .zero }
 
-    /// Advances the time, once a task sleeps.
+    /// Advances the time once a task sleeps.
     func advance(by duration: Swift.Duration) async {
         while state.withLock({ $0.sleepers.isEmpty }) { for await _ in arrivals { break } }
         let due = state.withLock { state in

@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Synchronization
 import Testing
 
-/// Adapters with one fault each: the conformance suite finds it, and names the rule.
+/// Adapters with one fault each: the conformance suite detects the fault, and names the rule.
 @Suite struct WrongAdapterTests {
     enum Fault: CaseIterable {
         case issuerWithoutTLS, metadataOfAnotherIssuer
@@ -112,7 +112,7 @@ import Testing
             case .userInfoOfAnother: return ["sub": "another"]
             case .userInfoOfOne: return ["id": 7]
             case .userInfoWithoutAsking:
-                // The last answer, where the provider refuses.
+                // The last answer when the provider rejects the request.
                 if let claims = try? await base.userInfo(for: tokens, in: context) {
                     memory.claims.withLock { $0 = claims }
                 }
@@ -135,7 +135,7 @@ import Testing
             case .refresh:
                 let signIns = memory.signIns.withLock { $0 }
                 switch fault {
-                // The other user signed in last.
+                // The other user signed in most recently.
                 case .swapsUsersAtARefresh: members["access_token"] = signIns.last?["access_token"]
                 case .keepsTheAccessToken: members["access_token"] = signIns.first?["access_token"]
                 case .keepsTheRefreshToken: members["refresh_token"] = signIns.first?["refresh_token"]

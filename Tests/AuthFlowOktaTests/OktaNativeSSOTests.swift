@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// One sign-in for every app of a vendor: `device_secret`, token exchange, single logout.
+/// One sign-in for all apps of a vendor: `device_secret`, token exchange, single logout.
 @Suite struct OktaNativeSSOTests {
     @Test(arguments: EmulatorScene.Setting.allCases) func signsInOnceForAllApps(_ setting: EmulatorScene.Setting)
         async throws
@@ -18,7 +18,7 @@ import Testing
             let first = try await mail.signIn().credential
             #expect(first.tokens.deviceSecret != nil)
             #expect(first.identity?.displayName == "Alice Example")
-            // No password: only what the first app has shared can sign in.
+            // No password: only the secret that the first app shared can sign in.
             let steps = Mutex<[FlowEvent.Step]>([])
             let calendar = try scene.app("calendar") { event in steps.withLock { $0.append(event.step) } }
             let second = try await calendar.signIn().credential
@@ -28,7 +28,7 @@ import Testing
             #expect(second.tokens.scopes == ["openid", "profile", "offline_access"])
             #expect(steps.withLock { $0.contains(.tokenExchange) && !$0.contains(.userAgentVisit) })
 
-            // The secret outlives refreshes, which bring none.
+            // The secret remains after refreshes, which return none.
             #expect(try await mail.refresh().tokens.deviceSecret == first.tokens.deviceSecret)
             _ = try await calendar.refresh()
 
@@ -88,7 +88,7 @@ import Testing
         var testDescription: String { error }
     }
 
-    /// Facts 1.6: Okta's error responses to a token exchange. The user is then asked, and the reason is in an event.
+    /// Facts 1.6: Okta's error responses to a token exchange. The user is then prompted, and the reason is in an event.
     static let exchangeErrors: [ExchangeError] = [
         ExchangeError(error: "invalid_request", words: "'actor_token' is invalid.", status: 400),
         ExchangeError(error: "invalid_request", words: "'actor_token_type' is invalid or not supported.", status: 400),
@@ -188,7 +188,7 @@ import Testing
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let first = try await scene.app("mail", user: .alice, store: store).signIn().credential
-            // Another user, where alice is signed in: refused, and nothing of that user is shared.
+            // Another user, while alice is signed in: rejected, and nothing of that user is shared.
             let shared = SharedCredentialStore(group: "acme", store: scene.shared)
             let before = try await shared.value(for: scene.issuer)
             try await shared.change(for: scene.issuer) { _ in nil }
@@ -249,14 +249,14 @@ import Testing
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = fault
             let calendar = try scene.app("calendar")
-            // No user can be asked.
+            // No user can be prompted.
             await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(try await calendar.credential() == nil)
         }
     }
 
     @Test func acceptsTheNonceOfTheFirstSignInInAnExchangedIDToken() async throws {
-        // Defect 7 of the facts: an ID Token of an exchange may carry the nonce of the sign-in it comes from.
+        // Defect 7 of the facts: an ID Token of a token exchange may contain the nonce of the original sign-in.
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.repeatsNonce = true
             _ = try await scene.app("mail", user: .alice).signIn()

@@ -60,7 +60,7 @@ import Testing
     @Test func conformsToTheAdapterSuite() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let client = try scene.app("mail", user: .alice)
-            // With the store that apps share, the other user would be signed in as this one.
+            // With the store that apps share, the other user would be signed in as this user.
             let apart = OktaScene(emulator: scene.emulator, transport: scene.transport)
             let other = try apart.app("mail", user: .bob)
             try await ProviderConformance(adapter: scene.provider(), client: client, other: other).run()
@@ -128,7 +128,7 @@ import Testing
             code: .providerRejected,
             words: "Come back"
         ),
-        // A rate limit in the format, and with the code, of an ended session: it must not end one.
+        // A rate-limit response in the format of an ended session, and with its code, must not end a session.
         TokenError(
             failure: .init("invalid_grant", "API call exceeded rate limit due to too many requests.", status: 429),
             code: .temporarilyUnavailable,
@@ -180,12 +180,12 @@ import Testing
             #expect(error?.code == test.code, "\(String(describing: error))")
             #expect(error?.description.contains(test.words) == true || test.words.isEmpty)
             #expect(test.code == .temporarilyUnavailable || error?.providerError?.error == test.failure.code)
-            // Only a session that the provider has ended is over.
+            // Only a session that the provider has ended has ended.
             #expect((try await client.credential() == nil) == (test.code == .loginRequired))
         }
     }
 
-    /// An exchanged ID Token that names another secret than the one that was exchanged.
+    /// An exchanged ID Token that names a device secret other than the exchanged one.
     @Test func comparesAnExchangedIDTokenWithTheSharedDeviceSecret() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
@@ -245,7 +245,7 @@ import Testing
     }
 
     @Test func sendsEveryConfiguredAuthorizationParameter() async throws {
-        // Defect 10: some were dropped.
+        // Defect 10: some of them were dropped.
         try await OktaScene.with(.inProcess) { scene in
             var settings = try scene.settings("mail")
             settings.parameters[.authorization] = ["ui_locales": "de", "claims_locales": "fr", "acr_values": "urn:x"]
@@ -279,7 +279,7 @@ import Testing
     }
 
     @Test func sendsNoMoreRequestsAfterTheSessionHasEnded() async throws {
-        // Defect 1: thousands of requests in a second.
+        // Defect 1: thousands of requests per second.
         let time = VirtualTime()
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
             let client = try scene.app("mail", user: .alice, host: time.host)

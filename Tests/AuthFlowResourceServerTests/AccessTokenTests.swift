@@ -127,7 +127,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
     }
 
-    /// A token with a made-up key uses up the search for keys. The next good token is not to be thrown away for that.
+    /// A token with a forged key ID uses up the key lookup. The next valid token must not be rejected because of that.
     @Test func aTokenOfANewKeyIsNotRefusedAfterAForgedOne() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
@@ -158,7 +158,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(rejection.underlyingError != nil)
     }
 
-    // MARK: - Servers that are older than RFC 9068
+    // MARK: - Servers that predate RFC 9068
 
     static let marks: [Case<Change>] = [
         Case("a nonce") { $0["nonce"] = "n" },

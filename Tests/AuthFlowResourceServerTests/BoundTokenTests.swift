@@ -129,7 +129,7 @@ import Testing
             }
             if round < 4 { scene.advance(100) }
         }
-        // Those of 180 seconds at most. The removal runs beside the requests.
+        // Only those of the last 180 seconds remain. The removal runs concurrently with the requests.
         while await store.keys(after: nil, limit: 1000).count > 40 { await Task.yield() }
     }
 
@@ -220,7 +220,7 @@ import Testing
         let rejection = try await refusal(machines[0], try request(nil))
         #expect(rejection.error == "use_dpop_nonce")
         let nonce = try #require(rejection.response.head.headerFields[name])
-        // Another machine accepts it: they share the key alone.
+        // Another instance accepts it: they share only the key.
         #expect(try await machines[1].authorize(try request(nonce)).responseFields[name] == nil)
         scene.advance(200)
         let next = try #require(try await machines[0].authorize(try request(nonce)).responseFields[name])
@@ -235,7 +235,7 @@ import Testing
     private enum NonceKeyText { static let other = Base64URL.encode([UInt8](repeating: 7, count: 24)) }
 }
 
-/// Tokens that are bound to a certificate (RFC 8705 section 3, RFC 9440).
+/// Certificate-bound access tokens (RFC 8705 section 3, RFC 9440).
 @Suite struct CertificateBoundTokenTests {
     private static let certificate: [UInt8] = Array("a certificate".utf8)
 

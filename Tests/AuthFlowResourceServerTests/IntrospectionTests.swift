@@ -106,7 +106,7 @@ import Testing
         let api = try api(scene, introspectsJWTs: true)
         scene.advance(11)
         _ = try await api.authorize(request)
-        // Also one that was verified a moment ago.
+        // A token that was verified a moment ago, too.
         scene.provider.introspect(as: ["active": false])
         scene.advance(31)
         #expect(try await refusal(api, request).error == "invalid_token")
@@ -134,7 +134,7 @@ import Testing
         #expect(try await api.authorize(ResourceServerScene.request("Bearer opaque")).subject == "alice")
     }
 
-    /// One issuer encrypts its tokens or writes ones that cannot be read; the other, which is asked about opaque ones, must not see them.
+    /// One issuer encrypts its tokens or issues malformed ones; the other, which introspects opaque tokens, must not receive them.
     @Test func aJWTThatCannotBeReadIsShownToNoOtherIssuer() async throws {
         let scene = try ResourceServerScene()
         let (first, second) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))

@@ -151,7 +151,7 @@ import Testing
             TrustedIssuer(one, introspector: try scene.introspector(one)),
             TrustedIssuer(two, introspector: try scene.introspector(two)),
         ]
-        // The second is a tenant of the first: it would not be clear whose rules apply.
+        // The second is a tenant of the first: it would be ambiguous whose rules apply.
         let tenants = try TokenIssuerTemplate("https://two.example.com/{t}/v2", claim: "t", tenants: ["a"])
         let tenant = AuthorizationServer(issuer: "https://two.example.com/a/v2")
         let overlapping = [TrustedIssuer(two, tenants: tenants), TrustedIssuer(tenant)]

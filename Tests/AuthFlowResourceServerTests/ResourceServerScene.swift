@@ -7,7 +7,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// An API, its issuer, and a clock that tests set.
+/// An API, its issuer, and a clock that tests can set.
 final class ResourceServerScene: Sendable {
     static let issuer = "https://id.example.com"
     static let resource = "https://api.example.com/orders"
@@ -29,7 +29,7 @@ final class ResourceServerScene: Sendable {
         AuthorizationServer(issuer: Self.issuer, transport: provider, host: host)
     }
 
-    /// The API at its issuer, for introspection.
+    /// The API's registration at its issuer, for introspection.
     func introspector(_ server: AuthorizationServer) throws -> OAuthClient {
         OAuthClient(
             server: server,
@@ -73,7 +73,7 @@ final class ResourceServerScene: Sendable {
         return try keys.sign(.object(claims), header: .object(head), with: algorithm)
     }
 
-    /// A token that another key with the same name has signed.
+    /// A token that was signed by another key with the same key ID.
     func decoyToken() throws -> String {
         try keys.decoys().sign(.object(claims), header: .object(header()), with: .es256)
     }
@@ -91,7 +91,7 @@ final class ResourceServerScene: Sendable {
     }
 }
 
-/// An issuer in process: metadata, keys, introspection.
+/// An in-process issuer: metadata, keys, introspection.
 final class IssuerTransport: HTTPTransport {
     private struct State {
         var jwks: JSON
@@ -139,7 +139,7 @@ final class IssuerTransport: HTTPTransport {
     }
 }
 
-/// A client's DPoP key, and proofs with every fault.
+/// A client's DPoP key, and proofs with all kinds of faults.
 struct ProofKey {
     let key = P256.Signing.PrivateKey()
 
@@ -187,7 +187,7 @@ struct Case<Value: Sendable>: Sendable, CustomTestStringConvertible {
     var testDescription: String { name }
 }
 
-/// Runs an authorization that has to be refused.
+/// Runs an authorization that must be rejected.
 func refusal(
     _ api: ResourceServer,
     _ request: HTTPRequest,
@@ -198,7 +198,7 @@ func refusal(
         _ = try await api.authorize(request, requiring: requirement, clientCertificate: clientCertificate)
     }
     let rejection = try #require(error)
-    // What the challenge says. Without one (503) the code is in the body alone.
+    // The parameters of the challenge. Without a challenge (503) the code is only in the body.
     let challenges = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)
     let told = challenges.compactMap { $0.parameters["error"] }
     #expect(told == (challenges.isEmpty ? [] : [rejection.error].compactMap { $0 }))

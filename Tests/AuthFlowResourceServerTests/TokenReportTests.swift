@@ -5,7 +5,7 @@ import AuthFlowResourceServer
 import AuthFlowTesting
 import Testing
 
-/// What an operator learns about a token.
+/// An operator's report about a token.
 @Suite struct TokenReportTests {
     typealias Check = TokenReport.Check
 
@@ -70,7 +70,7 @@ import Testing
         #expect(!reason.contains(token.prefix(20)))
     }
 
-    /// A report and a request decide alike: whatever is refused here is refused there.
+    /// A report and a request are decided alike: a token that is rejected in a report is rejected in a request.
     @Test(arguments: faults) func aReportDecidesAsARequest(_ fault: Case<Fault>) async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token(fault.value.claims, header: fault.value.header)

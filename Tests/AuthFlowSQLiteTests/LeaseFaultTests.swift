@@ -7,7 +7,7 @@ import Testing
 @testable import AuthFlowDatabase
 @testable import AuthFlowSQLite
 
-/// Leases whose messages are lost, late or repeated.
+/// Leases whose messages are lost, delayed or duplicated.
 @Suite struct LeaseFaultTests {
     private let folder: SQLiteTokenStoreTests.Folder
     private let clock = SQLiteTokenStoreTests.WallClock()
@@ -24,7 +24,7 @@ import Testing
         )
     }
 
-    /// A table that refuses writes for as long as the test wants.
+    /// A table that rejects writes for as long as a test requires.
     private struct RefusingTable: RecordTable {
         let base: SQLiteRecords
         let isRefusing: FailingWrites
@@ -90,7 +90,7 @@ import Testing
         writes.value.store(false, ordering: .relaxed)
         try await records.write([2], nil, under: held)
         #expect(try await other.withLease(on: key) { _ in try await other.bytes(for: key) } == [2])
-        // And not once more: the lease was given up.
+        // And not again: the lease was released.
         let lost = await #expect(throws: AuthError.self) { try await records.write([3], nil, under: held) }
         #expect(lost?.code == .leaseLost)
     }

@@ -18,7 +18,7 @@ import Glibc
 #endif
 
 @Suite struct SQLiteTokenStoreTests {
-    /// A folder that is removed with the test.
+    /// A directory that is removed with the test.
     final class Folder: Sendable {
         let path: String
         init() throws {
@@ -30,11 +30,11 @@ import Glibc
         var file: String { "\(path)/sessions.sqlite" }
     }
 
-    /// A machine's clock that a test moves.
+    /// A machine's clock that a test can move.
     final class WallClock: Sendable {
         private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
         var host: HostServices { HostServices(now: { self.time.withLock { $0 } }) }
-        /// The clock of leases of one start of the machine.
+        /// The lease clock of one boot of the machine.
         func leases(boot: UInt8 = 1) -> LeaseClock {
             LeaseClock(boot: [boot]) {
                 Int64(self.time.withLock { $0.timeIntervalSince1970 } * 1000) - 1_799_999_000_000
@@ -108,7 +108,7 @@ import Glibc
         #expect(first > 0 && LeaseClock.system.now() >= first)
     }
 
-    /// Its holder has ended with the machine, whatever the clock says.
+    /// Its holder ended with the machine, whatever the clock shows.
     @Test func aLeaseDoesNotOutliveTheMachine() async throws {
         let (before, after) = (try store(boot: 1), try store(boot: 2))
         let key = key("killed")
@@ -125,7 +125,7 @@ import Glibc
         #expect(try await after.bytes(for: key) == [2])
     }
 
-    /// The clock of the machine is set for all processes: a lease is held for as long as before.
+    /// The clock of the machine is changed for all processes: a lease is valid for as long as before.
     @Test func aClockThatIsSetEndsNoLease() async throws {
         let leases = LeaseClock(boot: [1]) { 1000 }
         let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: leases)
@@ -161,7 +161,7 @@ import Glibc
         _ = try await store?.claim(key("claim"), for: .seconds(60))
         #expect(FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
         store = nil
-        // The last connection that closes removes the log, on a thread of its own.
+        // The last connection that closes removes the log, on a separate thread.
         let deadline = ContinuousClock.now + .seconds(20)
         while FileManager.default.fileExists(atPath: "\(folder.file)-wal"), ContinuousClock.now < deadline {
             try await Task.sleep(for: .milliseconds(5))
@@ -217,7 +217,7 @@ import Glibc
 
         var testDescription: String { rawValue }
 
-        /// What the error says.
+        /// A part of the error message.
         var reason: String {
             switch self {
             case .othersCanRead: "Others can read"
@@ -269,7 +269,7 @@ import Glibc
         try SQLiteFiles.make(folder.file, "PRAGMA user_version = \(mark)")
         if isUsable {
             #expect(try await store().bytes(for: key) == [1])
-            // The newer program's tables are left as they are.
+            // The newer program's tables remain unchanged.
             #expect(try SQLiteFiles(folder.file).number("PRAGMA user_version") == mark)
         } else {
             let error = await #expect(throws: AuthError.self) { try await store().bytes(for: key) }
@@ -277,7 +277,7 @@ import Glibc
         }
     }
 
-    /// A database whose pages were overwritten is renamed with what belongs to it; one that can be read is not.
+    /// A database whose pages were overwritten is renamed together with its other files; a readable database is not.
     @Test func aDamagedDatabaseIsSetAside() async throws {
         let key = key("user")
         let first = try store()
@@ -311,13 +311,13 @@ import Glibc
         let (store, key) = (try store(), key("user"))
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
         for name in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.file + name) }
-        // A new file, as for a process that starts now.
+        // A new file, like that of a process that starts now.
         #expect(try await store.bytes(for: key) == nil)
         try await store.withLease(on: key) { try await store.write([2], under: $0) }
         #expect(try await self.store().bytes(for: key) == [2])
     }
 
-    /// SQLite would put what is in the log of the old file into the new one.
+    /// SQLite would apply the log of the old file to the new file.
     @Test func aFileThatWasReplacedUnderItsLogIsRefused() async throws {
         let (store, key, backup) = (try store(), key("user"), "\(folder.path)/backup.sqlite")
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
@@ -348,7 +348,7 @@ import Glibc
         #expect(FileManager.default.fileExists(atPath: "\(folder.path)/real/sessions/a.sqlite"))
     }
 
-    /// The messages that no one has read for long.
+    /// The messages that no process has read for a long time.
     @Test func theMessagesDoNotGrowWithoutBound() async throws {
         let (store, key) = (try store(), key("user"))
         _ = try await store.bytes(for: key)
@@ -395,7 +395,7 @@ import Glibc
     }
 
     @Test func twoThatOpenANewFileAtOnceAreSafe() async throws {
-        // The first that any of them asks for.
+        // The first that any of them requests.
         let claim = key("claim")
         let claims = try await withThrowingTaskGroup(of: Bool.self) { group in
             for _ in 0..<8 {
@@ -420,14 +420,14 @@ import Glibc
         }
         let result = unsafe authflow_sqlite_open(path, &database)
         try #require(result == 0)
-        // The last connection that closes locks the file for a moment, on a thread of its own.
+        // The last connection that closes locks the file for a moment, on a separate thread.
         if let database = unsafe database { unsafe authflow_sqlite_set_patience(database, 20_000) }
     }
 
     deinit { if let database = unsafe database { unsafe authflow_sqlite_close(database) } }
 
     /// Runs a statement to its first row.
-    /// - Returns: The number in it; zero without one.
+    /// - Returns: The number in it; zero if there is no row.
     @discardableResult func number(_ text: String) throws -> Int64 {
         guard let database = unsafe database else { throw CancellationError() }
         var statement: OpaquePointer?
@@ -442,7 +442,7 @@ import Glibc
 
     func run(_ text: String) throws { try number(text) }
 
-    /// Moves the log into the file, as SQLite does now and then.
+    /// Checkpoints the log into the file, as SQLite does from time to time.
     func checkpoint() throws { try #require(number("PRAGMA wal_checkpoint(TRUNCATE)") == 0, "The file is busy.") }
 
     static func make(_ path: String, _ statements: String...) throws {

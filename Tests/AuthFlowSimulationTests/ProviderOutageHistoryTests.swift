@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// A provider that is away, and one process of an application with several users.
+/// An unavailable provider, and one process of an application with several users.
 @Suite struct ProviderOutageHistoryTests {
     private final class Provider: HTTPTransport, @unchecked Sendable {  // All jobs of a simulation run on one thread.
         var isAway = true
@@ -49,7 +49,7 @@ import Testing
         for user in 0..<6 { use(user) }
         simulation.run(until: simulation.now + .seconds(10))
         provider.isAway = false
-        // It ends the sessions, which is an answer.
+        // It ends the sessions, which counts as an answer.
         for user in 6..<9 { use(user) }
         return counts
     }

@@ -3,7 +3,7 @@ import AuthFlowSimulation
 import Foundation
 import Testing
 
-/// Two processes, their store and their provider, without faults but for those of a script.
+/// Two processes, their store and their provider, without faults except those of a script.
 final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     let simulation = Simulation(seed: 1, recordsTrace: true)
     let world: World
@@ -12,7 +12,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     private(set) var processes: [Simulation.Process] = []
     private(set) var managers: [CredentialManager] = []
     var results: [String] = []
-    /// How often the scripted call was made.
+    /// The number of times that the scripted call was made.
     var scriptedCalls = 0
 
     init() throws {
@@ -36,7 +36,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
 
     var key: RecordKey { managers[0].recordKey(for: CredentialKey("s")) }
 
-    /// Whose tokens are stored: the grants, with the numbers of their refresh tokens.
+    /// The owners of the stored tokens: the grants, with the numbers of their refresh tokens.
     var stored: [Int: Int] { records.grants(in: key.digest) }
 
     func credential(isExpired: Bool = false) -> Credential {
@@ -48,7 +48,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         try await managers[process].save(credential(), for: "s")
     }
 
-    /// Runs a task of a process, whose result is noted under a name.
+    /// Runs a task of a process, whose result is recorded under a name.
     func begin(_ name: String, at process: Int, _ work: @escaping @Sendable () async throws -> String) {
         simulation.begin(in: processes[process]) { [self] in
             do {
@@ -65,7 +65,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         begin(name, at: process) { [self] in try await managers[process].freshTokens(for: "s").accessToken.exposed }
     }
 
-    /// How long the access token of the sign-in still lasts, in seconds.
+    /// The remaining lifetime of the sign-in's access token, in seconds.
     var lifeLeft: Double { Double(provider.lifetime) - simulation.now / .seconds(1) }
 
     /// Lets some time pass.
@@ -81,9 +81,9 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     }
 }
 
-/// Histories that were found once, each with the order of things that made it.
+/// Histories that were found once, each with the order of events that caused it.
 @Suite struct ScriptedHistoryTests {
-    /// Runs a history on a thread of its own.
+    /// Runs a history on a separate thread.
     private func history<Value: Sendable>(_ body: @escaping @Sendable (Stage) throws -> Value) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             Thread { continuation.resume(with: Result { try body(try Stage()) }) }.start()
@@ -95,7 +95,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.records.script = { [unowned stage] call, _ in
                 guard call == "write" else { return nil }
                 defer { stage.scriptedCalls += 1 }
-                // The answer to the first attempt is lost; before the second, another process removes the session.
+                // The response to the first attempt is lost; before the second, another process removes the session.
                 if stage.scriptedCalls == 1 { _ = stage.records.removeAtOnce(stage.key) }
                 return stage.scriptedCalls == 0 ? .lostAfter : nil
             }
@@ -133,7 +133,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Beyond the margin, and before the end.
+            // Beyond the margin, and before the expiry.
             while stage.lifeLeft > 10 { stage.wait(1) }
             stage.world.beginOutage(for: .seconds(120))
             stage.use("during", at: 0)
@@ -149,13 +149,13 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Beyond the margin, and long before the end.
+            // Beyond the margin, and long before the expiry.
             while stage.lifeLeft > 59 { stage.wait(1) }
             let take = { stage.records.take(stage.key, by: [1], for: .seconds(60)) }
             _ = take()
             stage.use("during", at: 0)
             stage.wait(5)
-            // No process is told.
+            // No process is notified.
             stage.world.faults.store = 1
             _ = stage.records.removeAtOnce(stage.key)
             stage.world.faults.store = 0
@@ -173,7 +173,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.records.script = { [unowned stage] call, process in
                 guard call == "take", process == stage.processes[0], stage.scriptedCalls == 0 else { return nil }
                 stage.scriptedCalls += 1
-                // It goes on with its lease after the session was removed and another one, whose access token has expired, was stored.
+                // It continues with its lease after the session was removed and another one, with an expired access token, was stored.
                 stage.world.pause(process, for: .seconds(3))
                 stage.simulation.begin(in: .world) {
                     try? await stage.simulation.clock.sleep(for: .seconds(1))
@@ -219,7 +219,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.records.script = { [unowned stage] call, _ in
                 guard call == "write", stage.stored == [0: 0] else { return nil }
-                // Others ask while the refresh is stored, which the removal prevents.
+                // Other callers request tokens while the refresh is being stored, which the removal prevents.
                 _ = stage.records.removeAtOnce(stage.key)
                 for number in 0..<20 { stage.use("use \(number)", at: 0) }
                 return nil
@@ -231,7 +231,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             return (stage.results, stage.stored, stage.world.violation)
         }
         #expect(results.count == 21)
-        // Those that have asked for a token from memory may get the old one for ten seconds.
+        // Callers of a token from memory may get the old token for ten seconds.
         #expect(!results.contains { $0.contains("at.0.1") })
         #expect(stored == [:])
         #expect(violation == nil)

@@ -4,9 +4,9 @@ import AuthFlowSimulation
 import Foundation
 import Testing
 
-/// Histories of a web application that were found once, each with the order of things that made it.
+/// Histories of a web application that were found once, each with the order of events that caused it.
 @Suite struct ScriptedSessionTests {
-    /// A process of an application, its store and its provider, without faults but for those of a script.
+    /// A process of an application, its store and its provider, without faults except those of a script.
     private final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         let simulation = Simulation(seed: 1, recordsTrace: true)
         let provider: SimulatedProvider
@@ -25,7 +25,7 @@ import Testing
             sessions = try provider.application(at: process, simulation.host(of: process), records)
         }
 
-        /// Asks for a page, and lets some time pass.
+        /// Requests a page, and lets some time pass.
         func open(_ path: String, wait seconds: Int = 30) -> TransportResponse? {
             let request = browser.request(.get, path)
             response = nil

@@ -46,7 +46,7 @@ import Testing
         #expect(text.contains("\nhttps://id.example.com/device\n"))
         #expect(text.contains("enter this code:  "))
         #expect(text.contains("?user_code="))
-        // Standard error of the tests is no terminal, so the user may see none of it.
+        // Standard error of the tests is not a terminal, so the user may see none of it.
         #expect(text.contains("5 min") || text.contains("10 min"))
         #expect(!text.contains("\u{1B}"))
     }

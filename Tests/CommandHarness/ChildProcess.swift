@@ -1,12 +1,12 @@
 #if os(Linux)
 import Glibc
 
-/// A program that was started, with what it prints.
+/// A child process, with its output.
 ///
-/// Foundation's `Process` was seen to crash in `run()`, once in some fifteen runs of these tests, which start several at once.
+/// Foundation's `Process` crashed in `run()` once in about fifteen runs of these tests, which start several concurrently.
 struct ChildProcess: Sendable {
     let identifier: pid_t
-    /// The reading ends of standard output and standard error.
+    /// The read ends of standard output and standard error.
     let output: Int32
     let talk: Int32
 
@@ -15,7 +15,7 @@ struct ChildProcess: Sendable {
         let number: Int32
     }
 
-    /// Starts a program, whose signals are blocked as those of the calling thread.
+    /// Starts a program with the signal mask of the calling thread.
     init(_ path: String, _ arguments: [String], environment: [String: String], folder: String?) throws {
         let (outputEnds, talkEnds) = (try Self.pipe(), try Self.pipe())
         defer {
@@ -46,8 +46,8 @@ struct ChildProcess: Sendable {
         self.talk = talkEnds.read
     }
 
-    /// Waits until the program ends, on the calling thread.
-    /// - Returns: Its exit status, or the signal that ended it.
+    /// Waits on the calling thread until the program ends.
+    /// - Returns: Its exit status, or the signal that terminated it.
     func end() -> Int32 {
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
@@ -61,7 +61,7 @@ struct ChildProcess: Sendable {
         return (ends[0], ends[1])
     }
 
-    // GNU extensions, which Swift does not see.
+    // GNU extensions, which Swift does not import.
 
     private static func changeFolder(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>, _ folder: String) {
         typealias Function =

@@ -1,6 +1,6 @@
 public import Foundation
 
-/// Runs a few at a time: too many leave no processor for the emulator.
+/// Runs only a few programs concurrently: too many leave no processor time for the emulator.
 private actor Gate {
     private var free: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -36,7 +36,7 @@ private actor Gate {
     }
 }
 
-/// The command line tool as its user runs it: the built program, its two streams and its exit status.
+/// The command line tool from the user's perspective: the built program, its two streams and its exit status.
 public enum CommandHarness {
     /// The result of a run.
     public struct Outcome: Sendable {
@@ -50,18 +50,18 @@ public enum CommandHarness {
 
     private static let gate = Gate(3)
 
-    /// The folder of the programs that were built with the tests.
+    /// The directory of the programs that were built with the tests.
     ///
-    /// `AUTHFLOW_PROGRAMS` names another folder, to try the same tests on programs of another version.
+    /// `AUTHFLOW_PROGRAMS` names another directory, to run the same tests on programs of another version.
     public static let folder =
         ProcessInfo.processInfo.environment["AUTHFLOW_PROGRAMS"].map { URL(fileURLWithPath: $0) }
         ?? URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
 
-    /// Runs a program that was built beside the tests.
+    /// Runs a program that was built with the tests.
     /// - Parameter folder: The working directory.
     /// - Parameter isAlone: Whether the run counts towards the limit on concurrent runs.
-    /// - Parameter onStart: Called with the number of the process, once it runs.
-    /// - Parameter onTalk: Called with what has been said so far; returning true interrupts the program as Ctrl-C does.
+    /// - Parameter onStart: Called with the process ID once it runs.
+    /// - Parameter onTalk: Called with the output so far; returning true interrupts the program like Ctrl-C.
     public static func run(
         _ arguments: [String],
         program: String = "authflow",
@@ -121,7 +121,7 @@ public enum CommandHarness {
         return Outcome(status: await Self.onThread { child.end() }, output: outputText, talk: talkText)
     }
 
-    /// Runs a blocking function on its own thread, so that it holds up no other test.
+    /// Runs a blocking function on a separate thread, so that it blocks no other test.
     private static func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             Thread.detachNewThread { continuation.resume(returning: body()) }
@@ -142,7 +142,7 @@ public enum CommandHarness {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Writes a configuration into a folder of its own.
+    /// Writes a configuration into a separate directory.
     public static func withConfiguration<Return>(
         _ text: String,
         _ body: (_ path: String, _ folder: String) async throws -> Return

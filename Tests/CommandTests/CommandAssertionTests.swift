@@ -4,7 +4,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tool with the assertions of a platform, and with the sign-in of another profile.
+/// The tool with a platform's assertions, and with the sign-in of another profile.
 @Suite struct CommandAssertionTests {
     struct Source: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    /// One sign-in at work, and tokens of the API without another: by configuration alone.
+    /// One sign-in at work, and tokens for the API without a second sign-in: through configuration alone.
     @Test func theSignInOfOneProfileGivesTokensOfAnother() async throws {
         try await CommandHarness.withConfiguration("{}") { path, folder in
             try await EmulatorServer.run {

@@ -5,9 +5,9 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tool without a user: keys, assertions, and tokens of the client's own.
+/// The tool without a user: keys, assertions, and client credentials tokens.
 @Suite struct CommandMachineTests {
-    /// A provider at which a new key of `authflow keys new` is registered, and a configuration that uses it.
+    /// A provider at which a new key from `authflow keys new` is registered, and a configuration that uses it.
     private func withRobot(
         _ changes: [String: String?] = [:],
         algorithm: String = "ES256",
@@ -57,7 +57,7 @@ import Testing
                 return try await group.reduce(into: [CommandHarness.Outcome]()) { $0.append($1) }
             }
             #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
-            // One request for all, and one token.
+            // One request for all callers, and one token.
             #expect(Set(outcomes.map(\.output)).count == 1 && outcomes[0].output.count > 20)
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
             let status = try await CommandHarness.run(["status", "--config", path])
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    /// A machine has neither a browser nor a terminal, and needs none.
+    /// A machine has neither a browser nor a terminal, and does not need them.
     @Test func doctorAndCheckAskForNoUserAgent() async throws {
         try await withRobot { _, path, _ in
             let doctor = try await CommandHarness.run(["doctor", "--config", path])

@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// What the tool says when something is wrong.
+/// The tool's error messages.
 @Suite struct CommandMistakesTests {
     struct Mistake: CustomTestStringConvertible {
         let name: String
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    /// The user's browser is elsewhere: the user copies the URL there, and the one that it ends at back to the
+    /// The user's browser is on another machine: the user copies the URL there, and the final URL back to the
     /// terminal.
     @Test(arguments: [
         (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
@@ -148,7 +148,7 @@ import Testing
                     "with any port, RFC 8252 section 7.3",
                 ] { #expect(outcome.output.contains(words), "\(words)") }
                 #expect(!(outcome.output + outcome.talk).contains("wonderland"))
-                // Nothing but the provider's metadata and keys was requested.
+                // Only the provider's metadata and keys were requested.
                 #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration", "/jwks"])
 
                 emulator.fault = .jwks(.response { $0.head.status = .serviceUnavailable })
@@ -275,7 +275,7 @@ import Testing
                     print(os.WTERMSIG(status), os.WCOREDUMP(status))
             """
         let program = CommandHarness.folder.appendingPathComponent("authflow").path
-        // Swift's own report of a crash would take the signal.
+        // Swift's own crash reporter would handle the signal.
         let environment = ["SWIFT_BACKTRACE": "enable=no"]
         let outcome = try await CommandHarness.run(
             ["-c", script, program],
@@ -283,7 +283,7 @@ import Testing
             environment: environment
         )
         let (control, ours) = ("\(SIGABRT) True\n", "\(SIGABRT) False\n")
-        // Where the system writes no core dumps there is nothing to see.
+        // Where the system writes no core dumps the test cannot check anything.
         #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.talk)")
     }
     #endif
@@ -299,7 +299,7 @@ import Testing
                     environment: ["PASSWORD": "wonderland"]
                 )
                 #expect(outcome.status == 8)
-                // The user is not asked to sign in for nothing.
+                // The user is not asked to sign in unnecessarily.
                 #expect(!emulator.requests.contains("GET /authorize"))
             }
         }

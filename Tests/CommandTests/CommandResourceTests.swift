@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tool with the address of a protected resource in place of a profile.
+/// The tool with the URL of a protected resource in place of a profile.
 @Suite struct CommandResourceTests {
     /// A resource, and an environment in which a browser signs the user in.
     private func with(
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func aConfigurationThatIsNotTrustedIsLeftOut() async throws {
-        // What a stranger has left in the folder names another client for the resource.
+        // A file that another user has left in the directory names another client for the resource.
         try await with(localConfiguration: { resource in
             #"{"profiles": {"x": {"provider": "oidc", "issuer": "https://evil.example.com", "client_id": "x", "resources": ["\#(resource)"]}}}"#
         }) { emulator, run async throws in

@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The command line tool as a user runs it: the built program, its two streams and its exit status.
+/// The command line tool from the user's perspective: the built program, its two streams and its exit status.
 @Suite struct CommandTests {
     @Test func signsInUsesTheTokensAndSignsOut() async throws {
         try await EmulatorServer.run {
@@ -186,7 +186,7 @@ import Testing
                     let secret = try String(contentsOfFile: "\(path).client-secret", encoding: .utf8)
                     #expect(!registered.output.contains(secret.dropLast()))
                 }
-                // What is there already is not touched, and nothing is registered.
+                // Existing files are not changed, and nothing is registered.
                 let again = try await CommandHarness.run(arguments)
                 #expect(again.status == 2)
                 #expect(again.talk.contains("already exists"))

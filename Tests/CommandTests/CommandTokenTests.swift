@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The tool and the tokens that it keeps.
+/// The tool and the tokens that it stores.
 @Suite struct CommandTokenTests {
     private let longScopes = ["scopes": #"["openid", "profile", "offline_access"]"#]
 
@@ -19,7 +19,7 @@ import Testing
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) { path, _ in
-                // The token expires at once; the provider does not accept a refresh token that is used twice.
+                // The token expires at once; the provider rejects a refresh token that is reused.
                 emulator.accessTokenLifetime = 0
                 let login = try await CommandHarness.run(
                     ["login", "--config", path],
@@ -42,13 +42,13 @@ import Testing
                 #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
                 #expect(Set(outcomes.map(\.output)).count == 1)
                 #expect(refreshes(emulator) == 1)
-                // The session is alive.
+                // The session is still valid.
                 let known = try await CommandHarness.run(
                     ["token", "--config", path, "--min-ttl", "86400"],
                     environment: ["PASSWORD": "x"]
                 )
                 #expect(known.status == 0)
-                // No token of an hour lasts for a day: one that is new is not refreshed for that.
+                // A one-hour token cannot be valid for a day: a new token is not refreshed because of that.
                 #expect(known.output == outcomes[0].output)
                 #expect(refreshes(emulator) == 1)
                 let renewed = try await CommandHarness.run(
@@ -77,7 +77,7 @@ import Testing
                     }
                 )
                 let before = try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)"))
-                // A full disk: no file may grow, and the signal that says so is ignored.
+                // A full disk: no file may grow, and the corresponding signal is ignored.
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 let outcome = try await CommandHarness.run(
                     ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --min-ttl 86400 --config '\(path)'"],
@@ -120,7 +120,7 @@ import Testing
         var testDescription: String { name }
     }
 
-    /// Damage to a stored credential: the command that causes it, and a word of the message about it.
+    /// Damage to a stored credential: the command that damages it, and a word of the resulting message.
     static let damages: [Damage] = [
         Damage(name: "truncated", command: "truncate -s 40 \"$f\"", word: "is damaged"),
         Damage(name: "garbage", command: "head -c 500 /dev/urandom > \"$f\"", word: "is damaged"),
@@ -148,7 +148,7 @@ import Testing
                 #expect(token.status == 8, "\(damage.name): \(token.talk)")
                 #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
                 #expect(refreshes(emulator) == 0)
-                // Nothing that was there is overwritten, and the user does not sign in for nothing.
+                // No existing data is overwritten, and the user does not sign in unnecessarily.
                 let asked = emulator.requests.count { $0 == "GET /authorize" }
                 let login = try await CommandHarness.run(
                     ["login", "--config", path],

@@ -23,7 +23,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, scopes)) { path, _ in
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 try await body(emulator) { arguments, input, environment in
-                    // The calling program's input comes by a pipe.
+                    // The calling program's input comes through a pipe.
                     try await CommandHarness.run(
                         ["-c", #"input=$1; shift; printf '%b' "$input" | "$@""#, "sh", input, tool] + arguments,
                         program: "/bin/sh",
@@ -101,7 +101,7 @@ import Testing
             let asked = #"protocol=https\nhost=git.example.com:8443\n"#
             let first = try await tool(["credential", "git", "get"], asked, [:]).output
             let password = try #require(first.split(separator: "\n").first { $0.hasPrefix("password=") })
-            // Another password is not this one's.
+            // A different password does not match this one.
             _ = try await tool(["credential", "git", "erase"], asked + #"password=other\n"#, [:])
             let same = try await tool(["credential", "git", "get"], asked, [:]).output
             #expect(same == first)
@@ -164,7 +164,7 @@ import Testing
                 [:]
             )
             #expect(input.output == "input\n\(token)")
-            // Numbers that connections would have, too: each refreshes, and so has connections.
+            // Descriptor numbers that connections could have, too: each run refreshes, and so opens connections.
             for number in [3, 5, 7, 8, 9] {
                 let descriptor = try await tool(
                     [

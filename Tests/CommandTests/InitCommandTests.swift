@@ -5,9 +5,9 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// A configuration that the tool writes, and signing in without one.
+/// A configuration that the tool writes, and signing in without a configuration.
 @Suite struct InitCommandTests {
-    /// Runs `body` with a provider, a folder of its own, and a way to run the tool there.
+    /// Runs `body` with a provider, a separate directory, and a function that runs the tool there.
     private func newcomer(
         _ body: (
             _ emulator: OIDCEmulator,
@@ -138,7 +138,7 @@ import Testing
             #expect(mended.output.contains("fixed") && !mended.output.contains("!!  configuration"))
             let permissions = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
             #expect(permissions as? Int == 0o644)
-            // A client by its options is examined as one in a file.
+            // A client that is configured by options is checked like one in a file.
             let client = try await tool(["doctor", "--issuer", emulator.issuer, "--client-id", "authflow-demo"])
             #expect(client.output.contains("ok  provider      \(emulator.issuer)"), "\(client.output)")
         }

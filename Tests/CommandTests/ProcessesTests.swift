@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// What several processes do with one sign-in and one store.
+/// The behaviour of several processes with one sign-in and one store.
 @Suite struct ProcessesTests {
     private func step(_ arguments: String...) async throws -> String {
         try await CommandHarness.run(arguments, program: "sign-in-steps").output
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    /// An emulator whose token endpoint waits.
+    /// An emulator with a delayed token endpoint.
     private struct HoldingEmulator: ProviderEmulator {
         let base: OIDCEmulator
         let held: @Sendable (HTTPRequest) async -> Void
@@ -53,8 +53,8 @@ import Testing
         }
     }
 
-    /// A process that is stopped in the middle of a refresh, for longer than its lease: another takes over, and what that
-    /// writes stays.
+    /// A process that is stopped in the middle of a refresh, for longer than its lease: another takes over, and its
+    /// writes remain.
     @Test func aProcessThatWasStoppedBeyondItsLeaseOverwritesNothing() async throws {
         let isHeld = Mutex(false)
         let (arrived, arrival) = AsyncStream<Void>.makeStream()
@@ -94,7 +94,7 @@ import Testing
                 let stopped = process.withLock { $0 }
                 kill(stopped, SIGSTOP)
                 release.finish()
-                // The waits of this store take no time, and the stopped process renews nothing in them.
+                // The waits of this store take no time, and the stopped process does not renew its lease in them.
                 let store = FileTokenStore(directory: directory, clock: ImmediateClock())
                 let stored = try #require(try await store.bytes(for: key))
                 // Another process has refreshed the credential meanwhile, and the new access token is fresh.

@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// What the tool says about a command line that cannot be meant.
+/// The tool's messages about an invalid command line.
 @Suite struct UsageTests {
     struct Line: CustomTestStringConvertible {
         let arguments: [String]
@@ -80,7 +80,7 @@ import Testing
         #expect(outcome.status == line.status, "\(outcome.talk)")
         #expect(outcome.talk.contains(line.words), "\(outcome.talk)")
         #expect(outcome.output.isEmpty)
-        // No place in a file that the user has not written, and nothing of how files are written.
+        // No location in a file that the user has not written, and nothing about the file format.
         for words in ["options:", "configuration:", "profiles.", ".probe", ".new", ".tmp"] {
             #expect(!outcome.talk.contains(words), "\(outcome.talk)")
         }

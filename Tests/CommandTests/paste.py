@@ -3,8 +3,8 @@
 
     paste.py PROGRAM ARGUMENTS
 
-runs a login at a terminal of its own, carries the address that it prints to a browser which reaches the provider and not
-this machine's other ports, pastes a wrong address, and then the one that the browser ended at. Prints what the terminal
+runs a login at a separate terminal, carries the URL that it prints to a browser which reaches the provider and not
+this machine's other ports, pastes a wrong URL, and then the final URL of the browser. Prints what the terminal
 showed, and exits as the program did.
 """
 import importlib.util, os, pathlib, pty, re, sys
@@ -22,7 +22,7 @@ said, pasted = "", False
 while True:
     try:
         data = os.read(terminal, 1024)
-    except OSError:  # The program has gone, and its terminal with it.
+    except OSError:  # The program has exited, which closes its terminal.
         break
     if not data:
         break

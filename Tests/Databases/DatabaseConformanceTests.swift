@@ -13,7 +13,7 @@ import Testing
         try await WebScene.$store.withValue(database.store()) { try await trial(.inProcess) }
     }
 
-    /// Without this, the rows could have their sessions in memory and no trial would tell.
+    /// Without this, the rows could have their sessions in memory and no test would notice.
     @Test(arguments: Database.allCases) func theSessionsOfARowAreInTheDatabase(_ database: Database) async throws {
         let row = try #require(Self.rows.first { $0.number == "W3" })
         guard case .trial(let trial) = row.check else { return }

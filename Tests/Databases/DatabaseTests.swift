@@ -33,7 +33,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         Secret(try #require(ProcessInfo.processInfo.environment[name]))
     }
 
-    /// A store of its own: no other test sees what it has.
+    /// A separate store: no other test sees its content.
     func store(
         named name: String = "test\(UInt64.random(in: 0..<UInt64.max))",
         connections: Int = 4,
@@ -70,7 +70,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 }
 
-/// Leases and ends run by the clock of the database, which no test can move: where a test needs time to pass there, it waits.
+/// Leases and expiries use the database's clock, which no test can move: where time must pass, a test waits.
 @Suite(.enabled(if: Database.areRunning)) struct DatabaseTests {
     private func key(_ name: String) -> RecordKey {
         RecordKey(name: name, issuer: "https://id.example.com", clientID: "client")
@@ -91,7 +91,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         async throws
     {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
-        // A lease that is not renewed: the process is as good as paused.
+        // A lease that is not renewed, as if the process were paused.
         let paused = try await database.store(named: name, lease: .milliseconds(1))
         let other = try await database.store(named: name)
         let key = key("paused")
@@ -157,22 +157,22 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await other.withLease(on: key) { _ in }
     }
 
-    /// Files are looked at by each process, several times a second.
+    /// Each process polls files several times per second.
     @Test(.timeLimit(.minutes(1)), arguments: [Database.postgreSQL, .redis])
     func aWaitingProcessIsWokenByTheHolder(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         let holder = try await database.store(named: name)
-        // It never looks by itself.
+        // It never polls by itself.
         let other = try await database.store(named: name, clock: StoppedClock())
         let key = key("awaited")
-        // The connection that listens is there already.
+        // The listening connection exists already.
         let (heard, report) = AsyncStream<Void>.makeStream()
         other.observeRemovals { _ in report.yield() }
         for await _ in heard { break }
         try await withThrowingTaskGroup(of: Void.self) { group in
             try await holder.withLease(on: key) { _ in
                 group.addTask { try await other.withLease(on: key) { _ in } }
-                // Long enough for the other one to have asked.
+                // Long enough for a poll of the other process.
                 try await Task.sleep(for: .milliseconds(500))
             }
             try await group.waitForAll()
@@ -208,12 +208,12 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
         other.observeRemovals { report.yield($0) }
         var messages = heard.makeAsyncIterator()
-        // The connection is there: what comes now is heard.
+        // The connection exists: notifications from now on are received.
         #expect(await messages.next() == .some(nil))
         while true {
             try await store.withLease(on: key) { try await store.write([1], under: $0) }
             _ = try await store.remove([key])
-            // A connection that has been made anew says that anything may have been missed: nil.
+            // A new connection reports that notifications may have been missed: nil.
             guard let message = await messages.next(), let digest = message else { continue }
             #expect(digest == key.digest)
             return
@@ -312,7 +312,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
         try await withThrowingTaskGroup(of: Int.self) { group in
             for process in 0..<4 {
-                // Two processes are behind: they still encrypt by the old key.
+                // Two processes are behind: they still encrypt with the old key.
                 let store = EncryptedSessionStore(
                     try await database.store(named: name),
                     keys: try keys(process < 2 ? ["a", "b"] : ["b", "a"])

@@ -32,7 +32,7 @@ private struct Comparison {
     private let table: any RecordTable
     private let model = SimulatedRecords(world: World(simulation: Simulation(seed: 0), faults: Faults()))
     private var random: SeededGenerator
-    /// The leases that were taken, there and here. Most are lost.
+    /// The leases that were acquired, in the database and in the model. Most are lost.
     private var leases: [(table: HeldLease, model: HeldLease)] = []
 
     private static let keys = (0..<3).map {
@@ -81,7 +81,7 @@ private struct Comparison {
 
     private mutating func take(_ key: RecordKey, _ number: Int) async throws {
         let owner = try choose(Self.owners)
-        // Not a shorter one than that of another holder, which two databases take for a sign of a clock that was set back.
+        // Not shorter than that of another holder, which two databases interpret as a sign of a clock that was set back.
         let isFree = model.holder(of: key.digest).map { $0 == owner } ?? true
         let duration: Duration = isFree && random.happens(0.4) ? .zero : .seconds(3600)
         let (taken, expected) = (
@@ -95,7 +95,7 @@ private struct Comparison {
                 table: HeldLease(digest: key.digest, owner: owner, fence: fence),
                 model: HeldLease(digest: key.digest, owner: owner, fence: modelFence)
             )
-            // The same fence for the same holder, and otherwise a higher one.
+            // The same fence for the same holder, otherwise a higher fence.
             for earlier in leases where earlier.table.digest == key.digest {
                 #expect((earlier.table.fence == fence) == (earlier.model.fence == modelFence), "call \(number): fence")
                 #expect(earlier.table.fence <= fence, "call \(number): fence")
@@ -106,7 +106,7 @@ private struct Comparison {
     }
 
     private mutating func useLease(_ number: Int) async throws {
-        // Mostly one of the last, which may still be held.
+        // Mostly one of the most recent leases, which may still be held.
         guard !leases.isEmpty else { return }
         let lease = try choose(random.happens(0.7) ? leases.suffix(4) : leases)
         switch random.next() % 4 {

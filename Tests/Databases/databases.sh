@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command beside a PostgreSQL and a Redis server (Debian packages) that nothing else uses.
+# Runs a command together with dedicated PostgreSQL and Redis servers (Debian packages).
 #
 #   Tests/Databases/databases.sh COMMAND [ARGUMENT ...]
 #
 # Installs what is missing, starts both on sockets in a new folder, runs the command, and ends them again. The command finds in
 # its environment:
-#   AUTHFLOW_POSTGRESQL  the database's address
-#   AUTHFLOW_REDIS       the Redis server's address
+#   AUTHFLOW_POSTGRESQL  the database's URL
+#   AUTHFLOW_REDIS       the Redis server's URL
 #   AUTHFLOW_SQLITE      a folder for the files of SQLite
 #   AUTHFLOW_DATABASES   a program that is called with "postgresql" or "redis", and "stop", "start" or "crash"
 set -euo pipefail
@@ -33,7 +33,7 @@ mkdir "$work/data" "$work/s"
 mkdir -m 700 "$work/files"
 as=()
 if [ "$(id -u)" -eq 0 ]; then
-  # PostgreSQL refuses to run as root.
+  # PostgreSQL does not run as root.
   as=(setpriv --reuid=postgres --regid=postgres --clear-groups)
   chown postgres "$work/data" "$work/s"
 fi

@@ -20,7 +20,7 @@ package func expectError<Value>(
     }
 }
 
-/// As above, of an asynchronous body.
+/// The same for an asynchronous body.
 package func expectError<Value>(
     _ code: AuthError.Code,
     _ comment: String = "",

@@ -4,7 +4,7 @@
     trace.py FLOW_TRACE AUTHFLOW DOCUMENT
 
 FLOW_TRACE was built with a call at the start of every function. Functions that continue after a wait, and accessors of
-values, are not calls. A return is a call into
+values, are not counted as calls. A return is a call into
 a file that was left before. The user agent, the foundation (HTTP, JSON, transport) and what the compiler writes are not counted.
 """
 

@@ -2,10 +2,10 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Feeds every target with inputs made from a seed, and reports one that is accepted and must not be, or takes too
+/// Feeds every target with inputs generated from a seed, and reports an input that is wrongly accepted, or takes too
 /// long.
 ///
-///     fuzz [count of inputs in all] [seed] [target]
+///     fuzz [total number of inputs] [seed] [target]
 @main enum Main {
     /// The input that is being fed.
     private static let current = Mutex<(target: String, number: Int)>(("", 0))
@@ -20,7 +20,7 @@ import Synchronization
             let start = ContinuousClock.now
             let share = max(1, count / targets.count)
             for number in 0..<share {
-                // Each input has a seed of its own, so that any of them can be made again alone.
+                // Each input has a separate seed, so that it can be reproduced alone.
                 let own = seed &* 1_000_003 &+ UInt64(number)
                 current.withLock { $0 = (target.name, number) }
                 alarm(patience)
@@ -39,7 +39,7 @@ import Synchronization
         withExtendedLifetime(watch) {}
     }
 
-    /// How long one input may take, in seconds.
+    /// The maximum time for an input, in seconds.
     private static let patience: UInt32 = 20
 
     /// Reports which input hangs when the alarm that is set for each of them goes off, and ends the run.

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 
-/// A random generator that gives the same numbers for the same seed on every machine (SplitMix64).
+/// A random generator that returns the same numbers for the same seed on every machine (SplitMix64).
 struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
@@ -16,11 +16,11 @@ struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
-/// Makes bad inputs out of good ones.
+/// Makes invalid inputs from valid ones.
 struct Mutator {
     var generator: SeededGenerator
 
-    /// Pieces that parsers trip over.
+    /// Fragments that are difficult for parsers.
     private static let pieces: [String] = [
         "", "\0", "\"", "\\", "{", "}", "[", "]", ":", ",", "null", "true", "-0", "1e400", "18446744073709551616",
         "1e-400",

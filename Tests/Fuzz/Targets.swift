@@ -10,12 +10,12 @@ import Foundation
 import HTTPTypes
 import Synchronization
 
-/// An input with an effect that none may have.
+/// An input with a forbidden effect.
 struct Finding: Error, CustomStringConvertible {
     let description: String
 }
 
-/// A provider with responses that a target sets.
+/// A provider with responses that a target can set.
 final class PuppetProvider: Sendable {
     static let issuer = "https://id.example.com"
 
@@ -68,11 +68,11 @@ final class PuppetProvider: Sendable {
     }
 }
 
-/// Code that is fed with bad input.
+/// Code that is fuzzed.
 struct Target: Sendable {
     let name: String
     /// Feeds one input.
-    /// - Throws: ``Finding`` when it accepts what it must refuse. Crashes and hangs need no check.
+    /// - Throws: ``Finding`` when it accepts an input that it must reject. Crashes and hangs need no check.
     let feed: @Sendable (inout Mutator) async throws -> Void
 }
 
@@ -86,7 +86,7 @@ extension Target {
         ]
     }
 
-    /// A challenge: what is read of it has no separators in its names, and scopes that are asked for can be sent.
+    /// A challenge: its parsed names contain no separators, and the requested scopes can be sent.
     private static var challenge: Target {
         let field =
             #"Negotiate, Basic QWxh==, Bearer realm="a, \"b\"", scope="x y", resource_metadata="https://a.example/x", DPoP algs=ES256"#
@@ -105,7 +105,7 @@ extension Target {
         }
     }
 
-    /// What a resource says of itself: nothing is visited at this machine or in a private network, and no token goes elsewhere.
+    /// A resource's metadata: nothing is requested from loopback or a private network, and no token goes elsewhere.
     private static var resourceMetadata: Target {
         let document =
             #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://id.example.com"],"scopes_supported":["a"]}"#
@@ -139,7 +139,7 @@ extension Target {
         }
     }
 
-    /// An event stream: the host gets one answer to its request, and every line is one message.
+    /// An event stream: the host gets one response to its request, and every line is one message.
     private static var eventStream: Target {
         let stream =
             "\u{FEFF}: a\r\nid: 1\ndata:\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n"
@@ -212,9 +212,9 @@ extension Target {
                 _ = try await client.finishSignIn(request, with: bad)
                 throw Finding(description: "a sign-in without tokens was finished")
             } catch let error as AuthError where error.code == .invalidCallback {
-                // Nothing was used up; the right response could still arrive.
+                // Nothing was used up; the valid response could still arrive.
             } catch is AuthError {
-                // The response was right enough to be accepted as one, and the request was used up.
+                // The response was valid enough to be accepted, and the request was used up.
                 pending.withLock { $0 = nil }
             }
         }
@@ -252,7 +252,7 @@ extension Target {
         }
     }
 
-    /// No document makes this client accept another issuer or an address without TLS.
+    /// No document makes this client accept another issuer or a URL without TLS.
     private static func discovery() throws -> Target {
         let provider = try PuppetProvider()
         return Target(name: "discovery") { mutator in
@@ -312,7 +312,7 @@ extension Target {
         }
     }
 
-    /// No signed authorization response is believed that was not signed by the provider's key (JARM).
+    /// No signed authorization response is accepted that was not signed with the provider's key (JARM).
     private static func signedResponse() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client { $0.responseMode = .jwt }
@@ -334,7 +334,7 @@ extension Target {
                 )
                 throw Finding(description: "a forged response was accepted")
             } catch let error as AuthError {
-                // Without a token endpoint that responds, an accepted response would end there.
+                // Without a token endpoint that responds, an accepted response would fail there.
                 if error.message.contains("/token") {
                     throw Finding(description: "a code of a forged response was sent")
                 }
@@ -342,7 +342,7 @@ extension Target {
         }
     }
 
-    /// Texts of private keys: what can be read signs, and nothing crashes.
+    /// Private key files: a parsed key can sign, and nothing crashes.
     private static func privateKey() throws -> Target {
         let pem = try PrivateKey(generatedFor: .es256).pem.exposed
         let jwk =
@@ -362,7 +362,7 @@ extension Target {
         }
     }
 
-    /// Encrypted tokens: none is believed that the provider has not signed, whatever its envelope says.
+    /// Encrypted tokens: none is accepted that the provider has not signed, whatever its JWE header says.
     private static func encryptedToken() throws -> Target {
         let provider = try PuppetProvider()
         let server = try provider.client().server
@@ -400,7 +400,7 @@ extension Target {
         }
     }
 
-    /// Texts of decryption keys: what can be read has an algorithm, and nothing crashes.
+    /// Decryption key files: a parsed key has an algorithm, and nothing crashes.
     private static func decryptionKey() throws -> Target {
         let pem = try DecryptionKey(generatedFor: .ecdhES).pem?.exposed ?? ""
         let jwk =
@@ -423,7 +423,7 @@ extension Target {
         }
     }
 
-    /// What a platform has written: an assertion is three parts, and its description is one line.
+    /// A platform's output: an assertion has three parts, and its description is one line.
     private static func assertion() -> Target {
         let good = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJhIiwic3ViIjoiYiIsImF1ZCI6ImMiLCJleHAiOjQxMDI0NDQ4MDB9.AAAA"
         return Target(name: "assertion") { mutator in
@@ -436,7 +436,7 @@ extension Target {
         }
     }
 
-    /// Responses of GitHub, in its three formats: what can be read has a token, and nothing crashes.
+    /// Responses of GitHub, in its three formats: a parsed response has a token, and nothing crashes.
     private static func gitHubResponse() throws -> Target {
         let json = #"{"access_token":"gho_x","scope":"repo,gist","token_type":"bearer","expires_in":28800}"#
         let form = "access_token=gho_x&scope=repo%2Cgist&token_type=bearer&expires_in=28800"
@@ -462,7 +462,7 @@ extension Target {
         }
     }
 
-    /// A server's response, byte by byte: an accepted one is within its bounds, and nothing crashes.
+    /// A server's response, byte by byte: an accepted response is within its bounds, and nothing crashes.
     private static func server() throws -> Target {
         let server = try PuppetServer()
         let responses = [
@@ -484,7 +484,7 @@ extension Target {
         }
     }
 
-    /// A configuration makes a client, or an error says what is wrong with it.
+    /// A configuration makes a client, or an error names its mistake.
     private static let configuration = Target(name: "configuration") { mutator in
         let good = """
             {"default_profile": "work", "profiles": {"work": {"provider": "oidc", "issuer": "https://id.example.com",
@@ -512,7 +512,7 @@ private struct WatchedTransport: HTTPTransport {
     func send(_ call: TransportRequest) async throws -> TransportResponse { try respond(call) }
 }
 
-/// A clock on which every wait but a long one is over at once.
+/// A clock on which every wait except a long one ends at once.
 private struct ImmediateClock: Clock {
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }

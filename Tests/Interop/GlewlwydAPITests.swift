@@ -9,7 +9,7 @@ import Testing
 extension GlewlwydTests {
     /// An API that receives Glewlwyd's access tokens. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
     @Suite struct API {
-        /// Glewlwyd names the scopes of a token as its audience where the client names no resource.
+        /// Glewlwyd uses the scopes of a token as its audience if the client requests no resource.
         private static let audience = "openid profile email"
 
         private func api(
@@ -94,7 +94,7 @@ extension GlewlwydTests {
             let rejection = await #expect(throws: Rejection.self) {
                 _ = try await api.authorize(request("Bearer \(token.exposed)"))
             }
-            // Asked for a JWT about a revoked token, Glewlwyd 2.7.5 responds with status 400: nothing says that it is inactive.
+            // For a JWT response about a revoked token, Glewlwyd 2.7.5 responds with status 400 instead of inactive.
             #expect(rejection?.response.status == (isSigned ? 503 : 401))
             #expect(rejection?.reason.contains(isSigned ? "(status 400)" : "inactive") == true)
         }

@@ -42,8 +42,8 @@ struct GlewlwydLoginDriver: LoginDriver {
         guard page.endpoint.origin == self.origin, query?["prompt"] == "end_session", let session = query?["sid"],
             let plugin = query?["plugin"], let callback = query?["callback_url"]
         else { throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-out page.") }
-        // What the page does when the user, whose browser is still signed in, confirms the sign-out. This browser has forgotten
-        // the sign-in, and Glewlwyd ends a session only for a browser that has one.
+        // The steps of the page when the user, still signed in, confirms the sign-out. This browser has no record
+        // of the sign-in, and Glewlwyd ends a session only for a browser that has one.
         try await send(
             .post,
             "/api/auth/",
@@ -76,7 +76,7 @@ struct GlewlwydLoginDriver: LoginDriver {
 }
 
 extension UserAgentFactory {
-    /// `glewlwyd`: the driver above, chosen by configuration as any other user agent.
+    /// `glewlwyd`: the driver above, chosen by configuration like any other user agent.
     static var glewlwyd: UserAgentFactory {
         let username = ConfigurationKey("username", required: .text, "The user name.")
         let password = ConfigurationKey("password", required: .secret, "The password, by reference.")

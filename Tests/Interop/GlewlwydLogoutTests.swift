@@ -8,7 +8,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// A web application of several processes that share a store. The provider's requests come to the first.
+/// A web application of several processes that share a store. The provider's requests go to the first process.
 private struct WebApplication: ProviderEmulator {
     let origins: [String]
     let processes: [SessionServer]
@@ -90,7 +90,7 @@ extension GlewlwydTests {
                 let redirect = try await visit(address, returningTo: callback.url, issuer)
                 request.path = String(redirect.dropFirst(callback.origin.count))
                 request.headerFields[.cookie] = cookies(of: login)
-                // The callback comes to the other process.
+                // The callback goes to the other process.
                 let signedIn = try #require(await second.response(to: request))
                 try #require(signedIn.status == 200)
                 let cookie = try #require(

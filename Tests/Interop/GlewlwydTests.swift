@@ -114,7 +114,7 @@ struct GlewlwydTests {
         #expect(credential.identity?.displayName == "Alice Example")
     }
 
-    /// A client of an issuer, by configuration alone.
+    /// A client of an issuer, configured by a file alone.
     private func client(of issuer: String, _ members: String) throws -> AuthClient {
         let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
         let configuration = """
@@ -152,7 +152,7 @@ struct GlewlwydTests {
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
     }
 
-    /// Mutual TLS: the provider asks for the certificate itself, or a proxy in front of it does.
+    /// Mutual TLS: either the provider requests the certificate itself, or a proxy in front of it does.
     @Test(arguments: [
         ("TLS", "tls_client_auth", "tls", "client"), ("HEADER", "tls_client_auth", "tls", "client"),
         ("HEADER", "self_signed_tls_client_auth", "self-signed", "self"),
@@ -167,13 +167,13 @@ struct GlewlwydTests {
             """
         )
         let tokens = try await client.signIn().credential.tokens
-        // RFC 8705 section 3.1: the provider says what the token is bound to, and it was compared.
+        // RFC 8705 section 3.1: the provider returns the token's certificate binding, and it was compared.
         let claims = try JWT.payload(of: tokens.accessToken)
         #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
         #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)
     }
 
-    /// A client of the strict issuer. This provider takes only the address that is called as the audience of an assertion.
+    /// A client of the strict issuer. This provider accepts only the called URL as the audience of an assertion.
     private func strictClient(_ members: String) throws -> AuthClient {
         let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"]).replacing("/api/oidc", with: "/api/fapi")
         let key = try #require(environment["AUTHFLOW_GLEWLWYD_KEY"])
@@ -204,7 +204,7 @@ struct GlewlwydTests {
         #expect(try await client.freshTokens().accessToken == tokens.accessToken)
     }
 
-    /// The provider takes the scopes of the token for the audience of its signed response.
+    /// The provider uses the scopes of the token as the audience of its signed response.
     @Test func verifiesASignedIntrospectionResponse() async throws {
         let members =
             #""scopes": ["openid", "profile"], "dpop": true, "signed_introspection": {"audience": "openid profile"}"#

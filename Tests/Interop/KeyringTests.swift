@@ -4,7 +4,7 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// The state of the keyring; nil without one.
+/// The state of the keyring; nil without a keyring.
 private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
 
 /// A real GNOME Keyring, started by `keyring.sh`, which names its state in the environment.
@@ -33,7 +33,7 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
             "\(error?.message ?? "")"
         )
         await #expect(throws: AuthError.self) { try await store.set([1], for: key) }
-        // Three seconds is what each call may take; no prompt to unlock it is shown.
+        // Each call may take three seconds; no prompt to unlock the keyring is shown.
         #expect(ContinuousClock.now - start < .seconds(7))
     }
 

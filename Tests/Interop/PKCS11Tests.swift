@@ -6,7 +6,7 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// Keys that cannot be copied, in a PKCS #11 token. Run by `Tests/Interop/softhsm.sh` and `tpm.sh`, which make one.
+/// Non-exportable keys in a PKCS #11 token. Run by `Tests/Interop/softhsm.sh` and `tpm.sh`, which create the token.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_PKCS11_MODULE"] != nil))
 struct PKCS11Tests {
     private let environment = ProcessInfo.processInfo.environment
@@ -44,7 +44,7 @@ struct PKCS11Tests {
             server: EmulatorScene(emulator).server(),
             registration: try ClientRegistration(values)
         )
-        // Side by side, as a server's requests are.
+        // Concurrently, like the requests of a server.
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<8 { group.addTask { _ = try await client.clientCredentials() } }
             try await group.waitForAll()
@@ -52,7 +52,7 @@ struct PKCS11Tests {
         #expect(emulator.requests.count { $0 == "POST /token" } == 8)
     }
 
-    /// The whole of it by configuration alone: assertions and proofs by one key, and nothing of it in the store.
+    /// By configuration alone: assertions and proofs with the same key, and no key material in the store.
     @Test func bindsTokensToAKeyInTheTokenByConfiguration() async throws {
         var registered = OIDCEmulator.Client(id: "machine", authenticationMethod: "private_key_jwt")
         registered.jwks = ["keys": [try source().key().publicJWK]]
@@ -89,7 +89,7 @@ struct PKCS11Tests {
                 try? String(contentsOfFile: "\(folder)/store/\($0)", encoding: .utf8)
             }.joined()
             #expect(stored.contains("dpop_key") && !stored.contains("\"d\""))
-            // Another process refreshes, by the same key.
+            // Another process refreshes with the same key.
             let other = try authClient()
             _ = try await other.refresh()
             _ = try await other.userInfo()
@@ -145,7 +145,7 @@ struct PKCS11Tests {
             let error = #expect(throws: AuthError.self) { try again.key() }
             #expect(error?.message.contains("not tried again") == true)
         }
-        // The token was asked once, and so is not locked: the right PIN is accepted.
+        // The PIN was tried once, and so the token is not locked: the right PIN is accepted.
         let right = try source("token=Fragile;object=x", pin: "0000")
         #expect(#expect(throws: AuthError.self) { try right.key() }?.message.contains("no such private key") == true)
     }
@@ -166,9 +166,9 @@ struct PKCS11Tests {
         #expect(
             try await base.bytes(for: place).map { String(decoding: $0, as: UTF8.self) }?.contains("secret") == false
         )
-        // Another process, which asks the token again.
+        // Another process, which accesses the token again.
         #expect(try await store("2026", over: base).bytes(for: place) == Array("secret".utf8))
-        // Another name is another key.
+        // A different name is a different key.
         #expect(
             try EncryptionKeys.inToken(id: "2027", uri: uri, pin: Secret(pin)).key
                 != EncryptionKeys.inToken(id: "2026", uri: uri, pin: Secret(pin)).key

@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The folder with certificates and ports; nil without servers.
+/// The directory with certificates and ports; nil without servers.
 private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
 
 /// nginx with certificates of every kind, and tinyproxy, started by `servers.sh`.
@@ -104,7 +104,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         settings.clientCertificate = .init(file: "\(folder)/client-again.pem", keyFile: "\(folder)/good.key")
         let wrong = await #expect(throws: AuthError.self) { try await get("client", settings) }
         #expect(wrong?.message.contains("client certificate") == true, "\(wrong as Any)")
-        // Its passphrase would be asked for at the terminal, if that were not forbidden.
+        // Its passphrase would be prompted for at the terminal unless this were forbidden.
         settings.clientCertificate = .init(
             file: "\(folder)/client-once-more.pem",
             keyFile: "\(folder)/client-locked.key"

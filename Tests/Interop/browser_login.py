@@ -32,7 +32,7 @@ PATIENCE = 60  # seconds
 
 
 class Browser:
-    """One Chromium without a window, closed whatever happens."""
+    """A headless Chromium, which is closed in any case."""
 
     def __enter__(self):
         with socket.socket() as probe:
@@ -88,7 +88,7 @@ class Browser:
             except (urllib.error.URLError, ConnectionError):
                 pass
             if time.monotonic() > end:
-                raise SystemExit("browser_login: the page that was expected did not come")
+                raise SystemExit("browser_login: the expected page did not appear")
             time.sleep(0.1)
 
     def act(self, selector, action, body=None):

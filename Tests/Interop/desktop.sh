@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Signs in as a user does at a Linux desktop, with nothing replaced by a stub:
+# Signs in like a user of a Linux desktop, without stubs:
 #
 #   Tests/Interop/desktop.sh PATH/TO/authflow
 #

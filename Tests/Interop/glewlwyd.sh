@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command beside Glewlwyd, a third-party OpenID provider (Debian package glewlwyd).
+# Runs a command together with Glewlwyd, a third-party OpenID provider (Debian package glewlwyd).
 #
 #   Tests/Interop/glewlwyd.sh COMMAND [ARGUMENT ...]
 #
@@ -10,7 +10,7 @@
 #   AUTHFLOW_GLEWLWYD_KEY       the private key of the client authflow-interop-key, at the issuer .../api/fapi, which takes pushed
 #                               requests alone and wants nonces in DPoP proofs
 #   AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS  the private keys of the clients authflow-interop-ALG, whose tokens are encrypted by ALG
-#   AUTHFLOW_GLEWLWYD_TLS_ISSUER     an issuer that asks for certificates of clients itself
+#   AUTHFLOW_GLEWLWYD_TLS_ISSUER     an issuer that requests client certificates itself
 #   AUTHFLOW_GLEWLWYD_HEADER_ISSUER  an issuer behind a proxy that does
 #   AUTHFLOW_GLEWLWYD_CERTIFICATES   a folder with their authority (ca.pem) and the certificates of the clients authflow-interop-tls
 #                                    (client.pem, client.key) and authflow-interop-self-signed (self.pem, self.key)
@@ -49,7 +49,7 @@ export AUTHFLOW_GLEWLWYD_TLS_ISSUER=https://127.0.0.1:$tls_port/api/oidc
 export AUTHFLOW_GLEWLWYD_HEADER_ISSUER=https://127.0.0.1:$proxy_port/api/oidc
 export AUTHFLOW_GLEWLWYD_REDIRECT=http://127.0.0.1:$redirect_port/callback
 
-# Starts a Glewlwyd with a database of its own.
+# Starts a Glewlwyd with a separate database.
 #   start NAME PORT ORIGIN [CONFIGURATION]
 start() {
   local folder=$work/$1 port=$2 origin=$3 more=${4:-}

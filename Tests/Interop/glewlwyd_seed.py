@@ -74,7 +74,7 @@ if certificate_source:
     })
 call("POST", "/api/mod/plugin/", {
     "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True, "parameters": parameters})
-# A second issuer, as strict as FAPI 2.0: pushed requests alone, assertions, DPoP with nonces.
+# A second issuer, as strict as FAPI 2.0: only pushed requests, assertions, DPoP with nonces.
 call("POST", "/api/mod/plugin/", {
     "module": "oidc", "name": "fapi", "display_name": "fapi", "enabled": True,
     "parameters": dict(parameters, **{
@@ -85,7 +85,7 @@ call("POST", "/api/mod/plugin/", {
         "oauth-fapi-verify-nbf": True,
     }),
 })
-# The client table keeps only what its format names.
+# The client table stores only the members of its format.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
 module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
 for name in ("backchannel_logout_uri", "backchannel_logout_session_required", "tls_client_auth_subject_dn", "alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
@@ -117,7 +117,7 @@ if certificate_source:
         usual, client_id="authflow-interop-tls", name="with a certificate", token_endpoint_auth_method=["tls_client_auth"],
         tls_client_auth_subject_dn="CN=tls-client,O=AuthFlow"))
     call("POST", "/api/client/", dict(
-        usual, client_id="authflow-interop-self-signed", name="with a certificate of its own",
+        usual, client_id="authflow-interop-self-signed", name="with a self-signed certificate",
         token_endpoint_auth_method=["self_signed_tls_client_auth"],
         jwks={"keys": [{"kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": "self", "x5c": [self_signed]}]}))
     sys.exit()
@@ -146,7 +146,7 @@ call("POST", "/api/client/", {
     "redirect_uri": [redirect_uri], "authorization_type": ["code", "refresh_token", "client_credentials"],
     "token_endpoint_auth_method": ["private_key_jwt"], "jwks": {"keys": public_keys[:1]},
     "scope": ["openid", "profile", "email"]})
-# Clients that ID Tokens and userinfo are encrypted to.
+# Clients for which ID Tokens and userinfo are encrypted.
 with open(decryption_keys_file) as file:
     public_keys = {key["kid"]: {name: value for name, value in key.items() if name in ("kty", "kid", "n", "e", "crv", "x", "y")}
                    for key in json.load(file)["keys"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has real programs ask the tool for credentials, against servers on this machine that check what they send.
+"""Makes real programs request credentials from the tool, against loopback servers that check their requests.
 
 Usage: helpers.py PATH/TO/authflow FOLDER-OF-AWS-AND-MOTO
 """
@@ -69,7 +69,7 @@ def expect(what, is_so, shown=""):
 
 
 def refreshes():
-    """How many token requests the provider has seen."""
+    """The number of token requests that the provider has received."""
     return (work / "idp.log").read_text().count("POST /token")
 
 
@@ -160,15 +160,15 @@ def kubernetes():
         before = refreshes()
         list(pool.map(lambda _: run("kubectl", "--kubeconfig", path, "get", "--raw", "/version"), range(20)))
     expect("20 at once after the end refresh once", refreshes() - before == 1, refreshes() - before)
-    expect("without the server's name nothing is handed out", "provideClusterInfo" in get(status=1, tells=False).stderr)
+    expect("without the server's name nothing is returned", "provideClusterInfo" in get(status=1, tells=False).stderr)
     configure(kubernetes={"servers": ["https://other.example.com"], "ca_file": str(work / "k.pem")})
     expect("nor to another server", "not for the server" in get(status=1).stderr)
     configure(kubernetes={"servers": [url]})
-    expect("nor by an authority of the kubeconfig file's own", "certificate authority" in get(status=1).stderr)
+    expect("nor with a custom certificate authority of the kubeconfig file", "certificate authority" in get(status=1).stderr)
     configure(kubernetes={})
     newer = get(status=None, version="v1")
     expect("v1 is answered, where kubectl knows it", '"major"' in newer.stdout or "invalid apiVersion" in newer.stderr)
-    expect("who is not signed in is told the command", "authflow login" in get(status=1, profile="out").stderr)
+    expect("a user who is not signed in gets the command", "authflow login" in get(status=1, profile="out").stderr)
     server.shutdown()
     print("kubectl: one refresh for 20, the right server alone, and what to run when no user is signed in")
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Has the programs themselves ask the tool for credentials: kubectl, git, skopeo with a registry, and AWS's command.
+# Makes real programs request credentials from the tool: kubectl, git, skopeo with a registry, and AWS's command.
 #
 #   Tests/Interop/helpers.sh PATH/TO/authflow
 #
-# Installs what is missing. Nothing leaves this machine.
+# Installs what is missing. All servers run on this machine.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 missing=()

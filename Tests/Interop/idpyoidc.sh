@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command beside a provider of idpyoidc, a Python implementation of OpenID Connect (PyPI).
+# Runs a command together with an idpyoidc provider, a Python implementation of OpenID Connect (PyPI).
 #
 #   Tests/Interop/idpyoidc.sh COMMAND [ARGUMENT ...]
 #
-# Installs idpyoidc, Flask and joserfc into a folder of its own, starts idpyoidc_provider.py on a free port of 127.0.0.1, runs the command, and
+# Installs idpyoidc, Flask and joserfc into a separate directory, starts idpyoidc_provider.py on a free port of 127.0.0.1, runs the command, and
 # ends it again. The command finds in its environment:
 #   AUTHFLOW_IDPYOIDC_ISSUER    the issuer
 #   AUTHFLOW_IDPYOIDC_REDIRECT  the redirect URI of the client authflow
-#   AUTHFLOW_IDPYOIDC_KEY       its private key, by which it authenticates at the endpoints for pushed requests and tokens
+#   AUTHFLOW_IDPYOIDC_KEY       its private key, with which it authenticates at the endpoints for pushed requests and tokens
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 packages=("idpyoidc==5.0.0" "flask==3.1.3" "joserfc==1.6.5")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""An OpenID provider of idpyoidc (PyPI) on loopback, which takes pushed requests and private_key_jwt.
+"""An OpenID provider of idpyoidc (PyPI) on loopback, which accepts pushed requests and private_key_jwt.
 
 Usage: idpyoidc_provider.py PORT REDIRECT_URI CLIENT_KEYS_FILE FOLDER
 
-It signs in "diana" without asking, because what is tried is the back channel.
+It signs in "diana" without a prompt, because only the back channel is tested.
 """
 
 import json
@@ -107,7 +107,7 @@ def serve(name):
         if "redirect_location" in result:
             return redirect(result["redirect_location"])
         answer = endpoint.do_response(request=parsed, **result)
-    except Exception as error:  # noqa: BLE001: what the library refuses, it refuses by exceptions of many kinds.
+    except Exception as error:  # noqa: BLE001: the library rejects requests by throwing exceptions of many types.
         text = json.dumps({"error": "invalid_client", "error_description": str(error)})
         return Response(text, status=401, content_type="application/json")
     placement = answer.get("response_placement") or endpoint.response_placement

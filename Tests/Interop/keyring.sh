@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command with a GNOME Keyring of its own, on a session bus of its own:
+# Runs a command with a separate GNOME Keyring, on a separate session bus:
 #   keyring.sh unlocked COMMAND...    a keyring that is open
 #   keyring.sh locked COMMAND...      one that is locked, and no prompt to unlock it
 #   keyring.sh absent COMMAND...      a session bus with no keyring at all
 #   keyring.sh hanging COMMAND...     a keyring that accepts every call and never responds
-# Nothing of the user's is touched, and what was started is ended.
+# The user's keyring is not touched, and all started processes are ended.
 set -euo pipefail
 
 if [ "${1:-}" != --inside ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Signs in to MCP servers that we did not write, and calls their tools through the bridge with the official Python client.
+# Signs in to third-party MCP servers, and calls their tools through the bridge with the official Python client.
 #
 #   Tests/Interop/mcp.sh AUTHFLOW [SOAK_SECONDS]
 #   Tests/Interop/mcp.sh --install

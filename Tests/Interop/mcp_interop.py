@@ -1,6 +1,6 @@
-"""Signs in to MCP servers of other authors: mcp_interop.py AUTHFLOW PACKAGES FOLDER
+"""Signs in to third-party MCP servers: mcp_interop.py AUTHFLOW PACKAGES FOLDER
 
-Each line that is printed is one thing that was tried and what came of it; the exit status is 1 when something was wrong.
+Each line of the output is a check and its result; the exit status is 1 when a check failed.
 """
 import asyncio
 import os

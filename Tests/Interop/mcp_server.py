@@ -2,7 +2,7 @@
 
     mcp_server.py PORT JOURNAL [ACCESS_TOKEN_SECONDS]
 
-Access tokens live shortly, refresh tokens are used once, and a used one revokes everything of its sign-in. Each event is a line of the
+Access tokens are short-lived, refresh tokens are single-use, and a reused one revokes all tokens of its sign-in. Each event is a line of the
 journal: "register", "authorize", "code", "refresh", "reuse".
 """
 import secrets

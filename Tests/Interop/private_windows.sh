@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opens private windows of Firefox and Chromium on a screen of its own, and waits until each has asked for the provider's page:
+# Opens private windows of Firefox and Chromium on a separate screen, and waits until each has requested the provider's page:
 #
 #   Tests/Interop/private_windows.sh PATH/TO/authflow
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, with those of
-Authlib's authorization server and requests_oauth2client's DPoP client, and with certificate-bound ones (RFC 8705) through nginx.
+Authlib's authorization server and requests_oauth2client's DPoP client, and with certificate-bound tokens (RFC 8705) through nginx.
 
     resource_server.py ORDERS_API
 
-A provider on loopback publishes its keys. Every algorithm is accepted, and every manipulated form is refused.
+A provider on loopback publishes its keys. Every algorithm is accepted, and every manipulated token is rejected.
 """
 
 import base64
@@ -152,7 +152,7 @@ def certificate(name):
 
 
 def nginx():
-    """nginx before the API: it asks for a certificate, and says which one the client has shown."""
+    """nginx in front of the API: it requests a certificate, and forwards the certificate that the client presented."""
     file, key, _ = certificate("server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

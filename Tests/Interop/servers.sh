@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a command beside nginx and tinyproxy (Debian packages), with certificates of every kind.
+# Runs a command together with nginx and tinyproxy (Debian packages), with certificates of every kind.
 #
 #   Tests/Interop/servers.sh COMMAND [ARGUMENT ...]
 #
-# Installs what is missing, starts servers on free ports of 127.0.0.1, all of which call themselves id.example.com, runs the
+# Installs what is missing, starts servers on free ports of 127.0.0.1, all with the name id.example.com, runs the
 # command, and ends them again. The command finds in its environment:
 #   AUTHFLOW_SERVERS  a folder with the certificates, and a file "ports" with a name and a port on each line
 set -euo pipefail
@@ -26,7 +26,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# An authority, and a certificate for each way in which one may be wrong.
+# An authority, and a certificate with each kind of fault.
 cd "$work"
 name=id.example.com
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
@@ -44,7 +44,7 @@ certificate small-key "$name" 2 sha256 1024
 certificate client alice 2 sha256 2048
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -addext "subjectAltName=DNS:$name" \
   -keyout self-signed.key -out self-signed.pem 2>/dev/null
-# RFC 9110 section 4.3.4 forbids to take the Common Name where there is no other name.
+# RFC 9110 section 4.3.4 forbids using the Common Name where there is no other name.
 unnamed() { # file [extension]
   openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -CA authority.pem -CAkey authority.key \
     ${2:+-addext "$2"} -keyout "$1.key" -out "$1.pem" 2>/dev/null
@@ -88,7 +88,7 @@ CONF
 } >nginx.conf
 nginx -p "$work" -c nginx.conf 2>nginx.start & started+=($!)
 
-# A proxy looks the server's name up by itself, in a file of names of its own.
+# A proxy looks the server's name up by itself, in a separate hosts file.
 echo "127.0.0.1 localhost $name" >hosts
 proxy() { # name lines
   printf 'Port %s\nListen 127.0.0.1\nTimeout 60\nMaxClients 20\nLogFile "%s/%s.log"\n%b\n' "$(port "$1")" "$work" "$1" "$2" >"$1.conf"

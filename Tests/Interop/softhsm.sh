@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a command beside SoftHSM, a PKCS #11 token in software (Debian packages softhsm2 and opensc).
+# Runs a command together with SoftHSM, a PKCS #11 token in software (Debian packages softhsm2 and opensc).
 #
 #   Tests/Interop/softhsm.sh COMMAND [ARGUMENT ...]
 #
-# Makes a token with keys that cannot be copied, runs the command, and removes the token. The command finds in its environment:
+# Makes a token with non-exportable keys, runs the command, and removes the token. The command finds in its environment:
 #   AUTHFLOW_PKCS11_MODULE  the library of the token
 #   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA) and "large" (P-384),
 #                          and whose secret key is "sessions"

@@ -3,7 +3,7 @@
 #
 #   Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh PATH/TO/authflow
 #
-# The token is one of the client's own, from Glewlwyd. Nothing leaves this machine.
+# The token is a client credentials token, from Glewlwyd. Nothing leaves this machine.
 set -euo pipefail
 authflow=$1
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ends TLS in front of a server on loopback, and passes the certificate of the client on in a header field, as Apache does.
+"""Terminates TLS in front of a server on loopback, and forwards the client certificate in a header field, as Apache does.
 
 Usage: tls_proxy.py PORT UPSTREAM_PORT CERTIFICATE KEY CLIENT_AUTHORITIES
 """
@@ -34,7 +34,7 @@ def serve(accepted):
             ("127.0.0.1", upstream_port)
         ) as server:
             lines, body = head_of(client)
-            # What a client writes into the field itself is not believed.
+            # A field that the client sent itself is not trusted.
             lines = [line for line in lines if not line.lower().startswith((b"x-client-cert:", b"connection:"))]
             shown = client.getpeercert(True)
             if shown:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command beside an emulated TPM 2.0, whose keys are reached through PKCS #11 (Debian packages swtpm, tpm2-abrmd, tpm2-tools,
+# Runs a command together with an emulated TPM 2.0, whose keys are accessible through PKCS #11 (Debian packages swtpm, tpm2-abrmd, tpm2-tools,
 # libtpm2-pkcs11-1 and libtpm2-pkcs11-tools).
 #
 #   Tests/Interop/tpm.sh COMMAND [ARGUMENT ...]
@@ -21,7 +21,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   $sudo apt-get update -qq >&2
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-# The resource manager is reached over a message bus of its own.
+# The resource manager is reached over a separate message bus.
 if [ -z "${AUTHFLOW_PKCS11_TPM:-}" ]; then
   export AUTHFLOW_PKCS11_TPM=1
   exec dbus-run-session -- "$0" "$@" 2> >(grep -v "Failed to set fd limit" >&2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that the checks of validation bite: switches each one off in turn and expects a test to fail.
+"""Shows that the tests cover the validation checks: disables each check in turn and expects a test to fail.
 
 A copy of the package is made in .build-mutants, every check in the files below gets a switch, the tests are built once,
 and then run once for each check with its switch thrown. The switches exist in that copy alone.
@@ -50,7 +50,7 @@ AuthFlowServer/ForwardAuth AuthFlowServer/SessionData AuthFlowServer/SessionServ
 AuthFlowTransport/TransferQueue
 """.split()
 
-# Tests from the quickest to the slowest; the first failure ends a run.
+# Tests from the fastest to the slowest; the first failure ends a run.
 STAGES = [
     "JWK|JWE|PrivateKey|KeySource|AuthorizationServerTests|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
     "Certificate|SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
@@ -64,7 +64,7 @@ LOOPBACK = "AuthFlowLoopbackTests"
 # Those of sessions and their tokens.
 SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|SeveralProviders|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
 
-# Checks whose absence nothing can show, each with the reason.
+# Checks whose absence no test can detect, each with the reason.
 NEXT = "what is missing is refused by the check after it too"
 EQUIVALENT = {
     ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "chooses what is checked; a wrong choice asks for more",

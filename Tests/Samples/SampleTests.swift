@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The samples as their users run them: the programs of the package in `Samples`.
+/// The samples from the user's perspective: the programs of the package in `Samples`.
 @Suite struct SampleTests {
     @Test func theGitHubSampleShowsTheUserAndTheGrantedScopes() async throws {
         for flow in [[], ["--device"]] {
@@ -39,7 +39,7 @@ import Testing
             }
             try await CommandHarness.withConfiguration(configuration("mail", emulator.origin)) { mail, folder in
                 let calendar = "\(folder)/calendar.json"
-                // Nothing can be typed for the second app.
+                // No input can be typed for the second app.
                 try configuration("calendar", "https://nowhere.example.com")
                     .write(toFile: calendar, atomically: true, encoding: .utf8)
                 var said = ""
@@ -57,7 +57,7 @@ import Testing
                 #expect(try await app("login", calendar, 0).contains("without a prompt"))
                 try await app("status", calendar, 0)
                 let deviceSecret = try #require(custom.deviceSecrets.first)
-                // The files are for this user alone, and unreadable without the key.
+                // Only the user can read the files, and they are unreadable without the key.
                 for file in try FileManager.default.subpathsOfDirectory(atPath: "\(folder)/data") {
                     let path = "\(folder)/data/\(file)"
                     let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int

@@ -21,7 +21,7 @@ final class Witness: ProviderEmulator {
     /// The requests, as `METHOD /path`.
     var requests: [String] { received.withLock { $0.map(\.line) } }
 
-    /// Everything that was sent: addresses, header fields and bodies.
+    /// All sent data: URLs, header fields and bodies.
     var everything: String { received.withLock { $0.map(\.text).joined(separator: "\n") } }
 
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
@@ -38,7 +38,7 @@ final class Witness: ProviderEmulator {
     }
 }
 
-/// An emulator whose responses to some requests are held back until a test releases them.
+/// An emulator that delays its responses to some requests until a test releases them.
 final class HeldBack: ProviderEmulator {
     private let base: OIDCEmulator
     private let isHeld: @Sendable (HTTPRequest, [UInt8]) -> Bool
@@ -52,14 +52,14 @@ final class HeldBack: ProviderEmulator {
 
     var origins: [String] { base.origins }
 
-    /// Waits until such a request has come.
+    /// Waits until such a request has arrived.
     func arrival() async { for await _ in arrived.stream { break } }
 
     /// Releases the responses.
     func release() { released.continuation.finish() }
 
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
-        // The provider has acted by the time its response is on the way.
+        // The provider has processed the request by the time its response is in transit.
         let response = await base.handle(request, body: body)
         guard isHeld(request, body) else { return response }
         arrived.continuation.yield()

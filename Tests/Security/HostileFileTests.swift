@@ -5,11 +5,11 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Files that an attacker can put into a folder that the tool is then run in, with the real tool.
+/// Files that an attacker can put into the tool's working directory, with the real tool.
 @Suite struct HostileFileTests {
     private static let password = ["PASSWORD": "wonderland"]
 
-    /// A separate home, with a folder for the trusted files in it.
+    /// A separate home directory, with a directory for the trusted files in it.
     private func withHome<Return>(_ body: (_ home: String) async throws -> Return) async throws -> Return {
         let home = NSTemporaryDirectory() + "authflow-home-\(UUID().uuidString)"
         try FileManager.default.createDirectory(
@@ -37,7 +37,7 @@ import Testing
     @Test(arguments: ["login", "token", "logout", "status", "userinfo", "doctor"])
     func usesAConfigurationOfTheWorkingDirectoryOnlyOnceItIsTrusted(_ command: String) async throws {
         try await withHome { home in
-            // The browser of the configuration would leave a trace.
+            // The browser in the configuration would leave a trace.
             let text = CommandHarness.profile(
                 "http://127.0.0.1:1",
                 ["user_agent": #"{"name": "loopback", "browser": ["/usr/bin/touch", "%s"]}"#]
@@ -69,7 +69,7 @@ import Testing
                     let changed = try await run(["token"], in: folder, home: home)
                     #expect(changed.status == 2)
                     #expect(changed.talk.contains("has changed since you trusted it"))
-                    // Named by its user, it needs no trust.
+                    // A file that the user names explicitly needs no trust.
                     #expect(try await run(["token", "--config", "authflow.json"], in: folder, home: home).status == 0)
                     let environment = Self.password.merging(["AUTHFLOW_CONFIG": path]) { own, _ in own }
                     let named = try await run(["token"], in: folder, home: home, environment: environment)
@@ -93,7 +93,7 @@ import Testing
         }
     }
 
-    /// A link to a trusted file does not bring the files beside it, in another folder, into the configuration.
+    /// A symbolic link to a trusted file does not include files of the link's directory in the configuration.
     @Test func aLinkToATrustedFileBelongsToTheFolderOfThatFile() async throws {
         try await withHome { home in
             let text = CommandHarness.profile(
@@ -208,7 +208,7 @@ import Testing
                 let outcome = try await run(["status", "--config", path], in: "/", home: home)
                 #expect(outcome.status == 2, "\(outcome.talk)")
             }
-            // A secret that has no end.
+            // A secret of unlimited length.
             let text = CommandHarness.profile("http://127.0.0.1:1", ["client_secret": #"{"file": "/dev/zero"}"#])
             try await CommandHarness.withConfiguration(text) { path, folder in
                 let outcome = try await run(["config", "check", "--config", path], in: folder, home: home)

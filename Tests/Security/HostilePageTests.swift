@@ -7,9 +7,9 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Pages that a headless visit reaches, and what it must not do there.
+/// Pages that a headless visit reaches, and forbidden actions there.
 @Suite struct HostilePageTests {
-    /// Visits a start address in a network of functions, by origin.
+    /// Visits a start URL in a network of functions, by origin.
     private func visit(
         _ start: String = "https://id.example.com/start",
         purpose: RedirectOptions.Purpose = .signIn,

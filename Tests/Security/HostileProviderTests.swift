@@ -7,14 +7,14 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Providers with unusual responses, over real sockets, with the real tool: its messages, its exit status, and what it
-/// never prints.
+/// Providers with unusual responses, over real sockets, with the real tool: its messages, its exit status, and text
+/// it never prints.
 @Suite struct HostileProviderTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
     private typealias Responder = @Sendable (_ path: String, _ body: String) async -> TransportResponse?
 
-    /// An emulator of which some responses are replaced.
+    /// An emulator with some responses replaced.
     private func withProvider(
         _ changes: [String: String?] = [:],
         responding respond: @escaping Responder = { _, _ in nil },
@@ -193,7 +193,7 @@ import Testing
             _ = try await run("token", "--config", path)
             let second = try await run("token", "--config", path)
             #expect(second.status == 4, "\(second.talk)")
-            // It may have been a fault of the provider's.
+            // It may have been a temporary fault of the provider.
             isOver.withLock { $0 = false }
             emulator.accessTokenLifetime = 3600
             #expect(try await run("token", "--config", path).status == 0)
@@ -209,7 +209,7 @@ import Testing
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(tokens.allSatisfy { $0.status == 0 })
-            // At half of its life a token is replaced, which slow machines may reach.
+            // A token is replaced after half of its lifetime, which slow machines may reach.
             #expect(witness.requests.count { $0 == "POST /token" } <= 3)
         }
     }

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A signal while a refresh token is on its way, with the real tool: the provider has replaced it by then.
+/// A signal while a refresh token is in transit, with the real tool: the provider has already rotated it.
 @Suite struct InterruptionTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
@@ -54,7 +54,7 @@ import Testing
             let outcome = try await interrupted
             #expect(outcome.status == 130, "\(outcome.talk)")
             #expect(outcome.output.isEmpty)
-            // The new refresh token is stored: the old one would end the session, because it was used before.
+            // The new refresh token is stored: the old one would end the session, because it was used already.
             let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
             #expect(next.status == 0, "\(next.talk)")
             let status = try await CommandHarness.run(["status", "--config", path], environment: Self.environment)
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// timeout(1) signals its child, and then the group of both; so do a terminal that is closed and its shell.
+    /// timeout(1) signals its child, and then the group of both; so do a closing terminal and its shell.
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalThatIsSentTwiceCountsOnce(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
@@ -128,7 +128,7 @@ import Testing
             let outcome = try await interrupted
             killer.cancel()
             #expect(outcome.status == 130)
-            // Time was not up: that would have been said.
+            // The timeout had not expired, which the tool would have reported.
             #expect(!outcome.talk.contains("in time"), "\(outcome.talk)")
             provider.release()
         }

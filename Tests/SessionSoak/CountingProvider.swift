@@ -16,9 +16,9 @@ final class CountingProvider: ProviderEmulator {
     struct Counts: Sendable {
         var signIns: Int64 = 0
         var refreshes: Int64 = 0
-        /// A refresh token that had been used was sent again.
+        /// A used refresh token was sent again.
         var reuses: Int64 = 0
-        /// A token of a family that was revoked before.
+        /// A token of a revoked family.
         var refused: Int64 = 0
     }
 
@@ -29,7 +29,7 @@ final class CountingProvider: ProviderEmulator {
         var used: [String: Int64] = [:]
         var revoked: Set<Int64> = []
         var families: Int64 = 0
-        /// The refreshes that have come, of which the first hang and the next are slow.
+        /// The number of refreshes so far, of which the first hang and the next are slow.
         var requests = 0
         /// The nonce and the client of each code.
         var codes: [String: (nonce: String?, client: String)] = [:]
@@ -44,12 +44,12 @@ final class CountingProvider: ProviderEmulator {
     private let keys: EmulatorKeys
     private let state = Mutex(State())
 
-    /// - Parameters:
+    ///   - origin: The origin at which it is served.
     ///   - origin: Where it is served.
-    ///   - lifetime: How long an access token is good, in seconds.
-    ///   - delay: How long a refresh takes.
-    ///   - hanging: The number of refreshes, from the first, that are never answered nor carried out.
-    ///   - slow: The number of refreshes, from the first, that take this long; the others take no time.
+    ///   - lifetime: The lifetime of an access token, in seconds.
+    ///   - delay: The duration of a refresh.
+    ///   - hanging: The number of initial refreshes that are neither answered nor processed.
+    ///   - slow: The number of initial refreshes that take this long; the others take no time.
     init(origin: String, lifetime: Int64, delay: Duration, hanging: Int, slow: Int) throws {
         self.keys = try EmulatorKeys()
         self.origin = origin

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// What the stores cost, in one run beside the same provider.
+/// The cost of the stores, in one run with the same provider.
 extension SessionSoak {
     /// Prints a row of a table: fresh tokens from memory, a refresh beside the provider's own time, a caller who waits for another manager's
     /// refresh, and all sessions at once.
@@ -25,7 +25,7 @@ extension SessionSoak {
             alone.append(try await Self.time { _ = try await credentials.client.refresh(credential) })
             whole.append(try await Self.time { _ = try await credentials.refresh(CredentialKey(name)) })
         }
-        // Two processes: one refreshes, the other waits for it.
+        // Two processes: the first refreshes, the second waits for it.
         for name in names.prefix(50) {
             _ = try await other.freshTokens(for: name)
             async let first = credentials.refresh(CredentialKey(name))

@@ -6,14 +6,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Whether a session costs more beside many others.
+/// The cost of a session as the number of sessions grows.
 extension SessionSoak {
     /// Prints a row of a table for a store that keeps this many sessions: writing one, reading one that the process does not know yet,
     /// refreshing one, ending one, and the memory of the process for each session that it has read.
     func scale() async throws {
         let shared = try makeStore()
         let credentials = try manager(over: shared)
-        // All begin with the same tokens: only those of `measured` are refreshed.
+        // All start with the same tokens: only those of `measured` are refreshed.
         let one = try await Self.signIn(credentials.client)
         let writing = try await Self.time {
             try await forEachSession { try await credentials.save(one, for: "scale-\($0)") }
@@ -49,7 +49,7 @@ extension SessionSoak {
         say("| \(columns.joined(separator: " | ")) |")
     }
 
-    /// The memory of this process; 0 where it cannot be told.
+    /// The memory of this process; 0 where it is unknown.
     private static var residentBytes: Int {
         guard let statistics = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8) else { return 0 }
         let pages = statistics.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0

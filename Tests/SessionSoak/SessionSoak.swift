@@ -17,10 +17,10 @@ import Darwin
 import Glibc
 #endif
 
-/// Whether SIGTERM has come, as from a service manager that ends the process.
+/// Whether SIGTERM has been received, like from a service manager that ends the process.
 private let isEnding = Atomic(false)
 
-/// What each process of the test does.
+/// The role of each process of the test.
 struct SessionSoak: Sendable {
     let issuer: String
     let store: String
@@ -87,7 +87,7 @@ struct SessionSoak: Sendable {
         say("\(sessions)")
     }
 
-    /// Signs a user in, as the browser's return would.
+    /// Signs a user in, like the redirect of the browser.
     static func signIn(_ client: OAuthClient) async throws -> Credential {
         let request = try await client.authorizationRequest()
         let query = request.url.drop { $0 != "?" }.dropFirst()
@@ -95,7 +95,7 @@ struct SessionSoak: Sendable {
         return try await client.exchange("\(request.redirectURI)?code=code&state=\(state)", for: request)
     }
 
-    /// Asks for fresh tokens of sessions, as the requests of users would.
+    /// Requests fresh tokens of sessions, like the requests of users.
     func serve(tasks: Int, for duration: Duration) async throws {
         signal(SIGTERM) { _ in isEnding.store(true, ordering: .relaxed) }
         let counts = SoakCounts()
@@ -123,7 +123,7 @@ struct SessionSoak: Sendable {
         say(counts.line)
     }
 
-    /// Asks for fresh tokens of all sessions at once, waits until failures may be retried, and asks again.
+    /// Requests fresh tokens of all sessions concurrently, waits until failures may be retried, and retries.
     func storm() async throws {
         // The tokens of the sign-in have expired.
         try await Task.sleep(for: .seconds(2))
@@ -143,7 +143,7 @@ struct SessionSoak: Sendable {
         _ = await credentials.drain(within: .seconds(20))
     }
 
-    /// Counts the sessions that are left.
+    /// Counts the remaining sessions.
     func check() async throws {
         let counts = SoakCounts()
         let credentials = try manager()

@@ -2,16 +2,16 @@ import AuthFlow
 import AuthFlowJSON
 import Synchronization
 
-/// What a process has seen.
+/// The counts of a process.
 final class SoakCounts: Sendable {
     private struct State {
         var requests: Int64 = 0
         var tokens: Int64 = 0
         var refreshes: Int64 = 0
-        /// Refreshes whose process was stopped for so long that another one had its lease.
+        /// Refreshes whose process was stopped for so long that another process acquired its lease.
         var late: Int64 = 0
         var ended: Int64 = 0
-        /// Sessions that ended after a process was killed while it refreshed them.
+        /// Sessions that ended because a process was killed while it refreshed them.
         var endedInWindow: Int64 = 0
         var errors: [String: Int64] = [:]
         var slowest = Duration.zero
@@ -19,7 +19,7 @@ final class SoakCounts: Sendable {
 
     private let state = Mutex(State())
 
-    /// Runs a request and counts how it ended.
+    /// Runs a request and counts its result.
     func request(_ body: () async throws -> TokenSet) async {
         let start = ContinuousClock.now
         do {

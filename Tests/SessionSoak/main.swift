@@ -1,4 +1,4 @@
-// The parts of a server's soak test, each a process of its own; `Tests/Soak/sessions.py` starts them:
+// The parts of a server's soak test, each a separate process; `Tests/Soak/sessions.py` starts them:
 //
 //     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    an authorization server that counts; prints its issuer
 //     session-soak storm ISSUER STORE SESSIONS                asks for fresh tokens of all sessions at once, twice
@@ -59,5 +59,5 @@ do {
     exit(1)
 }
 
-/// Prints a line at once: it is read while this goes on.
+/// Prints a line at once: it is read while the process runs.
 func say(_ line: String) { _ = SystemCall.write("\(line)\n".utf8, to: STDOUT_FILENO) }

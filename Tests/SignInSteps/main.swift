@@ -1,4 +1,4 @@
-// One step of a sign-in, each in a process of its own, as the processes of a web server share one:
+// A step of a sign-in, each in a separate process, as the processes of a web server share a sign-in:
 //
 //     sign-in-steps begin ISSUER FOLDER              keeps the request in FOLDER, and prints its URL
 //     sign-in-steps finish ISSUER FOLDER CALLBACK    takes it out, exchanges the code, keeps the credential, prints the user

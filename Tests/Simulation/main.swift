@@ -53,7 +53,7 @@ func start(_ arguments: [String], output: Pipe?) throws -> Process {
     return process
 }
 
-/// Histories of one process: what a killed process leaves is never freed, so each has few.
+/// Histories of one process: the memory of a killed process is never freed, so each runs few histories.
 func batch(_ first: UInt64, _ count: UInt64) {
     var (steps, calls) = (0, 0)
     for seed in first..<(first + count) {
@@ -77,7 +77,7 @@ func twice(_ count: UInt64) {
     var fingerprint: UInt64 = 0
     for seed in 1...count {
         let fingerprints = (0..<2).map { run in
-            // The second with a trace: it must change nothing.
+            // The second run with a trace, which must not change the result.
             let history = history(of: seed, recordsTrace: run == 1)
             _ = history.run()
             return history.simulation.fingerprint

@@ -10,7 +10,7 @@ import Foundation
 import HTTPTypes
 import Synchronization
 
-/// Prints ratios and counts, and exits with 1 when one is above its bound.
+/// Prints ratios and counts, and exits with 1 when a value exceeds its bound.
 @main enum Main {
     static func main() async throws {
         var isWithinBounds = true
@@ -26,7 +26,7 @@ import Synchronization
         exit(isWithinBounds ? 0 : 1)
     }
 
-    /// Measures ID Token validation against the signature check alone.
+    /// Measures ID Token validation relative to the signature check alone.
     private static func validation(_ isWithinBounds: inout Bool) async throws {
         let bench = try ValidationBench()
         print("ID Token validation with cached keys, beside the signature check alone (same library, same run)\n")
@@ -69,7 +69,7 @@ import Synchronization
         try await parts(bench)
     }
 
-    /// Measures how long it takes to get tokens that are fresh.
+    /// Measures how long it takes to get fresh tokens.
     private static func freshTokens(_ isWithinBounds: inout Bool) async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com")
         let transport = InProcessTransport(emulator)
@@ -115,7 +115,7 @@ import Synchronization
         }.subject
     }
 
-    /// Measures the other parts of the validation.
+    /// Measures the other steps of the validation.
     private static func parts(_ bench: ValidationBench) async throws {
         let token = try bench.token(.es256)
         let payload = token.split(separator: ".")[1]
@@ -137,7 +137,7 @@ import Synchronization
         print("| JSON, the same bytes | \(us(parsing.subject)) | \(parsingCount.map { "\(Int($0))" } ?? "") |")
     }
 
-    /// Counts how often keys are fetched when many tokens are validated at once.
+    /// Counts how often keys are fetched when many tokens are validated concurrently.
     private static func keyFetches(_ isWithinBounds: inout Bool) async throws {
         let cold = try ValidationBench()
         let token = Secret(try cold.token(.es256))
@@ -181,7 +181,7 @@ import Synchronization
     private static func two(_ value: Double) -> String { String(format: "%.2f", value) }
 }
 
-/// A provider in this process, a client of it, and tokens.
+/// An in-process provider, a client of it, and tokens.
 final class ValidationBench: Sendable {
     private static let issuer = "https://id.example.com"
 
@@ -241,7 +241,7 @@ final class ValidationBench: Sendable {
         )
     }
 
-    /// The signature check alone: hash and verify, as an app with the key in memory would.
+    /// The signature check alone: hash and verify, like an app that has the key in memory.
     func signatureCheck(of token: String, _ algorithm: SignatureAlgorithm) throws -> () -> Bool {
         let parts = token.split(separator: ".")
         let signed = Array("\(parts[0]).\(parts[1])".utf8)

@@ -4,7 +4,7 @@ import AuthFlowOIDC
 import AuthFlowTesting
 import Foundation
 
-/// Measures a process that keeps the credentials of many users.
+/// Measures a process that stores the credentials of many users.
 enum ManyUsersBench {
     private static let count = 10_000
 

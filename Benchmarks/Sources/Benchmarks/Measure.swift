@@ -2,14 +2,14 @@
 import CAllocationCounter
 #endif
 
-/// Times two pieces of work against each other in one run: batches of each in turn, so that whatever else the machine
-/// does affects both alike.
+/// Times two operations against each other in one run: batches of each in turn, so that other load on the machine
+/// affects both alike.
 struct Comparison {
-    /// Median nanoseconds of one piece of the work under test.
+    /// The median time of the measured operation, in nanoseconds.
     let subject: Double
-    /// Median nanoseconds of one piece of what it is compared with.
+    /// The median time of the reference operation, in nanoseconds.
     let baseline: Double
-    /// The median of the ratios of neighbouring batches.
+    /// The median of the ratios of adjacent batches.
     let ratio: Double
 
     static func of(
@@ -38,7 +38,7 @@ struct Comparison {
     private static func median(_ values: [Double]) -> Double { values.sorted()[values.count / 2] }
 }
 
-/// Allocations of one piece of work, on average over many; nil where they cannot be counted.
+/// The average number of allocations per operation; nil where allocations cannot be counted.
 func allocations(of work: () async throws -> Void) async rethrows -> Double? {
     #if canImport(CAllocationCounter)
     for _ in 0..<20 { try await work() }

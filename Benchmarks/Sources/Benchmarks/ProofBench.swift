@@ -7,7 +7,7 @@ import CryptoExtras
 import Foundation
 import HTTPTypes
 
-/// Measures client assertions and encrypted tokens beside the bare operations of the same library.
+/// Measures client assertions and encrypted tokens against the bare operations of the same library.
 enum ProofBench {
     static func run() async throws {
         print("\nA token request with private_key_jwt, beside one with a secret and the bare signature\n")
@@ -27,7 +27,7 @@ enum ProofBench {
         let key = try PrivateKey(generatedFor: algorithm)
         let signed = try client(.privateKeyJWT(SigningKeySource(key), algorithm: algorithm))
         let secret = try client(.clientSecretPost(Secret("a-secret-of-some-length")))
-        // An assertion has about this many bytes.
+        // The approximate size of an assertion, in bytes.
         let bytes = [UInt8](repeating: 7, count: 420)
         let result = try await Comparison.of {
             _ = try await signed.clientCredentials()
@@ -77,7 +77,7 @@ enum ProofBench {
         show("\(algorithm.rawValue), \(encryption)", result)
     }
 
-    /// The operations of the library alone, with keys that are in memory.
+    /// The operations of the library alone, with keys in memory.
     private static func bareDecryption(
         _ algorithm: KeyManagementAlgorithm,
         _ encryption: String,

@@ -5,7 +5,7 @@ import Crypto
 import Foundation
 import HTTPTypes
 
-/// Measures an API's authorization of requests beside the bare signature checks of the same library.
+/// Measures an API's authorization of requests against the bare signature checks of the same library.
 enum ResourceServerBench {
     private static let issuer = "https://id.example.com"
     private static let resource = "https://api.example.com/orders"
@@ -83,7 +83,7 @@ enum ResourceServerBench {
         show("JWT with a DPoP proof, ES256", result, 2.3, &isWithinBounds)
     }
 
-    /// The memory of 10,000 tokens.
+    /// The memory that 10,000 tokens use.
     private static func memory(_ keys: EmulatorKeys) async throws {
         #if os(Linux)
         let server = try server(keys, cachedTokens: 20_000)

@@ -5,7 +5,7 @@ import FoundationNetworking
 import HTTPTypes
 import Synchronization
 
-/// Measures the transport by itself: one request after another, a thousand at once, ten thousand that are cancelled.
+/// Measures the transport alone: sequential requests, a thousand concurrent ones, and ten thousand that are cancelled.
 enum TransportBench {
     static func run(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 0)
@@ -119,14 +119,14 @@ enum TransportBench {
     private static func three(_ value: Double) -> String { String(format: "%.3f", value) }
 }
 
-/// The largest of several numbers.
+/// The maximum of several numbers.
 private final class Peak: Sendable {
     private let number = Mutex(0)
     var value: Int { number.withLock(\.self) }
     func note(_ other: Int) { number.withLock { $0 = max($0, other) } }
 }
 
-/// Reads what the system reports about this process.
+/// Reads the system's resource statistics for this process.
 private enum Process {
     static var descriptors: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0 }
     static var threads: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count) ?? 0 }
@@ -138,18 +138,18 @@ private enum Process {
     }
 }
 
-/// A server with the same response to every request, after a delay, and a thread for each connection.
+/// A server that returns the same response to every request after a delay, with a thread for each connection.
 private final class PlainServer: Sendable {
     let port: Int
     private let listener: Int32
     private let counts = Mutex((all: 0, open: 0))
 
-    /// How many connections there were.
+    /// The number of connections since the start.
     var connections: Int { counts.withLock(\.all) }
-    /// How many there are.
+    /// The number of open connections.
     var open: Int { counts.withLock(\.open) }
 
-    /// - Parameter delay: How long a response takes, in microseconds.
+    /// - Parameter delay: The delay of each response, in microseconds.
     init(delay: UInt32) throws {
         listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in()

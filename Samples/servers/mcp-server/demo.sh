@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Calls the tool of the MCP server through the bridge of authflow, with nothing configured but its address:
+# Calls the tool of the MCP server through the bridge of authflow, with only its URL configured:
 #
 #   Samples/servers/mcp-server/demo.sh PATH/TO/authflow PATH/TO/mcp-server [CLIENT...]
 #
-# CLIENT is a program that gets the address, in place of the bridge.
+# CLIENT is a program that gets the URL, in place of the bridge.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2

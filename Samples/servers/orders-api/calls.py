@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls the API with good tokens and with bad ones, and checks each response.
+"""Calls the API with valid and invalid tokens, and checks each response.
 
     calls.py AUTHFLOW API ISSUER EXPIRED_API EXPIRED_ISSUER
 
@@ -68,7 +68,7 @@ def main():
     text = json.loads(base64.urlsafe_b64decode(claims + "=="))
     text["scope"] = "orders:read orders:admin"
     forged = f"{head}.{encoded(json.dumps(text).encode())}.{signature}"
-    expect("with a changed token", call(orders, f"Bearer {forged}"), 401, "invalid_token")
+    expect("with a tampered token", call(orders, f"Bearer {forged}"), 401, "invalid_token")
     unsigned = f"{encoded(json.dumps({'alg': 'none', 'typ': 'at+jwt'}).encode())}.{claims}."
     expect("with a token without a signature", call(orders, f"Bearer {unsigned}"), 401, "invalid_token")
     expect("with the token in the query", call(f"{orders}?access_token={good['access_token']}"), 401)
@@ -77,7 +77,7 @@ def main():
     expect("with an expired token", call(f"{expired_api}/api/orders", f"Bearer {expired['access_token']}"), 401, "invalid_token")
     expect("with a token of another issuer", call(orders, f"Bearer {expired['access_token']}"), 401, "invalid_token")
 
-    # What a thief has: a token that is bound to a key, and no key. demo.sh has signed in.
+    # An attacker has a stolen token that is bound to a key, but not the key. demo.sh has signed in.
     def run(*arguments):
         return subprocess.run([authflow, *arguments, "--quiet"], capture_output=True, text=True, timeout=60)
     result = run("curl", "--at", f"{api}/api", orders)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Calls the API: with nothing configured but its address, with good tokens, and with every kind of bad one:
+# Calls the API: with only its URL configured, with valid tokens, and with every kind of invalid token:
 #
 #   Samples/servers/orders-api/demo.sh PATH/TO/authflow PATH/TO/orders-api
 set -euo pipefail
@@ -31,7 +31,7 @@ chmod 700 "$folder/browser"
 cd "$folder"
 export XDG_DATA_HOME=$folder/data XDG_CONFIG_HOME=$folder/config BROWSER=$folder/browser DISPLAY=:0
 "$authflow" curl --sign-in --quiet --at "$origin/api" "$origin/api/orders"
-# A route that demands a stronger and more recent sign-in: the same command signs in again.
+# A route that requires a stronger and more recent sign-in: the same command signs in again.
 "$authflow" curl --sign-in --quiet --at "$origin/api" "$origin/api/payments"
 
 echo "== authflow access-token check, for operators"
@@ -43,5 +43,5 @@ status=0
 [ "$status" -eq 1 ] || { echo "A token without the scope ends with $status, and not with 1." >&2; exit 1; }
 echo "== every kind of token"
 python3 "$here/calls.py" "$authflow" "$origin" "$(head -1 "$folder/issuer")" "http://127.0.0.1:$other" "$(head -1 "$folder/expired")"
-echo "== the reasons, which the log alone has"
+echo "== the reasons, which only the log contains"
 sed -n 's/.*reason=\(.*\) status=.*/\1/p' "$folder/api.log" | sort | uniq -c | sort -rn | head -12

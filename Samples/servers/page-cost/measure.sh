@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what a session costs a page: measure.sh PATH/TO/authflow PATH/TO/page-cost [ROUNDS]
+# Measures the cost of a session for a page: measure.sh PATH/TO/authflow PATH/TO/page-cost [ROUNDS]
 # Each round asks for the page without a session and for the one with it, in turn; the median of the ratios counts.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

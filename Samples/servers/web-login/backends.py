@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is behind the web application: an API that takes its access tokens, and a wiki that believes the field X-User of the proxy.
+"""What is behind the web application: an API that accepts its access tokens, and a wiki that trusts the proxy's header field X-User.
 
 Usage: backends.py PORT
 """

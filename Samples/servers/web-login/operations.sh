@@ -5,7 +5,7 @@
 #   operations.sh next-tables     changes the tables of PostgreSQL as a later version would that earlier ones can use
 #   operations.sh needed-tables   the same, and earlier ones cannot
 set -euo pipefail
-# A backup has tokens in it.
+# A backup contains tokens.
 umask 077
 sql() { psql --quiet --no-psqlrc --set ON_ERROR_STOP=1 "$AUTHFLOW_POSTGRESQL" -c "$1"; }
 case $1-${2-} in *sqlite*) database=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["path"])' "$2") ;; esac

@@ -68,7 +68,7 @@ def backup(redis, file, prefix):
             records.append([base64.b64encode(key).decode(), base64.b64encode(value).decode(), end])
     if not records:
         sys.exit(f"redis_backup: there are no records with the prefix {prefix}")
-    # It has tokens in it: a new file, which no other user can read, takes the place of an earlier one.
+    # It contains tokens: a new file, which no other user can read, takes the place of an earlier one.
     new = f"{file}.{os.getpid()}"
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as output:
         json.dump(records, output)

@@ -13,7 +13,7 @@ import Synchronization
 /// ```swift
 /// let credentials = CredentialManager(client: client, store: store)
 /// try await credentials.save(credential, for: sessionID)
-/// let tokens = try await credentials.freshTokens(for: sessionID)     // any process, any machine
+/// let tokens = try await credentials.freshTokens(for: sessionID)  // any process, any machine
 /// ```
 public final class CredentialManager: Sendable {
     /// The client that the credentials belong to.

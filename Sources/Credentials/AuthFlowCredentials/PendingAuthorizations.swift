@@ -11,8 +11,10 @@ import Crypto
 /// ```swift
 /// let pending = PendingAuthorizations(store: store)
 /// let request = try await client.authorizationRequest()
-/// try await pending.keep(request, for: cookie)                                  // one process
-/// let request = try await pending.take(for: callbackURL, in: cookie, of: client) // any other
+/// try await pending.keep(request, for: cookie)
+///
+/// // In this process or any other:
+/// let request = try await pending.take(for: callbackURL, in: cookie, of: client)
 /// ```
 public struct PendingAuthorizations: Sendable {
     private let store: any TokenStore

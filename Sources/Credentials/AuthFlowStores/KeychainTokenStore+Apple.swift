@@ -4,7 +4,7 @@ public import AuthFlowStorage
 import Foundation
 import Security
 
-/// Stores credentials in the keychain of Apple's systems.
+/// Stores credentials in the keychain of Apple platforms.
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
 public struct KeychainTokenStore: Sendable {

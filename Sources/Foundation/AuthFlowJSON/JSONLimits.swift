@@ -16,7 +16,7 @@ public struct JSONLimits: Sendable, Hashable {
     /// - Parameters:
     ///   - maximumBytes: The maximum size of the text, in bytes; default: 4 MiB.
     ///   - maximumDepth: The maximum nesting depth; default: 64. Values above 512 are reduced to 512, which keeps the
-    ///     recursive copy within the smallest thread stack in use (512 KiB on Apple's systems).
+    ///     recursive copy within the smallest thread stack in use (512 KiB on Apple platforms).
     ///   - maximumValues: The maximum number of values; default: 200,000. Two bytes of text take many times as much memory as a parsed value.
     public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes

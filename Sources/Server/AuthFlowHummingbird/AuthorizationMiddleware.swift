@@ -32,7 +32,7 @@ extension AuthorizedRequestContext {
 /// ```swift
 /// let router = Router(context: APIContext.self)
 /// router.add(middleware: ResourceMetadataMiddleware(api))
-/// router.group("orders").authorize(by: api, requiring: ["orders:read"]).get { request, context in
+/// router.group("orders").authorize(by: api, requiring: ["orders:read"]).get { _, context in
 ///     "Hello, \(try context.requireAuthorization().subject ?? "client")"
 /// }
 /// ```
@@ -80,7 +80,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
             let level: Logger.Level =
                 switch error.underlyingError?.code {
                 case nil: .info
-                // A client can cause it with a token that has an invented key ID.
+                // A client can cause it with a token that has a forged key ID.
                 case .temporarilyUnavailable?: .notice
                 default: .error
                 }

@@ -13,7 +13,9 @@ import ServiceLifecycle
 /// ```swift
 /// let router = Router(context: WebContext.self)
 /// router.add(middleware: SessionMiddleware(server: server))
-/// router.get("/") { request, context in "Hello, \(try context.requireSession().identity?.displayName ?? "you")" }
+/// router.get("/") { _, context in
+///     "Hello, \(try context.requireSession().identity?.displayName ?? "you")"
+/// }
 /// ```
 public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddleware {
     private let server: SessionServer

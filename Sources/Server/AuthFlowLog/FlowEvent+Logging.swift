@@ -8,7 +8,13 @@ extension FlowEvent {
     /// is something that the operator can do.
     ///
     /// ```swift
-    /// let client = AuthClient(..., observer: FlowEvent.logger(Logger(label: "auth")))
+    /// let log = Logger(label: "auth")
+    /// let client = try AuthClient(
+    ///     profile: profile,
+    ///     providers: [.oidc],
+    ///     userAgents: [.loopback],
+    ///     observer: FlowEvent.logger(log)
+    /// )
     /// ```
     /// - Parameter logger: The logger. Failures are warnings, the end of a session is a notice, a cancellation is info, and
     ///   everything else is debug.

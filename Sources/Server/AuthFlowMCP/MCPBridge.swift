@@ -10,8 +10,8 @@ import Synchronization
 /// It supports every revision from 2025-03-26 on, because it leaves the choice to the host.
 ///
 /// ```swift
-/// let bridge = MCPBridge(client: client, write: { line in standardOutput.write(line) })
-/// for await line in standardInput.lines { bridge.receive(line) }
+/// let bridge = MCPBridge(client: client) { line in output.write(Data(line)) }
+/// for await line in input { bridge.receive(line) }
 /// await bridge.close()
 /// ```
 public final class MCPBridge: Sendable {

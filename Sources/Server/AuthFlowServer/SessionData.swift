@@ -7,7 +7,10 @@ import AuthFlowJSON
 ///
 /// ```swift
 /// struct Cart: SessionData { var items: [String] = [] }
-/// try await server.updateData(of: session) { (cart: inout Cart?) in cart = Cart(items: (cart?.items ?? []) + ["tea"]) }
+///
+/// try await server.updateData(of: session) { (cart: inout Cart?) in
+///     cart = Cart(items: (cart?.items ?? []) + ["tea"])
+/// }
 /// ```
 public protocol SessionData: Codable, Sendable {
     /// The current version; default: 1. Increment it when earlier versions of the program cannot read the new values.

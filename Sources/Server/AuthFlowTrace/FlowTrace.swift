@@ -6,7 +6,13 @@ import Synchronization
 ///
 /// ```swift
 /// let trace = FlowTrace()
-/// let client = try AuthClient(profile: profile, ..., transport: trace.transport(SystemTransport()), observer: trace.observer)
+/// let client = try AuthClient(
+///     profile: profile,
+///     providers: [.oidc],
+///     userAgents: [.loopback],
+///     transport: trace.transport(SystemTransport()),
+///     observer: trace.observer
+/// )
 /// _ = try await client.signIn()
 /// try Data(trace.html().utf8).write(to: file)
 /// ```

@@ -9,10 +9,10 @@ import AuthFlowJSON
 /// let tenant = ConfigurationKey("tenant", required: .text, "The tenant's name.")
 /// let level = ConfigurationKey("level", .number(0...10), default: 1, "The minimum level of a sign-in.")
 /// let audience = ConfigurationKey("audience", .text, "The audience, where the provider has several.")
-/// ...
-/// try profile[tenant]     // String
-/// try profile[level]      // Int
-/// try profile[audience]   // String?
+///
+/// let name: String = try profile[tenant]
+/// let minimum: Int = try profile[level]
+/// let optional: String? = try profile[audience]
 /// ```
 public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
     /// The declaration of the key.

@@ -7,10 +7,10 @@ import AuthFlowStores
 ///
 /// ```swift
 /// extension ProviderFactory {
-///     public static var example: ProviderFactory {
+///     static var example: ProviderFactory {
 ///         let tenant = ConfigurationKey("tenant", required: .text, "The tenant's name.")
 ///         return ProviderFactory("example", keys: [tenant]) { profile in
-///             ExampleProvider(tenant: try profile[tenant])
+///             TenantProvider(tenant: try profile[tenant])
 ///         }
 ///     }
 /// }

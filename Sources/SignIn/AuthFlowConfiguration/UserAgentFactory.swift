@@ -7,10 +7,10 @@ public import AuthFlowTransport
 ///
 /// ```swift
 /// extension UserAgentFactory {
-///     public static var postcard: UserAgentFactory {
+///     static var postcard: UserAgentFactory {
 ///         let country = ConfigurationKey("country", .text, default: "IS", "Where to.")
 ///         return UserAgentFactory("postcard", keys: [country]) { options, _ in
-///             PostcardUserAgent(country: try options[country])
+///             PostcardUserAgent(postOffice: PostOffice(country: try options[country]))
 ///         }
 ///     }
 /// }

@@ -11,7 +11,7 @@ import Glibc
 /// A private-use URI scheme (RFC 8252 section 7.1) that the desktop opens with a program, through a desktop entry of the user
 /// (freedesktop.org's Desktop Entry and MIME Applications specifications).
 ///
-/// Only for Linux and similar systems: on Apple's systems an app declares its schemes in its bundle.
+/// Only for Linux and similar systems: on Apple platforms an app declares its schemes in its bundle.
 public struct SchemeHandler: Sendable {
     /// The scheme.
     public let scheme: String

@@ -6,7 +6,7 @@ import Crypto
 /// The authorization server that a protected resource names, found from its issuer alone.
 ///
 /// It is not configured beforehand, so the requirements are stricter than for a configured provider: RFC 8414 metadata is tried first,
-/// and PKCE with S256 must be announced.
+/// and PKCE with S256 must be advertised.
 struct ResourceAuthorizationServer: MixUpDefending {
     let issuer: String
 

@@ -13,7 +13,7 @@ import Glibc
 ///
 /// ```swift
 /// let redirects = TerminalRedirects()
-/// let client = try AuthClient(profile: profile, ..., observer: redirects.observer)
+/// let client = try makeClient(observer: redirects.observer)
 /// let signIn = try await redirects.accepting(for: client) { try await client.signIn() }
 /// ```
 ///

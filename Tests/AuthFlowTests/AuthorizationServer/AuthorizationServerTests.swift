@@ -9,7 +9,7 @@ import Testing
 @testable import AuthFlowOAuth
 
 @Suite struct AuthorizationServerTests {
-    /// An adapter with the metadata of its choice.
+    /// An adapter with configurable metadata.
     private struct Described: ProviderAdapter {
         var issuer = "https://id.example.com"
         var metadata: ProviderMetadata?
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// For an API that has no time to wait: the old metadata is used while a slow issuer is asked again.
+    /// For an API that cannot wait: the old metadata is used while a slow issuer is queried again.
     @Test func metadataIsHadAtOnceWhileItIsFetchedAgain() async throws {
         let time = Mutex(Self.now)
         let requests = Mutex(0)
@@ -146,7 +146,7 @@ import Testing
         let paths = Mutex<[String]>([])
         let transport = InProcessTransport(origin: Self.issuer) { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
-            // A page for every address, as some applications have, is no document.
+            // A page for every URL, as some applications return, is not a metadata document.
             return TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array("<html>".utf8))
         }
         let server = AuthorizationServer(Ordered(issuer: order.issuer, order: order.order), transport: transport)
@@ -172,7 +172,7 @@ import Testing
         #expect(error?.code == .issuerMismatch)
     }
 
-    /// What the configuration leaves out is left out: a document that was not asked for says nothing about it.
+    /// Omitted configuration members are omitted from the metadata: an unrequested document contributes nothing.
     @Test func metadataThatWasNotDiscoveredIsNotSupplemented() async throws {
         let requests = Mutex(0)
         let server = server(Described(metadata: ProviderMetadata(issuer: Self.issuer))) { _ in
@@ -183,7 +183,7 @@ import Testing
         #expect(requests.withLock { $0 } == 0)
     }
 
-    /// A `Date` header has whole seconds and is on its way for a while, so a small difference is none.
+    /// A `Date` header has whole seconds and is delayed in transit, so a small difference is ignored.
     @Test(arguments: [(0, 0), (4, 0), (-4, 0), (5, 5), (-5, -5), (300, 300), (-3600, -3600)])
     func theServersTimeIsUsedWhereItDiffersForCertain(_ ahead: Int, _ corrected: Int) throws {
         let server = server()

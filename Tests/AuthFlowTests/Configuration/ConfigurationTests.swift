@@ -128,7 +128,7 @@ extension UserAgentFactory {
         var testDescription: String { more }
     }
 
-    /// The keys that are added to a good profile, the place of the fault, and words of its message.
+    /// Keys that are added to a valid profile, the location of the fault, and a part of its message.
     static let faults: [Fault] = [
         Fault(
             more: #", "client_ids": "x""#,
@@ -303,7 +303,7 @@ extension UserAgentFactory {
         let client = try client("{\(Self.good), \"store\": \"memory\", \"user_agent\": \"absent\"}") { event in
             events.withLock { $0.append(event) }
         }
-        // Neither the provider nor the user is asked anything.
+        // Neither the provider nor the user is contacted.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .noUserAgent)
         #expect(error?.message.contains("absent: no screen") == true)
@@ -312,7 +312,7 @@ extension UserAgentFactory {
         #expect(try await client.credential() == nil)
     }
 
-    /// The user agent that is chosen, and those that were passed over.
+    /// The chosen user agent, and the agents that were rejected.
     @Test(
         arguments: [
             (#""lastResort""#, [:], "lastResort", nil),

@@ -1,7 +1,7 @@
 import AuthFlow
 import Testing
 
-/// A clock on which every wait is over at once.
+/// A clock on which every wait ends at once.
 struct ImmediateClock: Clock {
     struct Instant: InstantProtocol {
         var offset: Duration = .zero
@@ -32,7 +32,7 @@ struct ImmediateClock: Clock {
         #expect(error?.code == .timedOut)
     }
 
-    /// What it opened is closed when the error is thrown.
+    /// The connections that it opened are closed when the error is thrown.
     @Test(arguments: Timing.allCases) func anOperationIsAwaitedAfterItsDeadline(_ timing: Timing) async {
         let (ended, end) = AsyncStream<Void>.makeStream()
         let error = await #expect(throws: AuthError.self) {
@@ -45,7 +45,7 @@ struct ImmediateClock: Clock {
         for await _ in ended {}
     }
 
-    /// A response that has arrived may have the only copy of a refresh token in it.
+    /// A response that has arrived may contain the only copy of a refresh token.
     @Test(arguments: Timing.allCases) func aResultThatComesLateIsKept(_ timing: Timing) async throws {
         let value = try await withDeadline(.milliseconds(1), clock: timing.clock, orThrow: late) {
             try? await Task.never()
@@ -90,7 +90,7 @@ struct ImmediateClock: Clock {
         await #expect(throws: CancellationError.self) { try await task.value }
     }
 
-    /// The one that sleeps for all of them wakes up for the earliest, in whatever order they come.
+    /// The shared timer wakes up for the earliest deadline, whatever the order in which the deadlines are added.
     @Test func everyDeadlineIsKept() async throws {
         let results = await withTaskGroup(of: (isShort: Bool, error: AuthError.Code?).self) { group in
             for number in 0..<300 {

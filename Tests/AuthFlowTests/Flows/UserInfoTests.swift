@@ -80,7 +80,7 @@ private struct FixedProvider: ProviderAdapter {
         #expect(try await ask(try signed())["name"] == "A")
         #expect(try await ask(try signed(["exp": .integer(Self.time + 1), "aud": "client"]))["name"] == "A")
         #expect(try await ask(try signed(algorithm: .rs256))["name"] == "A")
-        // OIDC Core section 5.3.2 says that they SHOULD be there.
+        // OIDC Core section 5.3.2 says that they SHOULD be present.
         #expect(try await ask(try signed(["iss": nil]))["name"] == "A")
         #expect(try await ask(try signed(["aud": nil, "iss": nil]))["name"] == "A")
     }
@@ -130,7 +130,7 @@ private struct FixedProvider: ProviderAdapter {
             let error = await #expect(throws: AuthError.self) { try await ask(response) }
             #expect(error?.code == code)
         }
-        // Without a verified ID Token there is nothing to compare with.
+        // Without a verified ID Token there is no subject to compare with.
         let plain = response(#"{"sub":"alice"}"#)
         let error = await #expect(throws: AuthError.self) {
             try await ask(plain, tokens: TokenSet(accessToken: Secret("access")))

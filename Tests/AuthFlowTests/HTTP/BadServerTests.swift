@@ -3,7 +3,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Servers that send wrong responses, byte for byte, over real sockets.
+/// Servers that send invalid responses, byte for byte, over real sockets.
 @Suite struct BadServerTests {
     private typealias Step = ScriptedServer.Step
 
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// A wrong response, and the result: an error, or a status with a body.
+    /// An invalid response, and the result: an error, or a status with a body.
     struct Case: Sendable, CustomTestStringConvertible {
         let name: String
         let steps: [ScriptedServer.Step]
@@ -302,7 +302,7 @@ import Testing
                 )
                 let error = await #expect(throws: AuthError.self) { try await SystemTransport().send(call) }
                 #expect(error?.code == .networkFailed)
-                // libcurl has opened another connection before it is told that nothing may be sent on it.
+                // libcurl has opened another connection before it is told not to send anything over it.
                 #expect(server.requests.map(\.count).filter { $0 > 0 } == [2], "\(method): \(server.requests)")
                 if method == .post { #expect(server.requests.first?.last?.hasSuffix("refresh_token=once") == true) }
             }
@@ -324,7 +324,7 @@ import Testing
         }
     }
 
-    /// A connection that the server has closed while it was idle is replaced by another.
+    /// A connection that the server has closed while it was idle is replaced by another connection.
     @Test func anIdleConnectionThatTheServerClosedIsReplaced() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)], [.receive, .send(Self.response)]) { server in
             for _ in 0..<2 {

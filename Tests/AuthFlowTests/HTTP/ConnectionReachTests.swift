@@ -12,7 +12,7 @@ import Testing
 @testable import AuthFlowOAuth
 @testable import AuthFlowResourceClient
 
-/// Names that resolve to addresses that the server that named them may not name.
+/// Host names that resolve to addresses that the server that provided them may not name.
 @Suite struct ConnectionReachTests {
     private func serve<Return: Sendable>(_ body: (Int) async throws -> Return) async throws -> (Return, requests: Int) {
         let requests = Mutex(0)
@@ -65,7 +65,7 @@ import Testing
         #expect(requests == 1)
     }
 
-    /// A server on the network whose connection led to a given place, and the requests that it got.
+    /// A server on the network that received a connection to a given place, and the requests that it got.
     private final class Network: HTTPTransport {
         private let documents: [String: JSON]
         private let reach: NetworkReach?

@@ -82,7 +82,7 @@ import Testing
         expectError(.discoveryFailed) {
             try ProviderMetadata(["issuer": "https://10.0.0.5", "token_endpoint": "https://127.0.0.1/token"])
         }
-        // By https on this machine, plain http is still not named.
+        // Even from https on loopback, plain http may not be named.
         expectError(.discoveryFailed) {
             try ProviderMetadata(["issuer": "https://localhost", "token_endpoint": "http://localhost/token"])
         }

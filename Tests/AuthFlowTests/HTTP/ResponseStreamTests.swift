@@ -23,7 +23,7 @@ import Testing
             #expect(String(decoding: part, as: UTF8.self) == "data: a\n\n")
             break
         }
-        // What is not read any more is ended at the server, too.
+        // When the client stops reading, the transfer is ended at the server, too.
         response.body.cancel()
         server.stop()
     }
@@ -33,7 +33,7 @@ import Testing
             .receive, .send(Self.head), .flood(String(repeating: "x", count: 4096)), .hold,
         ])
         let response = try await SystemTransport().stream(try Self.request(server, limit: 100_000))
-        // Nothing is read before the limit has been reached, after which nothing is taken any more.
+        // Nothing is read before the limit has been reached, after which nothing more is accepted.
         while response.body.append([0]) { await Task.yield() }
         let error = await #expect(throws: AuthError.self) { _ = try await response.body.collect(upTo: 1 << 30) }
         #expect(error?.code == .invalidResponse)
@@ -70,7 +70,7 @@ import Testing
         let iterator = body.makeAsyncIterator()
         #expect(try await iterator.next()?.count == 8)
         for await _ in room { break }
-        // However large, a part is taken when nothing else is there.
+        // A part of any size is accepted when the buffer is empty.
         #expect(body.offer(Array(repeating: 3, count: 100)) == .taken)
         body.cancel()
         #expect(body.offer([4]) == .ended)
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain() async throws {
-        // A server that does not read the body takes it for the next request.
+        // A server that does not read the body parses it as the next request.
         let refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         let server = try ScriptedServer([.receive, .send(refusal), .hold], [.receive, .send(answer), .hold])

@@ -3,7 +3,7 @@ import Synchronization
 
 /// A server that follows a test's script on each connection, byte for byte, right or wrong.
 final class ScriptedServer: Sendable {
-    /// One thing that it does with a connection.
+    /// An action of the server on a connection.
     enum Step: Sendable {
         /// Waits for a whole request.
         case receive
@@ -17,7 +17,7 @@ final class ScriptedServer: Sendable {
         case send([UInt8], isFlood: Bool)
         /// Waits until the client leaves.
         case hold
-        /// Lets the client read what was sent before what follows.
+        /// Lets the client read the bytes sent so far before the next action.
         case pause
         /// Sends nothing more.
         case finish
@@ -31,7 +31,7 @@ final class ScriptedServer: Sendable {
         static func flood(_ text: String) -> Step { .send(Array(text.utf8), isFlood: true) }
     }
 
-    /// The most that is flooded, in bytes, so that a client that reads everything ends too.
+    /// The maximum number of bytes in a flood, so that a client that reads everything ends too.
     private static let floodLimit = 1 << 26
 
     let port: Int
@@ -43,16 +43,16 @@ final class ScriptedServer: Sendable {
     private struct Connections {
         var open: Set<Int32> = []
         var isStopped = false
-        /// Those who wait until none is open.
+        /// Waiters for the close of all connections.
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
     var origin: String { "http://127.0.0.1:\(port)" }
 
-    /// The requests by connection, each as it was received.
+    /// The raw requests, by connection.
     var requests: [[String]] { seen.withLock { $0 } }
 
-    /// - Parameter scripts: What to do with each connection, in the order in which they come; the last one serves all further ones.
+    /// - Parameter scripts: The actions on each connection, in the order of arrival; the last script serves all further ones.
     convenience init(_ scripts: [Step]...) throws {
         try self.init(scripts: scripts)
     }
@@ -76,7 +76,7 @@ final class ScriptedServer: Sendable {
             var number = 0
             while true {
                 let connection = accept(listener, nil, nil)
-                // Closed by the one that uses it: its number may be another server's at once.
+                // Closed by its user: its number may be reused by another server at once.
                 guard connection >= 0 else {
                     _ = close(listener)
                     return
@@ -94,7 +94,7 @@ final class ScriptedServer: Sendable {
         }
     }
 
-    /// Runs a body with a server, which accepts no more connections afterwards.
+    /// Runs a body with a server, which accepts no connections afterwards.
     static func run<Return>(
         _ scripts: [Step]...,
         body: (ScriptedServer) async throws -> Return
@@ -104,7 +104,7 @@ final class ScriptedServer: Sendable {
         return try await body(server)
     }
 
-    /// Closes the port and the connections: a client keeps them, and the next server may be given this port.
+    /// Closes the port and the connections: a client reuses them, and the next server may get the same port.
     func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
         connections.withLock {
@@ -113,7 +113,7 @@ final class ScriptedServer: Sendable {
         }
     }
 
-    /// Waits until the server has received a number of requests in all.
+    /// Waits until the server has received a total number of requests.
     func untilReceived(_ count: Int) async {
         while requests.flatMap(\.self).count < count { for await _ in receipts { break } }
     }
@@ -208,7 +208,7 @@ final class ScriptedServer: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The length of the body that belongs to header fields.
+    /// The length of the body according to the header fields.
     private static func length(_ head: String) -> Int {
         let head = head.lowercased()
         let digits = head.firstRange(of: "content-length: ").map { head[$0.upperBound...].prefix { $0.isNumber } }

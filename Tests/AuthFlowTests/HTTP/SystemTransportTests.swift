@@ -3,7 +3,7 @@ import AuthFlowLoopback
 import HTTPTypes
 import Testing
 
-/// The transport over real sockets, and what it must not do by itself.
+/// The transport over real sockets, and the things that it must not do automatically.
 @Suite struct SystemTransportTests {
     private func response(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> TransportResponse {
         TransportResponse(head: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    /// Many times and concurrently, so that the cancellation and the start of an exchange meet in every order.
+    /// Many times and concurrently, so that the cancellation and the start of an exchange occur in every order.
     @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
         let origin = try await serve { _, _ in
             self.response(200)
@@ -171,7 +171,7 @@ extension Task where Success == Never, Failure == Never {
 }
 
 #if os(Linux)
-/// Requests to one server, of which only some may be in progress.
+/// Requests to one server, with a limit on the number in progress.
 @Suite(.timeLimit(.minutes(1))) struct ConnectionLimitTests {
     private static let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 

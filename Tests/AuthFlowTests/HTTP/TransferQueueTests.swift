@@ -9,7 +9,7 @@ import AuthFlow
         CurlTransfer(TransportRequest(.get, try Endpoint("https://\(host)/")), settings: settings, proxy: nil)
     }
 
-    /// A host to which ever more requests are made must not keep the others waiting.
+    /// A host with an ever-growing number of requests must not delay the requests to other hosts.
     @Test func theRequestThatHasWaitedLongestIsNextWhicheverHostItIsFor() throws {
         var settings = NetworkSettings()
         (settings.maximumConnections, settings.connectionsPerHost) = (2, 2)

@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    /// The ends of a response that rejects a request before its body has ended.
+    /// The endings of a response that rejects a request before its body has ended.
     private static let rejections = [
         "a length": "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\n",
         "a close": "HTTP/1.1 413 No\r\nConnection: close\r\n\r\n",
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(arguments: [nil, 10]) func aBodyThatFailsDoesNotLookWholeToTheServer(length: Int?) async throws {
-        // Each has five bytes to come: the rest, or the end of the chunks.
+        // Each has five more bytes to send: the rest, or the end of the chunks.
         let begun = length == nil ? "5\r\nfirst\r\n" : "first"
         let server = try ScriptedServer([.receiveHead, .receiveBytes(begun.utf8.count), .receiveBytes(5), .hold])
         defer { server.stop() }
@@ -171,7 +171,7 @@ import Testing
                 _ = try await Self.send(parts, to: server, timeout: .milliseconds(300))
             }
             #expect(error?.code == .timedOut)
-            // In MiB: what the system buffers for a connection, and the part that waits.
+            // In MiB: the system's buffer for a connection, and the waiting part.
             #expect(produced.withLock { $0 } < 64)
         }
     }
@@ -211,7 +211,7 @@ import Testing
     }
 
     @Test func aConnectionThatMayBeDeadIsNotUsed() async throws {
-        // The server closes the first connection after its response, without saying so.
+        // The server closes the first connection after its response, without announcing it.
         try await ScriptedServer.run([.receive, Self.ok], [.receive, Self.ok, .hold]) { server in
             let first = try await Self.send(Self.whole("first"), length: 5, to: server)
             #expect(first == Reply(status: 200, body: "ok"))
@@ -221,7 +221,7 @@ import Testing
         }
     }
 
-    /// The server responds, does not read on, and the body never ends.
+    /// The server responds, stops reading, and the body never ends.
     @Test func anEarlyResponseDoesNotEndTheTimeout() async throws {
         try await ScriptedServer.run([.receiveHead, Self.ok, .hold]) { server in
             let (parts, continuation) = Parts.makeStream()

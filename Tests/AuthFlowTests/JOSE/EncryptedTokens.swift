@@ -1,8 +1,8 @@
 import Testing
 
-/// Tokens that joserfc 1.6.5 has encrypted, and the keys for them, which are used for nothing else.
+/// Tokens that joserfc 1.6.5 has encrypted, and their keys, which are used for nothing else.
 enum EncryptedTokens {
-    /// What is in each of them.
+    /// The content of each of them.
     static let content = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
 
     struct Token: Sendable, CustomTestStringConvertible {

@@ -91,7 +91,7 @@ import Testing
     }
 
     /// Each row: its number in the conformance table (or what it is), the claims to change (nil removes), and the word
-    /// that the error must say.
+    /// that the error must contain.
     static let refused: [Refused] = [
         Refused(row: "2, 89 wrong iss", change: ["iss": "https://id.example.com1"], word: "issuer"),
         Refused(row: "iss with a slash more", change: ["iss": "https://id.example.com/"], word: "issuer"),
@@ -159,7 +159,7 @@ import Testing
         expectError(.invalidIDToken) { try validate(Self.good, header: ["alg": "ES256", "kid": 5]) }
     }
 
-    /// OIDC Core section 3.1.3.8, with hashes made by another tool: SHA-256, SHA-384 and SHA-512 of "access".
+    /// OIDC Core section 3.1.3.8, with hashes computed by another tool: SHA-256, SHA-384 and SHA-512 of "access".
     @Test(arguments: [
         (SignatureAlgorithm.es256, "oFYf1knNtrqnhAVfBRuteQ"),
         (.rs384, "SeGOaEgS6QNKbB7vkLM3y8nujeY4Ple3"),
@@ -220,16 +220,16 @@ import Testing
         let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
         let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
         #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
-        // A second or two are network delay, and explain nothing.
+        // A second or two are network delay, and do not explain the difference.
         let close = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = 3 } }
         #expect(close?.message.contains("check this machine's clock") == true)
         let unknown = #expect(throws: AuthError.self) { try validate(future) }
         #expect(unknown?.message.contains("check this machine's clock") == true)
     }
 
-    /// RFC 8693 section 2.2.1 names no claims of the issued token; it is about the user whose token was exchanged.
+    /// RFC 8693 section 2.2.1 specifies no claims of the issued token; it is about the exchanged token's user.
     @Test func refusesAnExchangedIDTokenOfAnotherSubject() throws {
-        // Claims repeated from the sign-in that the exchanged token comes from are not compared.
+        // Claims repeated from the exchanged token's sign-in are not compared.
         #expect(try validate(Self.good, Self.expectation(.exchange(subject: nil))).subject == "248289761001")
         _ = try validate(Self.good, Self.expectation(.exchange(subject: "248289761001")))
         expectError(.invalidIDToken) { try validate(Self.good, Self.expectation(.exchange(subject: "other"))) }

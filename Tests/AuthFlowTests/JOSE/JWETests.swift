@@ -8,12 +8,12 @@ import Testing
 @testable import AuthFlowJOSE
 @testable import AuthFlowOAuth
 
-/// Encrypted tokens (RFC 7516), against ones that another library has made.
+/// Encrypted tokens (RFC 7516), tested against tokens of another library.
 @Suite struct JWETests {
     private func key(_ token: EncryptedTokens.Token) throws -> DecryptionKey {
         let text = try #require(EncryptedTokens.keys[token.keyID])
         var members = try #require(try JSON(parsing: Array(text.utf8)).object)
-        // The SHA-1 variant has to be named.
+        // The SHA-1 variant must be configured explicitly.
         if token.algorithm == "RSA-OAEP" { members["alg"] = "RSA-OAEP" }
         return try DecryptionKey(jwk: .object(members))
     }
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// Keys without a use may be for signatures.
+    /// Keys without a `use` may be for signatures.
     @Test func aKeyThatIsForEncryptionIsPreferred() throws {
         var signing = try #require(DecryptionKey(generatedFor: .ecdhES).publicJWK.object)
         for name in ["use", "alg"] { signing[name] = nil }
@@ -162,7 +162,7 @@ import Testing
             let error = #expect(throws: AuthError.self) { try JWE(Secret(text)).decrypted(with: [key]) }
             if let error { messages.insert(error.message) }
         }
-        // What is wrong is not said: it would tell an attacker something about the key.
+        // The error does not name the cause: it would tell an attacker something about the key.
         #expect(messages.count == 1)
     }
 
@@ -203,7 +203,7 @@ import Testing
         #expect(error?.message.contains(header.words) == true, "\(error?.message ?? "")")
     }
 
-    /// Points that are not on the curve would give the private key away bit by bit.
+    /// Points that are not on the curve would reveal the private key bit by bit.
     @Test func refusesAnEphemeralKeyThatIsNotOnTheCurve() throws {
         let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" })
         let key = try key(token)
@@ -227,7 +227,7 @@ import Testing
         expectError(.invalidIDToken) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
     }
 
-    /// There are libraries that leave out the zeros that a number begins with.
+    /// Some libraries omit the leading zeros of a number.
     @Test func readsKeysWhoseLeadingZerosWereLeftOut() throws {
         func stripped(_ point: Data) -> JSON {
             func number(_ bytes: Data) -> JSON { .string(Base64URL.encode(bytes.drop { $0 == 0 })) }
@@ -242,7 +242,7 @@ import Testing
         let read = try DecryptionKey(jwk: .object(members))
         #expect(read.publicJWK["x"]?.string?.utf8.count == 43)
         _ = try PrivateKey(jwk: .object(members))
-        // The same secret, with the other side's numbers whole or not.
+        // The same secret, whether or not the peer's coordinates have leading zeros.
         let other = P256.KeyAgreement.PrivateKey()
         let secret = try other.sharedSecretFromKeyAgreement(with: key.publicKey)
         let reader = try DecryptionKey(
@@ -265,7 +265,7 @@ import Testing
         #expect(read.publicJWK["use"] == "enc" && read.publicJWK["alg"]?.string == algorithm.rawValue)
     }
 
-    /// A stolen SHA-1 or a wrong `use` is no default.
+    /// A stolen SHA-1 or a wrong `use` is never a default.
     @Test func anRSAKeyIsUsedWithSHA1OnlyWhenItSaysSo() throws {
         let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)
         #expect(try DecryptionKey(pem: pem).algorithms == [.rsaOAEP256])
@@ -296,7 +296,7 @@ import Testing
         let signing = #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"sig"}"#
         let read = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys),\(signing)]}"), keyID: nil, algorithm: nil)
         #expect(Set(read.compactMap(\.keyID)) == Set(EncryptedTokens.keys.keys))
-        // Of a set only those that can have the algorithm.
+        // Of a key set only the keys that support the algorithm.
         let rsa = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys)]}"), keyID: nil, algorithm: .rsaOAEP)
         #expect(rsa.map(\.algorithms) == [[.rsaOAEP]])
     }

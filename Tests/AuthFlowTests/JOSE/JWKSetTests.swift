@@ -26,7 +26,7 @@ import Testing
         .object((key.object ?? [:]).filter { !names.contains($0.key) })
     }
 
-    /// Glewlwyd's keys leave leading zeros out.
+    /// Glewlwyd's keys omit leading zeros.
     @Test func aCoordinateWithoutItsLeadingZeroIsPadded() throws {
         var key = P256.Signing.PrivateKey()
         // One of 256 keys.
@@ -39,7 +39,7 @@ import Testing
         let message = Array("message".utf8)
         let signature = Array(try key.signature(for: message).rawRepresentation)
         #expect(JWK(json)?.isValid(signature, for: message, algorithm: .es256) == true)
-        // Neither a longer one, nor a point that is not on the curve.
+        // Neither a longer coordinate, nor a point that is not on the curve.
         var wrong = json.object ?? [:]
         wrong["x"] = .string(Base64URL.encode([0] + Array(point[0..<32])))
         #expect(JWK(.object(wrong)) == nil)
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func choosesKeysByTypeWhenThereAreNoKeyIDs() throws {
-        // Row 6: keys without kid and alg, beside keys that cannot be used here.
+        // Row 6: keys without kid and alg, next to keys that cannot be used here.
         let others: [JSON] = [
             ["kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"],
             ["kty": "OKP", "crv": "X25519", "use": "enc", "x": "AA"],
@@ -78,7 +78,7 @@ import Testing
         #expect(Array(try JWKSet(["keys": [rsa]]).candidates(for: header(.rs256))).isEmpty)
     }
 
-    /// RFC 7518 section 3.3 requires at least 2048 bits; more than 8192 cost more than they are worth.
+    /// RFC 7518 section 3.3 requires at least 2048 bits; the cost of more than 8192 exceeds their benefit.
     @Test(arguments: [(1024, 0), (2047, 0), (2048, 1), (8192, 1), (8208, 0), (16384, 0)])
     func skipsRSAKeysThatAreTooShortOrTooLong(_ bits: Int, _ count: Int) throws {
         var modulus = HostServices.systemRandomBytes((bits + 7) / 8)
@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test func requiresCoordinatesOfTheFullLength() throws {
-        // The same bytes, divided in another place.
+        // The same bytes, split at another position.
         let key = published[1].object ?? [:]
         let point = ["x", "y"].flatMap { Base64URL.decode(key[$0]?.string ?? "") ?? [] }
         let shifted = key.merging([
@@ -135,7 +135,7 @@ import Testing
         let forged = "\(parts[0]).\(Base64URL.encode(#"{"sub":"y"}"#.utf8)).\(parts[2])"
         #expect(!verifies(try JWS(Secret(forged)), set))
         #expect(!verifies(try JWS(Secret("\(parts[0]).\(parts[1]).")), set))
-        // The same signature under the name of every other algorithm.
+        // The same signature under every other algorithm name.
         let jws = try JWS(Secret(token))
         for other in SignatureAlgorithm.asymmetric
         where other.definition?.scheme != jws.header.algorithm.definition?.scheme {

@@ -9,7 +9,7 @@ import Testing
 
 @testable import AuthFlowJOSE
 
-/// A provider of keys that counts its requests.
+/// A key provider that counts its requests.
 private final class KeyProvider: Sendable {
     struct State {
         var keys: JSON
@@ -95,13 +95,13 @@ private final class KeyProvider: Sendable {
     }
 
     @Test func findsRotatedKeysAtOnceEachTime() async throws {
-        // Rows 18 and 19: the first fetch starts no wait.
+        // Rows 18 and 19: the first fetch starts no cooldown.
         #expect(try await verdict(token(keys)) == .verified)
         let second = try EmulatorKeys()
         try provider.publish(second)
         #expect(try await verdict(token(second)) == .verified)
         #expect(provider.fetches == 2)
-        // A third set within seconds has to wait; that is the price of not flooding the provider.
+        // A third key set within seconds has to wait, in order not to flood the provider.
         let third = try EmulatorKeys()
         try provider.publish(third)
         let error = await #expect(throws: AuthError.self) { _ = try await verdict(token(third)) }
@@ -120,7 +120,7 @@ private final class KeyProvider: Sendable {
         let first = try plain(keys)
         provider.state.withLock { $0.keys = first }
         #expect(try await verdict(token(keys, named: false)) == .verified)
-        // A token that names its key, and a set that does not.
+        // A token with a key ID, and a key set without key IDs.
         #expect(try await verdict(token(keys)) == .verified)
         let rotated = try EmulatorKeys()
         let second = try plain(rotated)
@@ -135,7 +135,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 1)
     }
 
-    /// A provider may replace a key under its key ID: one search, and not one for each forgery.
+    /// A provider may replace a key under the same key ID: one lookup, and not one per forged token.
     @Test func searchesOnceForABadSignature() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
@@ -150,7 +150,7 @@ private final class KeyProvider: Sendable {
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "kid-0")) == .noKey)
         #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
-        // A forged token decides nothing about the next, which may be signed by a key that is not known yet.
+        // A forged token does not affect the next token, which may be signed with a key that is not known yet.
         for number in 2..<200 {
             let error = await #expect(throws: AuthError.self) {
                 _ = try await verdict(token(forger, keyID: "kid-\(number)"))
@@ -159,7 +159,7 @@ private final class KeyProvider: Sendable {
         }
         #expect(provider.fetches == 2)
         provider.advance(31)
-        // The negative cache: an ID that a search did not find does not spend the next one.
+        // The negative cache: an ID that a lookup did not find does not use up the next lookup.
         #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
         #expect(provider.fetches == 2 || provider.fetches == 3)
         let rotated = try EmulatorKeys()
@@ -177,7 +177,7 @@ private final class KeyProvider: Sendable {
         provider.advance(40)
         #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
         #expect(provider.fetches == 2)
-        // This leaves the next search to tokens that need it.
+        // This leaves the next lookup to tokens that need it.
         let rotated = try EmulatorKeys()
         try provider.publish(rotated)
         #expect(try await verdict(token(rotated)) == .verified)
@@ -205,7 +205,7 @@ private final class KeyProvider: Sendable {
                     do {
                         return try await verdict(jws)
                     } catch let error as AuthError where error.code == .temporarilyUnavailable {
-                        // It came after the searches of the others.
+                        // It came after the lookups of the others.
                         return nil
                     }
                 }
@@ -231,16 +231,16 @@ private final class KeyProvider: Sendable {
     @Test func keepsGoodKeysWhenAFetchFails() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         provider.state.withLock { $0.isDown = true }
-        // For an unknown key there is nothing to fall back on.
+        // For an unknown key there is no fallback.
         let stranger = try token(try EmulatorKeys())
         await expectError(.networkFailed) { try await verdict(stranger) }
         #expect(try await verdict(token(keys)) == .verified)
-        // Old keys are used while new ones cannot be fetched, and fetching is retried now and then.
+        // Old keys are used while new keys cannot be fetched, and fetching is retried from time to time.
         provider.advance(601)
         let before = provider.fetches
         for _ in 0..<10 { #expect(try await verdict(token(keys)) == .verified) }
         #expect(provider.fetches == before + 1)
-        // Not for ever.
+        // Not forever.
         provider.advance(86400)
         let known = try token(keys)
         await expectError(.networkFailed) { try await verdict(known) }

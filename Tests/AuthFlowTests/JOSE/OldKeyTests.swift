@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Keys that cannot be fetched again.
+/// Cached keys that cannot be fetched again.
 @Suite struct OldKeyTests {
     @Test func keysThatAreTooOldAreUsedByNoCallerWhileTheyCannotBeFetched() async throws {
         let keys = try EmulatorKeys()
@@ -27,7 +27,7 @@ import Testing
         }
         #expect(try await verdict() == .verified)
         isDown.withLock { $0 = true }
-        // Good until they are a day old, whether they can be fetched or not.
+        // Valid until they are a day old, whether or not they can be fetched.
         time.withLock { $0 += 80_000 }
         for _ in 0..<3 { #expect(try await verdict() == .verified) }
         time.withLock { $0 += 10_000 }

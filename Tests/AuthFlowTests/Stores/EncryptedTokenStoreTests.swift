@@ -94,14 +94,14 @@ import Testing
             #expect(missing?.code == .storageFailed && missing?.message.contains("Restore the file") == true)
             #expect(!FileManager.default.fileExists(atPath: "\(directory)/three"))
 
-            // One bit of the sealed part, in the middle of its text.
+            // One bit in the middle of the sealed text.
             var changed = good
             let place = try #require(good.firstRange(of: Array(#""sealed":""#.utf8))?.upperBound) + 30
             changed[place] = changed[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
             try await base.set(changed, for: key)
             #expect(await failure(store).contains("was changed"))
 
-            // The credential of one profile in the place of another.
+            // The credential of one profile in place of another profile's.
             let other = RecordKey(name: "home", issuer: "https://id.example.com", clientID: "client")
             try await base.set(good, for: other)
             let moved = await #expect(throws: AuthError.self) { try await store.bytes(for: other) }

@@ -29,7 +29,7 @@ import Testing
         let base = MemoryTokenStore()
         let key = RecordKey(name: "a", issuer: "http://127.0.0.1:8455", clientID: "authflow-demo")
         try await base.withLease(on: key) { lease in try await base.write(try Self.file("\(name).json"), under: lease) }
-        // A key file that others can read is refused, and a clone of the repository makes files that they can.
+        // A key file that is readable by others is rejected, and a clone of the repository creates files that are.
         let path = FileManager.default.temporaryDirectory.appending(path: "authflow-\(UUID())").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         _ = FileManager.default.createFile(

@@ -65,7 +65,7 @@ import Testing
             try FileManager.default.moveItem(atPath: file, toPath: "\(directory)/elsewhere")
             try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: "\(directory)/elsewhere")
             await expectError(.storageFailed) { try await store.bytes(for: key) }
-            // Writing replaces the link and leaves what it pointed to alone.
+            // Writing replaces the symbolic link and does not change its target.
             try await store.set([2], for: key)
             #expect(try await store.bytes(for: key) == [2])
             #expect(FileManager.default.contents(atPath: "\(directory)/elsewhere") == Data([1]))
@@ -77,7 +77,7 @@ import Testing
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
             let file = "\(directory)/\(try #require(try files(directory, ".json").first))"
-            // A directory in its place makes the rename fail, after everything was written; even root cannot do it.
+            // A directory in its place makes the rename fail after all data was written, even for root.
             try FileManager.default.removeItem(atPath: file)
             try FileManager.default.createDirectory(atPath: "\(file)/full", withIntermediateDirectories: true)
             let error = await #expect(throws: AuthError.self) { try await store.set([2], for: key) }
@@ -90,7 +90,7 @@ import Testing
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
-            // A process that died between writing and renaming leaves half a file beside the whole one.
+            // A process that died between writing and renaming leaves a partial file next to the complete one.
             let file = try #require(try files(directory, ".json").first)
             try Data([9]).write(to: URL(fileURLWithPath: "\(directory)/\(file).1.AAAA.tmp"))
             #expect(try await store.bytes(for: key) == [1])
@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    /// A clock whose waits never end: a process that is stopped renews nothing.
+    /// A clock whose waits never end: a stopped process does not renew its lease.
     private struct StoppedClock: Clock {
         typealias Instant = ContinuousClock.Instant
         var now: Instant { .now }
@@ -128,14 +128,14 @@ import Testing
             }
             #expect(error?.code == .leaseLost)
             #expect(try await other.bytes(for: key) == [2])
-            // Nothing is left but the credential.
+            // Nothing remains except the credential.
             #expect(try FileManager.default.contentsOfDirectory(atPath: directory).count == 1)
             try await paused.set([4], for: key)
             #expect(try await other.bytes(for: key) == [4])
         }
     }
 
-    /// A process that was paused must not send a refresh token that another has used meanwhile.
+    /// A process that was paused must not send a refresh token that another process has used meanwhile.
     @Test func aFileLeaseThatAnotherProcessHasTakenOverIsSeenToBeLostBeforeSomethingIsSent() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(

@@ -32,7 +32,7 @@ import Testing
         case empty, checked, unchecked, unsaved
     }
 
-    /// A machine in a state. In all but the first, "old" is stored; the last has not been able to write "new".
+    /// A machine in a state. In all but the first state, "old" is stored; in the last state "new" could not be written.
     private func machine(_ state: State) -> CredentialMachine {
         var machine = CredentialMachine(account: nil)
         guard state != .empty else { return machine }
@@ -73,7 +73,7 @@ import Testing
         machine.finishReading(reading, Self.stored(credential), margin: .seconds(60), random: 0)
     }
 
-    /// Another process has changed nothing but the application's data: its refresh token is still the one that was used.
+    /// Another process has changed only the application's data: its refresh token is still the one that was used.
     @Test func unsavedTokensOutliveAChangeOfTheApplicationsData() throws {
         var machine = machine(.unsaved)
         var changed = Self.credential("old")
@@ -93,7 +93,7 @@ import Testing
         #expect(machine.cached?.credential.applicationData == Secret("new data"))
     }
 
-    /// The token that a caller gets now, with a mark when the store has to be read before.
+    /// The token that a caller gets now, marked if the store has to be read first.
     private func answer(_ machine: CredentialMachine, at time: Double = 1) -> String {
         switch machine.asked(at: Self.begin + time, isFresh: { _ in true }) {
         case .unread: "read"
@@ -231,7 +231,7 @@ import Testing
         machine.beginEpoch()
         #expect(answer(machine) == "read")
         #expect(machine.wait(for: Self.credential("old").account, at: Self.start) == nil)
-        // Work of an earlier epoch hands nothing out.
+        // Operations of an earlier epoch return nothing.
         machine.adopt(Self.credential("late"), epoch, margin: .seconds(60), random: 0)
         #expect(answer(machine) == "read")
         // It is the only copy.

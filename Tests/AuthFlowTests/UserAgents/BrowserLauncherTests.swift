@@ -6,9 +6,9 @@ import Glibc
 import Expectations
 import Testing
 
-/// Starting programs as browsers, and what they are given.
+/// Starting programs as browsers, with their arguments and their environment.
 @Suite struct BrowserLauncherTests {
-    /// Opens an address with a program that notes what it was given and then fails, and returns the note and the reason.
+    /// Opens a URL with a program that records its arguments and then fails, and returns the record and the reason.
     private func open(_ url: String, _ arguments: [String], environment: [String: String]) async throws -> (
         note: String, reason: String
     ) {
@@ -38,7 +38,7 @@ import Testing
             "XDG_RUNTIME_DIR": "/run/user/1",
             "GH_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "LD_PRELOAD": "", "PASSWORD": "hunter2",
         ]
-        // A descriptor of ours that is open, like the port's; other tests open more at the same time.
+        // An open descriptor, like that of the port; other tests open more of them concurrently.
         let descriptor = unsafe Glibc.open("/etc/passwd", O_RDONLY)
         defer { close(descriptor) }
         let (note, reason) = try await open("https://id.example.com/?a=b&c=%20d", [], environment: environment)
@@ -47,7 +47,7 @@ import Testing
         #expect(lines.contains("DISPLAY"))
         #expect(lines.contains("XDG_RUNTIME_DIR"))
         for name in ["GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "PASSWORD"] { #expect(!lines.contains(name)) }
-        // Ctrl-C in the terminal does not end it, and what is open here is not open in it.
+        // Ctrl-C in the terminal does not end it, and it does not inherit open descriptors.
         #expect(lines.contains("session of its own"))
         #expect(Set(lines.filter { $0.hasPrefix("open:") }) == ["open: /dev/null"])
         #expect(reason == "python3 ended with status 3")
@@ -57,7 +57,7 @@ import Testing
         let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
         let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
         #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
-        // No shell interprets it.
+        // It is not interpreted by a shell.
         let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
         #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))
     }

@@ -7,7 +7,7 @@ import Testing
 
 /// The user agent that `auto` chooses in typical environments.
 @Suite struct LaunchEnvironmentTests {
-    /// An environment, and the choice that is expected there.
+    /// An environment, and the expected choice.
     struct Place: Sendable, CustomTestStringConvertible {
         let name: String
         var environment: [String: String] = [:]
@@ -17,11 +17,11 @@ import Testing
         var programs: [String: String] = ["xdg-open": "/usr/bin/xdg-open"]
         var mayOpen = true
         var redirectURIs = ["http://127.0.0.1/callback"]
-        /// The agent that is chosen; nil for none.
+        /// The chosen agent; nil for none.
         let agent: String?
-        /// The browser that is opened; nil when the user is only shown the address.
+        /// The browser that is opened; nil when the user only gets the URL.
         var browser: String?
-        /// Words of the reason.
+        /// A part of the reason.
         let because: String
 
         var testDescription: String { name }

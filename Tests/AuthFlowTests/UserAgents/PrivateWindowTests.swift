@@ -2,7 +2,7 @@ import AuthFlow
 import Foundation
 import Testing
 
-/// Private windows, by each browser's own option; where that is not known, no window at all.
+/// Private windows, through each browser's command-line option; for unknown browsers, no window at all.
 @Suite struct PrivateWindowTests {
     private func browser(
         _ environment: [String: String],

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AuthFlowDesktop
 
-/// Redirects that do not arrive through the user agent: pasted, by an app's URL handler, or from another process.
+/// Redirects that do not arrive through the user agent: pasted, through an app's URL handler, or from another process.
 @Suite struct RedirectArrivalTests {
     private static let redirectURI = "com.example.app:/callback"
 
@@ -40,7 +40,7 @@ import Testing
         #expect(options.notes.advice.isEmpty)
         #expect(!options.accepts("\(Self.redirectURI)?\(test.parameters)", at: Self.redirectURI))
         #expect(options.notes.advice.contains(test.reason), "\(options.notes.advice)")
-        // Another address is none of this sign-in's business.
+        // Another URL is unrelated to this sign-in.
         let other = try self.options()
         #expect(!other.accepts("https://example.com/?\(test.parameters)", at: Self.redirectURI))
         #expect(other.notes.advice.isEmpty)
@@ -116,7 +116,7 @@ import Testing
                     "com.example.app:/other?code=1&state=the-right-state",
                     "com.example.app:/callback?code=1&state=the-right-state",
                 ] {
-                    // Another process blocks as this thread does.
+                    // The other process blocks in the same way as this thread.
                     let outcome = try await Self.inBackground { try handOver.deliver(url) }
                     outcomes.withLock { $0.append(outcome) }
                 }
@@ -124,7 +124,7 @@ import Testing
             }
             #expect(response == "com.example.app:/callback?code=1&state=the-right-state")
             #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .taken])
-            // The name reveals nothing of the state, and is gone afterwards.
+            // The name reveals nothing of the state, and is removed afterwards.
             #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
             #expect(try handOver.deliver(response) == .nobody)
@@ -153,7 +153,7 @@ import Testing
         }
     }
 
-    /// A sign-in that was suspended with Ctrl-Z listens and does not respond.
+    /// A sign-in that was suspended with Ctrl-Z listens but does not respond.
     @Test func doesNotWaitForASuspendedSignIn() async throws {
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(
@@ -213,7 +213,7 @@ import Testing
         }
     }
 
-    /// A socket without a listener, as a killed process leaves it.
+    /// A socket without a listener, like that of a killed process.
     private static func leaveDeadSocket(_ path: String) throws {
         let python = Process()
         python.executableURL = URL(fileURLWithPath: "/usr/bin/env")

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct RedirectURITests {
     @Test func acceptsAnyPortWhenALoopbackRedirectURIHasNone() throws {
-        // RFC 8252 section 7.3: the port is not part of what is registered.
+        // RFC 8252 section 7.3: the port is not part of the registered redirect URI.
         for uri in ["http://127.0.0.1/callback", "http://127.0.0.1:0/callback"] {
             let redirect = try RedirectURI(uri)
             #expect(redirect.kind == .loopback(host: "127.0.0.1", port: nil, path: "/callback"))

@@ -1,7 +1,7 @@
 import AuthFlowTesting
 import ConformanceRows
 
-/// Runs every row of the conformance table over sockets and prints the score as Markdown.
+/// Runs all rows of the conformance table over sockets and prints the result as Markdown.
 @main enum Main {
     static func main() async {
         var tables = ""

@@ -8,7 +8,7 @@ import Crypto
 import HTTPTypes
 import Synchronization
 
-/// An API and the issuer of its tokens: in process, or each behind a socket of its own.
+/// An API and the issuer of its tokens: in process, or each behind a separate socket.
 struct APIScene: Sendable {
     let issuer: APIIssuer
     let host: APIHost
@@ -37,7 +37,7 @@ struct APIScene: Sendable {
 
     var server: AuthorizationServer { AuthorizationServer(issuer: issuer.origin, transport: transport) }
 
-    /// The API at its issuer, for introspection.
+    /// The API's registration at its issuer, for introspection.
     func introspector(_ server: AuthorizationServer) throws -> OAuthClient {
         OAuthClient(
             server: server,
@@ -54,7 +54,7 @@ struct APIScene: Sendable {
     }
 }
 
-/// Serves an API with one function, which rows set.
+/// Serves an API with a function that rows can set.
 final class APIHost: ProviderEmulator {
     let origin: String
     private let api = Mutex<(server: ResourceServer, requirement: Requirement)?>(nil)
@@ -80,7 +80,7 @@ final class APIHost: ProviderEmulator {
     }
 }
 
-/// An issuer: its metadata, its keys, and what it says about tokens.
+/// An issuer: its metadata, its keys, and its introspection responses.
 final class APIIssuer: ProviderEmulator {
     struct State {
         var keys: EmulatorKeys
@@ -130,12 +130,12 @@ final class APIIssuer: ProviderEmulator {
     }
 }
 
-/// A request with an access token, whose parts rows change.
+/// A request with an access token, whose parts can be changed by rows.
 struct APIRequest: Sendable {
     var tokenHeader: [String: JSON]
     var claims: [String: JSON]
     var algorithm = SignatureAlgorithm.es256
-    /// The token; nil: a JWT of the issuer with the header and the claims.
+    /// The token; nil: a JWT of the issuer with the header and the claims below.
     var token: String?
     /// The keys that sign the token; nil: those of the issuer.
     var signer: EmulatorKeys?
@@ -147,7 +147,7 @@ struct APIRequest: Sendable {
     var proofKey: EmulatorKeys?
     var proofHeader: [String: JSON] = [:]
     var proofClaims: [String: JSON] = [:]
-    /// What is removed from the proof: members of its header or its claims.
+    /// The members that are removed from the proof's header or its claims.
     var proofLacks: Set<String> = []
 
     init(_ scene: APIScene) {
@@ -160,7 +160,7 @@ struct APIRequest: Sendable {
         ]
     }
 
-    /// Binds the token to a key, and sends a proof by it.
+    /// Binds the token to a key, and sends a proof with that key.
     mutating func bind(to key: EmulatorKeys) throws {
         proofKey = key
         scheme = "DPoP"

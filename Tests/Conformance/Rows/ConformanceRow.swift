@@ -1,7 +1,7 @@
 import AuthFlow
 public import AuthFlowTesting
 
-/// One row of the conformance table: what a provider does, and what the client must do then.
+/// A row of the conformance table: the behaviour of a provider, and the required behaviour of the client.
 public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// Whether a row is run.
     public enum Check: Sendable {
@@ -14,7 +14,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// The number in the table.
     public let number: String
 
-    /// The name of the test in the OpenID Foundation's suite, or what our own row is about.
+    /// The name of the test in the OpenID Foundation's suite, or the topic of an AuthFlow row.
     public let name: String
 
     /// The behaviour required of the client.
@@ -26,7 +26,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// Number and name.
     public var description: String { "\(number) \(name)" }
 
-    /// The reason for which a row failed.
+    /// The reason for the failure of a row.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
@@ -37,7 +37,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
 }
 
 extension ConformanceRow {
-    /// A row with a trial of its own.
+    /// A row with a custom test.
     static func row(
         _ number: String,
         _ name: String,
@@ -89,7 +89,7 @@ extension ConformanceRow {
         try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo is requested.")
     }
 
-    /// A row in which a sign-in must be refused. After the manipulated message the client must send nothing more: any
+    /// A row in which a sign-in must be rejected. After the manipulated message the client must send nothing more: any
     /// later request to the token, the userinfo or another endpoint fails the row.
     static func refuses(
         _ number: String,

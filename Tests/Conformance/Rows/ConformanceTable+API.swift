@@ -7,10 +7,10 @@ import AuthFlowTesting
 import HTTPTypes
 import Synchronization
 
-/// Rows for an API and the access tokens that it receives, by the clauses of RFC 6750, 7662, 8705, 9068, 9449, 9470 and 9728.
+/// Rows for an API and the access tokens that it accepts, by the clauses of RFC 6750, 7662, 8705, 9068, 9449, 9470 and 9728.
 extension ConformanceTable {
     typealias Change = @Sendable (_ request: inout APIRequest, _ scene: APIScene) throws -> Void
-    /// An API, and the good request of a row.
+    /// An API, and the valid request of a row.
     struct APISettings: Sendable {
         var requirement = Requirement()
         var rules: @Sendable (_ rules: inout ResourceServerRules) -> Void = { _ in }
@@ -22,7 +22,7 @@ extension ConformanceTable {
         var good: Change = { _, _ in }
     }
 
-    /// A row with a trial of its own.
+    /// A row with a custom test.
     static func api(
         _ number: String,
         _ name: String,
@@ -63,7 +63,7 @@ extension ConformanceTable {
         }
     }
 
-    /// A row in which a request is accepted, and refused after a change.
+    /// A row in which a request is accepted, and rejected after a change.
     static func apiRefuses(
         _ number: String,
         _ name: String,

@@ -7,11 +7,11 @@ import Crypto
 import HTTPTypes
 import Synchronization
 
-/// Rows for bound tokens (RFC 9449, RFC 8705), for introspection (RFC 7662), and for what routes demand (RFC 6750, RFC 9470).
+/// Rows for bound tokens (RFC 9449, RFC 8705), introspection (RFC 7662), and the requirements of routes (RFC 6750, RFC 9470).
 extension ConformanceTable {
     private static let bound: Change = { request, _ in try request.bind(to: try EmulatorKeys()) }
 
-    /// A token that is bound to a certificate, which the proxy has put into its field.
+    /// A certificate-bound token, with the certificate in the proxy's header field.
     private static let shown: Change = { request, _ in
         let certificate = Array("a certificate".utf8)
         let thumbprint = Base64URL.encode(SHA256.hash(data: certificate))
@@ -213,7 +213,7 @@ extension ConformanceTable {
         },
     ]
 
-    // MARK: - The demands of a route, and the metadata
+    // MARK: - The requirements of a route, and the metadata
 
     static let routeDemands: [ConformanceRow] = [
         apiRefuses(

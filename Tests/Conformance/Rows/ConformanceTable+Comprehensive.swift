@@ -245,7 +245,7 @@ extension ConformanceTable {
         return (client, try await client.signIn().credential)
     }
 
-    /// A row in which the ID Token of a refresh must be refused.
+    /// A row in which the ID Token of a refresh must be rejected.
     static func refusesRefresh(
         _ number: String,
         _ name: String,
@@ -263,7 +263,7 @@ extension ConformanceTable {
                     try ConformanceRow.require(error.code == .invalidIDToken, "It is refused as expected: \(error)")
                     let last = scene.emulator.requests.last
                     try ConformanceRow.require(last == "POST /token", "No further request is sent.")
-                    // The provider has rotated the refresh token; nothing else of the refused response is kept.
+                    // The provider has rotated the refresh token; nothing else of the rejected response is stored.
                     let kept = try await client.credential()?.tokens
                     try ConformanceRow.require(
                         kept?.accessToken == first.tokens.accessToken && kept?.idToken == first.tokens.idToken,

@@ -8,7 +8,7 @@ import Synchronization
 extension ConformanceTable {
     static let dynamic: [ConformanceRow] = [
         .row("20", "oidcc-client-test-discovery-webfinger-acct", "Find the issuer of an account.") { scene in
-            // In process the host is looked up by https, on this machine by http.
+            // In process the host is looked up over https, on loopback over http.
             let host = try Endpoint(scene.emulator.issuer).authority
             try await findsIssuer(scene, of: "acct:alice@\(host)", asking: "acct:alice@\(host)")
         },

@@ -2,15 +2,15 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 
-/// The modules of the FAPI 2.0 client plans, each with a client that conforms as a whole: private_key_jwt, pushed requests,
+/// The modules of the FAPI 2.0 client plans, each with a fully conforming client: private_key_jwt, pushed requests,
 /// DPoP with nonces, and for message signing also signed requests and responses.
 extension ConformanceTable {
     private static let prefix = "fapi2-security-profile-final-client-test-"
 
-    /// What has to come of a row.
+    /// The expected result of a row.
     private enum Outcome: Sendable {
         case accepted
-        /// Refused with this code, and no request follows this one.
+        /// Rejected with this code, and no request follows the given request.
         case refused(AuthError.Code, last: String)
     }
 

@@ -112,7 +112,7 @@ extension ConformanceTable {
             web,
             server,
             browser in
-            // A session of a few seconds ago, a token of the last second, and then a session of now.
+            // A session of a few seconds ago, a token of the last second, and then a session of the current second.
             let now = Int64(Date().timeIntervalSince1970)
             web.scene.emulator.fault = .idToken(.claim("iat", .integer(now - 5)))
             try await browser.signIn(web, at: server)
@@ -157,7 +157,7 @@ extension ConformanceTable {
             let key = server.credentials.recordKey(for: CredentialKey(browser.session ?? ""))
             let refresh = Task {
                 try await web.store.withLease(on: key) { lease in
-                    // Another process refreshes, and the provider's response is on its way.
+                    // Another process refreshes, and the provider's response is in transit.
                     let bytes = try await web.store.bytes(for: key).required()
                     let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
                     let response = try await web.logOut(token, at: server)
@@ -183,7 +183,7 @@ extension ConformanceTable {
             for tenant in tenants {
                 emulator.tenancy = .init(template: template, claim: "tid", tenant: tenant)
                 let browser = WebBrowser()
-                // The subject is the same in both.
+                // The subject is the same in both tokens.
                 try await browser.signIn(web, at: server)
                 browsers.append(browser)
             }

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// What MCP's authorization and transport require of a client, by the numbers of ResourceScenario.
+// The requirements of MCP's authorization and transport for a client, by the numbers of ResourceScenario.
 
 extension ConformanceTable {
     static let resources: [ConformanceRow] = [
@@ -214,7 +214,7 @@ extension ConformanceRow {
         )
     }
 
-    /// A row in which a client signs in when the server demands it, and calls a tool.
+    /// A row in which a client signs in when the server requires it, and calls a tool.
     fileprivate static func signsIn(
         _ number: Int,
         _ demand: String,
@@ -251,7 +251,7 @@ extension ConformanceRow {
         }
     }
 
-    /// A row in which a sign-in must be refused, and nothing be sent after the message that is wrong.
+    /// A row in which a sign-in must be rejected, and nothing be sent after the invalid message.
     fileprivate static func refuses(
         _ number: Int,
         _ demand: String,
@@ -335,7 +335,7 @@ extension ConformanceRow {
         }
     }
 
-    /// Row 38: an assertion of the platform, which is refused when it is for another audience or has expired.
+    /// Row 38: an assertion of the platform, which is rejected when it has another audience or has expired.
     fileprivate static func workload(_ number: Int, _ demand: String) -> ConformanceRow {
         resource(number, demand) { scene in
             func client(_ assertion: Assertion) throws -> ResourceClient {
@@ -377,7 +377,7 @@ extension ConformanceRow {
     }
 }
 
-/// A server of which the token endpoint alone is known.
+/// A server of which only the token endpoint is known.
 private struct FixedServer: ProviderAdapter {
     let issuer: String
     let token: String
@@ -387,7 +387,7 @@ private struct FixedServer: ProviderAdapter {
 }
 
 extension ResourceScene {
-    /// Lists the tools and calls one, and returns the status of that.
+    /// Lists the tools and calls one of them, and returns the status of the call.
     fileprivate func call(_ client: ResourceClient) async throws -> Int {
         for message in [
             #"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#,

@@ -102,7 +102,7 @@ extension ConformanceTable {
             )
             try ConformanceRow.require(
                 try await browser.send(.post, "/logout", to: server).status == 403,
-                "A POST from nowhere is refused."
+                "A POST without an origin is refused."
             )
             try ConformanceRow.require(
                 try await browser.send(.post, "/logout", to: server, [.origin: "https://evil.example"]).status == 403,
@@ -124,7 +124,7 @@ extension ConformanceTable {
             web.scene.emulator.endSessions()
             do {
                 _ = try await server.freshTokens(for: session)
-                throw ConformanceRow.Failure(description: "Tokens are handed out.")
+                throw ConformanceRow.Failure(description: "Tokens are returned.")
             } catch let error as AuthError where error.code == .loginRequired {}
             try ConformanceRow.require(try await browser.session(at: server) == nil, "There is no session.")
         },
@@ -133,7 +133,7 @@ extension ConformanceTable {
             server,
             browser in
             let target = try await browser.visitProvider(web, at: server, returnTo: "/orders?page=2")
-            // The first process is gone.
+            // The first process has ended.
             let other = try web.process()
             let response = try await browser.send(.get, target, to: other)
             let page = String(decoding: response.body, as: UTF8.self)
@@ -148,7 +148,7 @@ extension ConformanceTable {
             web,
             server,
             browser in
-            // An attacker who has a session of their own has put its identifier into the user's browser.
+            // An attacker with a session has injected its identifier into the user's browser.
             let attacker = WebBrowser()
             try await attacker.signIn(web, at: server, user: .bob)
             browser.cookies = attacker.cookies
@@ -159,7 +159,7 @@ extension ConformanceTable {
             invented.cookies = ["__Host-Http-authflow": Base64URL.encode([UInt8](repeating: 7, count: 32))]
             try ConformanceRow.require(
                 try await invented.session(at: server) == nil,
-                "An identifier that was made up has no session."
+                "A forged identifier has no session."
             )
         },
         web("W10", "sign-in CSRF", "a response for another browser's sign-in signs no user in") {
@@ -177,7 +177,7 @@ extension ConformanceTable {
             let cookies = browser.cookies
             try ConformanceRow.require(
                 try await browser.send(.get, target, to: server).status == 200,
-                "The first is taken."
+                "The first is accepted."
             )
             let thief = WebBrowser()
             thief.cookies = cookies
@@ -284,7 +284,7 @@ extension ConformanceTable {
                 time.advance(by: .seconds(400))
                 let process = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
                 let isBusy = try await busy.session(at: process) != nil
-                // A script of a forgotten page asks who is signed in.
+                // A script of an abandoned page requests the signed-in user.
                 let status = try await idle.send(.get, "/session", to: process, WebBrowser.ownPage).status
                 seen.append([isBusy, status == 200])
             }
@@ -422,7 +422,7 @@ extension ConformanceTable {
                     == ["etag", "cache-control", "vary", "content-security-policy", "x-content-type-options"],
                 "The page gets \((response?.head.headerFields ?? [:]).map(\.name.canonicalName))."
             )
-            // A navigation is refused, and is not answered from the cache with what a script has fetched either.
+            // A navigation is rejected, and is not served from the cache of a script's request either.
             try ConformanceRow.require(
                 response?.head.headerFields[.vary]?.contains("X-AuthFlow") == true
                     && response?.head.headerFields[.contentSecurityPolicy]?.hasPrefix("sandbox") == true,
@@ -498,7 +498,7 @@ extension ConformanceTable {
             let redirected = await proxy.response(to: browser.request(.get, signOut, WebBrowser.ownPage))
             try ConformanceRow.require(
                 redirected?.status == 502 && redirected?.head.headerFields[.location] == nil,
-                "A redirect is neither followed nor handed on."
+                "A redirect is neither followed nor forwarded."
             )
         },
     ]

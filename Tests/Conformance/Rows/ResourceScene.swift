@@ -6,12 +6,12 @@ import AuthFlowOIDC
 public import AuthFlowTesting
 import Synchronization
 
-/// An emulated MCP server, the way to it, and clients of it.
+/// An emulated MCP server, the transport for it, and clients of it.
 public struct ResourceScene: Sendable {
     /// The server.
     public let emulator: ProtectedResourceEmulator
 
-    /// Sends requests to it.
+    /// The transport for it.
     public let transport: any HTTPTransport
 
     /// Creates a scene.
@@ -22,8 +22,8 @@ public struct ResourceScene: Sendable {
 
     /// Runs `body` with a server.
     /// - Parameters:
-    ///   - setting: Where the server is.
-    ///   - settings: How it behaves.
+    ///   - setting: The location of the server.
+    ///   - settings: Its behaviour.
     public static func with<Return: Sendable>(
         _ setting: EmulatorScene.Setting,
         _ settings: ResourceSettings = ResourceSettings(),
@@ -69,12 +69,12 @@ public struct ResourceScene: Sendable {
         )
     }
 
-    /// A host that speaks to the server through a bridge.
+    /// A host that communicates with the server through a bridge.
     public func host(_ client: ResourceClient, version: String? = nil) -> BridgedHost {
         BridgedHost(client: client, transport: transport, version: version)
     }
 
-    /// A client of the authorization server that was registered beforehand.
+    /// A client of the authorization server that was pre-registered.
     public func registered(_ clientID: String, _ change: (inout ClientRegistration.Values) throws -> Void) throws
         -> OAuthClient
     {
@@ -97,7 +97,7 @@ public final class BridgedHost: Sendable {
     private let inbox: Inbox
     private let version: String?
 
-    /// What has come from the bridge.
+    /// The messages received from the bridge.
     private final class Inbox: Sendable {
         struct State {
             var number: Int64 = 0
@@ -129,11 +129,11 @@ public final class BridgedHost: Sendable {
         self.bridge = MCPBridge(client: client, transport: transport) { inbox.take($0) }
     }
 
-    /// What the server has said without being asked.
+    /// The server's unsolicited messages.
     public var notifications: [JSON] { inbox.state.withLock { $0.others } }
 
     /// Sends a request and returns its response.
-    /// - Parameter version: The revision that it names in its `_meta`; default: the host's.
+    /// - Parameter version: The revision in its `_meta`; default: the host's.
     public func ask(_ method: String, _ params: [String: JSON] = [:], version: String? = nil) async throws -> JSON {
         var params = params
         if let version = version ?? self.version {
@@ -157,7 +157,7 @@ public final class BridgedHost: Sendable {
         }
     }
 
-    /// Begins a session of a revision up to 2025-11-25.
+    /// Starts a session of a revision up to 2025-11-25.
     public func initialize(_ version: String = "2025-11-25") async throws -> JSON {
         let response = try await ask(
             "initialize",
@@ -167,7 +167,7 @@ public final class BridgedHost: Sendable {
         return response
     }
 
-    /// Sends a message that nothing comes back for.
+    /// Sends a message without a response.
     public func tell(_ message: JSON) throws { bridge.receive(try message.serialized()) }
 
     /// Calls a tool.

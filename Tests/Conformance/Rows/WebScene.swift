@@ -18,7 +18,7 @@ package struct WebScene: Sendable {
     package let scene: EmulatorScene
     package let store: any SessionTokenStore
 
-    /// The store of the scenes that are made within its scope; default: one in memory for each.
+    /// The store of the scenes that are created within its scope; default: an in-memory store for each.
     @TaskLocal package static var store: (any SessionTokenStore)?
 
     package init(_ scene: EmulatorScene, store: (any SessionTokenStore)? = nil) {
@@ -60,13 +60,13 @@ package struct WebScene: Sendable {
         )
     }
 
-    /// The provider's request to a process of the application with a logout token.
+    /// The provider's logout token request to a process of the application.
     package func logOut(_ token: String, at server: SessionServer) async throws -> TransportResponse {
         try await WebBrowser().send(.post, "/backchannel-logout", to: server, body: Array("logout_token=\(token)".utf8))
     }
 }
 
-/// Sends requests for `https://api.example.com` to a function, and all others on.
+/// Sends requests for `https://api.example.com` to a function, and forwards all others.
 package struct APITransport: HTTPTransport {
     private let base: any HTTPTransport
     private let api: InProcessTransport
@@ -97,7 +97,7 @@ package final class WebBrowser: Sendable {
     /// The session's cookie.
     package var session: String? { cookies["__Host-Http-authflow"] }
 
-    /// The fields of a request of a script of the page.
+    /// The header fields of a request of a page's script.
     package static let ownPage: HTTPFields = {
         var fields: HTTPFields = [.origin: WebScene.origin]
         for (name, value) in [("X-AuthFlow", "1"), ("Sec-Fetch-Site", "same-origin")] {
@@ -109,7 +109,7 @@ package final class WebBrowser: Sendable {
     package func request(_ method: HTTPRequest.Method, _ target: String, _ fields: HTTPFields = [:]) -> HTTPRequest {
         var request = HTTPRequest(method: method, scheme: "https", authority: "app.example.com", path: target)
         request.headerFields = fields
-        // A browser sends no cookie that is SameSite=Strict with the provider's redirect.
+        // A browser does not send SameSite=Strict cookies with the provider's redirect.
         let isFromProvider = target.hasPrefix("/callback")
         let cookies = cookies.filter { !isFromProvider || $0.key.contains("-login-") }.map { "\($0.key)=\($0.value)" }
             .sorted().joined(separator: "; ")
@@ -117,7 +117,7 @@ package final class WebBrowser: Sendable {
         return request
     }
 
-    /// Sends a request, and keeps the cookies of the response.
+    /// Sends a request, and stores the cookies of the response.
     package func send(
         _ method: HTTPRequest.Method,
         _ target: String,
@@ -132,7 +132,7 @@ package final class WebBrowser: Sendable {
         return response
     }
 
-    /// Keeps the cookies of a response.
+    /// Stores the cookies of a response.
     package func keep(_ response: TransportResponse) {
         for field in response.head.headerFields[fields: .setCookie].map(\.value) {
             let parts = field.split(separator: ";")[0].split(
@@ -144,8 +144,8 @@ package final class WebBrowser: Sendable {
         }
     }
 
-    /// Begins a sign-in, and does what the user does at the provider.
-    /// - Returns: Path and query that the provider sends the browser to.
+    /// Starts a sign-in, and performs the user's actions at the provider.
+    /// - Returns: The path and query of the provider's redirect.
     package func visitProvider(
         _ web: WebScene,
         at server: SessionServer,
@@ -179,7 +179,7 @@ package final class WebBrowser: Sendable {
         try await server.session(of: request(.get, "/"))
     }
 
-    /// The application's data in the session, nil for none or without a session.
+    /// The application's data in the session; nil if there is no data or no session.
     package func data<Value: SessionData>(_ type: Value.Type, at server: SessionServer) async throws -> Value? {
         guard let session = try await session(at: server) else { return nil }
         return try await server.data(type, of: session)

@@ -41,7 +41,7 @@ let client = AuthClient(
 _ = try await traced("login") { try await client.signIn() }
 _ = try await traced("refresh") { try await client.refresh() }
 
-// A web application: the browser is sent to the provider, and comes back with the response.
+// A web application: the browser is redirected to the provider, and returns with the response.
 let origin = "https://app.example.com"
 let web = try SessionServer(
     client: OAuthClient(

@@ -4,7 +4,7 @@ import Foundation
 /// Lets another program show the page: the program reads the URL from standard input, and writes the URL that it was
 /// redirected to on standard output. Neither URL ever appears on a command line.
 ///
-/// That program may be anything: a browser in a test, a kiosk, a script that asks a user in a chat.
+/// The program can be a browser in a test, a kiosk, or a script that asks a user in a chat.
 struct CommandUserAgent: UserAgent {
     let command: [String]
 

@@ -7,13 +7,13 @@ import Hummingbird
 struct MCPTools {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
-    /// The supported revisions, newest first. In all of them a client starts with `initialize`.
+    /// The supported revisions, newest first. In each of them a client starts with `initialize`.
     private static let revisions = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
-    /// The server's own origin.
+    /// The server's origin.
     let origin: String
 
-    /// The response to a POST of a client that is authorized.
+    /// The response to a POST request of an authorized client.
     func response(to body: [UInt8], _ fields: HTTPFields, from client: Authorization) -> Response {
         // Streamable HTTP: "Servers MUST validate the Origin header on all incoming connections to prevent DNS rebinding attacks."
         guard fields[.origin].map({ $0 == origin }) ?? true else { return Response(status: .forbidden) }

@@ -2,7 +2,7 @@
 //
 //     mcp-server CONFIGURATION PORT
 //
-// Its issuers are in the file: {"resource_server": {"resource": "https://mcp.example.com/mcp", "issuers": [...]}}.
+// The file lists its issuers: {"resource_server": {"resource": "https://mcp.example.com/mcp", "issuers": [...]}}.
 
 import AuthFlowHummingbird
 import AuthFlowResourceServerConfiguration
@@ -31,7 +31,7 @@ router.group("/mcp").authorize(by: api, requiring: ["mcp:tools"])
             from: try context.requireAuthorization()
         )
     }
-    // Streamable HTTP: a server that offers no stream of its own "MUST return HTTP 405 Method Not Allowed".
+    // Streamable HTTP: a server that offers no SSE stream at its endpoint "MUST return HTTP 405 Method Not Allowed".
     .get { _, _ in Response(status: .methodNotAllowed, headers: [.allow: "POST"]) }
     .delete { _, _ in Response(status: .methodNotAllowed, headers: [.allow: "POST"]) }
 

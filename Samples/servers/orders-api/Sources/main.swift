@@ -1,8 +1,8 @@
-// An API that receives access tokens, with a public route, one that requires a scope, and one that requires a recent multi-factor sign-in.
+// An API that accepts access tokens, with a public route, a route that requires a scope, and a step-up route (recent MFA sign-in).
 //
 //     orders-api CONFIGURATION PORT
 //
-// Its issuers and its rules are in the file: {"resource_server": {"resource": "https://api.example.com", "issuers": [...]}}.
+// The file contains its issuers and rules: {"resource_server": {"resource": "https://api.example.com", "issuers": [...]}}.
 
 import AuthFlowHummingbird
 import AuthFlowResourceServerConfiguration

@@ -1,4 +1,4 @@
-// The same page with and without a session in front of it, to measure what a session costs: page-cost CONFIGURATION PORT
+// The same page with and without a session middleware, to measure the cost of a session: page-cost CONFIGURATION PORT
 
 import AuthFlow
 import AuthFlowHummingbird

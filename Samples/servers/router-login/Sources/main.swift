@@ -1,4 +1,4 @@
-// As web-login, without the trait "Hummingbird" of AuthFlow's package: router-login CONFIGURATION PORT
+// Like web-login, without the trait "Hummingbird" of AuthFlow's package: router-login CONFIGURATION PORT
 
 import AuthFlow
 import AuthFlowOIDC

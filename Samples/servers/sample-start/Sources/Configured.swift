@@ -17,7 +17,7 @@ public func configured<Server>(_ server: () throws -> Server) -> Server {
     }
 }
 
-/// Exits a program that was started with the wrong arguments.
+/// Exits a program that was started with invalid arguments.
 public func end(usage: String) -> Never { end("Usage: \(usage)", status: 64) }
 
 private func end(_ message: String, status: Int32) -> Never {

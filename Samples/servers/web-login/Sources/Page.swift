@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 
-/// The only page of the application: who is signed in, in which browsers, and a button for each action.
+/// The only page of the application: the signed-in user, the user's sessions by browser, and a button for each action.
 struct Page: ResponseGenerator {
     let session: Session?
     let sessions: [SessionSummary]

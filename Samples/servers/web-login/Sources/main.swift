@@ -38,8 +38,9 @@ let blocked: Set = ["248289761002"]
 
 var hooks = SessionHooks()
 hooks.onSignIn = { signIn in
-    // An application looks its user up here, or creates it.
-    signIn.identity?.email == "bob@example.com" ? .refuse("Bob has no account here. Ask the administrator.") : .accept
+    // An application looks its user up here, or creates a user record.
+    let isBlocked = blocked.contains(signIn.identity?.subject ?? "")
+    return isBlocked ? .refuse("This account is blocked. Ask the administrator.") : .accept
 }
 hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
 let stores: [TokenStoreFactory] = [.memory, .sqlite, .postgreSQL, .redis]
@@ -82,8 +83,7 @@ router.get("/") { request, context in
     return Page(
         session: session,
         sessions: try await server.sessions(ofUserOf: session),
-        token:
-            "The access token is good until \(expiry?.formatted(.iso8601) ?? "an unknown time").",
+        token: "The access token is good until \(expiry?.formatted(.iso8601) ?? "an unknown time").",
         notes: try await server.data(Notebook.self, of: session)?.notes ?? []
     )
 }
@@ -112,9 +112,6 @@ router.group("/payments")
     .requireAuthentication(AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
     .get { _, context in Page.payments(try context.requireSession()) }
 
-var application = Application(
-    router: router,
-    configuration: .init(address: .hostname("127.0.0.1", port: port))
-)
+var application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
 application.addServices(SessionService(server: server))
 try await application.runService()

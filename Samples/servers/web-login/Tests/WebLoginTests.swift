@@ -18,7 +18,7 @@ private struct WebContext: SessionRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-/// An application on Hummingbird whose users sign in at the emulator, and the browser of one of them.
+/// A Hummingbird application whose users sign in at the emulator, and the browser of a user.
 private struct Site {
     static let origin = "https://app.example.com"
 
@@ -86,7 +86,7 @@ private struct Site {
     }
 }
 
-/// The products for web applications that need a trait, in an application on Hummingbird.
+/// The products for web applications that need a trait, in a Hummingbird application.
 @Suite struct WebLoginTests {
     @Test func handlersHaveTheSessionOfABrowserThatSignedIn() async throws {
         let site = try Site()

@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// ```swift
 /// let events = FlowEventStream()
-/// let client = AuthClient(..., observer: events.observer)
+/// let client = try makeClient(observer: events.observer)
 /// for await event in events.stream() where event.step == .sessionEnd { askToSignIn() }
 /// ```
 public final class FlowEventStream: Sendable {

@@ -8,7 +8,9 @@ public import HTTPTypes
 ///
 /// ```swift
 /// struct OfflineTransport: HTTPTransport {
-///     func send(_ call: TransportRequest) async throws -> TransportResponse { throw AuthError(.networkFailed, "No network.") }
+///     func send(_ call: TransportRequest) async throws -> TransportResponse {
+///         throw AuthError(.networkFailed, "No network.")
+///     }
 /// }
 /// ```
 public protocol HTTPTransport: Sendable {

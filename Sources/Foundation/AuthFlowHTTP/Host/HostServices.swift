@@ -14,7 +14,7 @@ public struct HostServices: Sendable {
     /// Returns the given number of bytes from a cryptographically secure source.
     public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
 
-    /// The clock for timeouts, waits and leases. Unlike the wall clock it never jumps, and it includes the time in which the machine sleeps.
+    /// The clock for timeouts, waits and leases. Unlike the wall clock it never jumps, and it includes the time during which the machine sleeps.
     public var clock: any Clock<Duration>
 
     /// The environment variables. Only variables that a configuration or a default path refers to are read.
@@ -36,7 +36,7 @@ public struct HostServices: Sendable {
     /// The system's clock, randomness and environment.
     public static var system: HostServices { HostServices() }
 
-    /// Returns bytes from the system's random number generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
+    /// Returns bytes from the system's random number generator (`getrandom` on Linux, `arc4random_buf` on Apple platforms).
     public static func systemRandomBytes(_ count: Int) -> [UInt8] {
         #if canImport(Glibc)
         // A single system call: "The maximum permitted value for the length argument is 256" (getentropy(3)).

@@ -55,7 +55,7 @@ public struct ClientAuthentication: Sendable {
         public let time: Date
         /// A random identifier of this request.
         public let identifier: String
-        /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server does not announce it.
+        /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server does not advertise it.
         public let announcedAlgorithms: [String]?
         /// The algorithms of the client's security profile; nil for any.
         public let allowedAlgorithms: [SignatureAlgorithm]?
@@ -156,7 +156,7 @@ public struct ClientAuthentication: Sendable {
     /// A JWT signed with a private key whose public key is registered.
     /// - Parameters:
     ///   - key: The key.
-    ///   - algorithm: The registered algorithm; default: the best one that the key supports and the server announces.
+    ///   - algorithm: The registered algorithm; default: the best one that the key supports and the server advertises.
     ///   - audience: The audience; default: the issuer.
     public static func privateKeyJWT(
         _ key: SigningKeySource,

@@ -40,7 +40,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let dpopKey: DPoPKey?
     /// The endpoints that the code and its verifier may be sent to.
     let binding: ProviderBinding
-    /// Whether the response must name its issuer (RFC 9207), as the server announced when the request was created.
+    /// Whether the response must name its issuer (RFC 9207), as the server advertised when the request was created.
     var requiresIssuer = false
 }
 
@@ -152,7 +152,7 @@ extension OAuthClient {
 }
 
 extension OAuthClient {
-    /// Checks that the metadata announces PKCE with S256.
+    /// Checks that the metadata advertises PKCE with S256.
     ///
     /// MCP authorization, "Authorization Code Protection": "If code_challenge_methods_supported is absent, the authorization server
     /// does not support PKCE and MCP clients MUST refuse to proceed."

@@ -16,7 +16,7 @@ public struct AuthorizationResponse: Sendable {
     ///   - parameters: The parameters.
     ///   - pending: The request that the response must belong to.
     ///   - metadata: The server's metadata.
-    ///   - requiresIssuer: Whether `iss` is required although the server does not announce it.
+    ///   - requiresIssuer: Whether `iss` is required although the server does not advertise it.
     ///   - use: Marks the request as used; returns false when it was already used.
     /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another
     ///   provider sent it, `access_denied` or `provider_rejected` when it is an error.
@@ -53,7 +53,7 @@ public struct AuthorizationResponse: Sendable {
         }
 
         // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison"; reject the response
-        // when they differ, or when iss is missing although the provider announced it. This applies to errors, too.
+        // when they differ, or when iss is missing although the provider advertised it. This applies to errors, too.
         let issuer = parameters["iss"]
         let error = parameters["error"].map {
             ProviderError(

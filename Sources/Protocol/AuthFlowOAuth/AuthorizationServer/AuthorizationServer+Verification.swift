@@ -12,7 +12,7 @@ extension AuthorizationServer {
     ///   - clientID: The client that it was issued to, which must be its only audience.
     ///   - nonce: The expected nonce; default: any or none, because another program made the request.
     ///   - accessToken: The access token that came with it, for `at_hash`; default: none.
-    ///   - algorithms: The signature algorithms to accept; default: the asymmetric ones that the server announces.
+    ///   - algorithms: The signature algorithms to accept; default: the asymmetric ones that the server advertises.
     ///   - age: The maximum age, from `iat`; default: ten minutes. nil: until it expires.
     ///   - clockLeeway: The allowed difference between the two clocks; default: one minute.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
@@ -124,7 +124,7 @@ private struct IssuerKeys: KeySet {
 }
 
 extension ProviderMetadata {
-    /// The announced asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be among the announced
+    /// The advertised asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be among the advertised
     /// ones, so it is the default.
     var usableIDTokenAlgorithms: [SignatureAlgorithm] {
         let announced = idTokenSigningAlgorithms?.map(SignatureAlgorithm.init(rawValue:)) ?? [.rs256]

@@ -6,7 +6,7 @@ package import HTTPTypes
 
 extension OAuthClient {
     /// The DPoP key for the tokens of a new sign-in; nil when they are not bound to a key.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and the key's is not among them;
+    /// - Throws: ``AuthError`` with `unsupported` when the provider advertises algorithms and the key's is not among them;
     ///   `key_unavailable` when it is in a hardware token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }

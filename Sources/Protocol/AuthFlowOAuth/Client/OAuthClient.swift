@@ -10,7 +10,7 @@ import HTTPTypes
 ///
 /// ```swift
 /// let request = try await client.authorizationRequest(.init(loginHint: hint))
-/// // ... the user visits request.url, and is sent back to callbackURL ...
+/// let callbackURL = try await visit(request.url)
 /// let credential = try await client.exchange(callbackURL, for: request)
 /// ```
 public struct OAuthClient: Sendable {
@@ -66,7 +66,7 @@ public struct OAuthClient: Sendable {
     }
 
     private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
-        // A profile requires sender-constrained tokens: without DPoP, the metadata must announce certificate binding.
+        // A profile requires sender-constrained tokens: without DPoP, the metadata must advertise certificate binding.
         if registration.bindsTokensToCertificate, registration.securityProfile != nil, !registration.usesDPoP,
             metadata.json["tls_client_certificate_bound_access_tokens"] != true
         {

@@ -74,7 +74,7 @@ extension OAuthClient {
 }
 
 extension ProviderMetadata {
-    /// The asymmetric algorithms that the server announces for a kind of token; all of them when it announces none.
+    /// The asymmetric algorithms that the server advertises for a kind of token; all of them when it advertises none.
     /// - Parameter name: The member of the metadata.
     func announcedAlgorithms(_ name: String) -> [SignatureAlgorithm] {
         guard let announced = json[name]?.strings else { return SignatureAlgorithm.asymmetric }

@@ -45,16 +45,16 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts no other requests.
     public var requiresPushedRequests: Bool
 
-    /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not announce it.
+    /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not advertise it.
     public var codeChallengeMethods: [String]?
 
-    /// `token_endpoint_auth_methods_supported`; nil when the provider does not announce it.
+    /// `token_endpoint_auth_methods_supported`; nil when the provider does not advertise it.
     public var tokenEndpointAuthMethods: [String]?
 
-    /// `id_token_signing_alg_values_supported`; nil when the provider does not announce it.
+    /// `id_token_signing_alg_values_supported`; nil when the provider does not advertise it.
     public var idTokenSigningAlgorithms: [String]?
 
-    /// `scopes_supported`; nil when the provider does not announce it.
+    /// `scopes_supported`; nil when the provider does not advertise it.
     public var scopes: [String]?
 
     /// Advice, in a sentence, for a user who wants to sign out at a provider without an end session endpoint.

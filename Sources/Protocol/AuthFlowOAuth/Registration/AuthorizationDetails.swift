@@ -19,7 +19,7 @@ package enum AuthorizationDetails {
         }
     }
 
-    /// Checks that the server announces the types (`authorization_details_types_supported`, section 10).
+    /// Checks that the server advertises the types (`authorization_details_types_supported`, section 10).
     /// - Throws: ``AuthError`` with `unsupported`.
     static func check(_ json: JSON, at metadata: ProviderMetadata) throws(AuthError) {
         try check(json)

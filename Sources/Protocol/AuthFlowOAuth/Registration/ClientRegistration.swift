@@ -74,7 +74,7 @@ public import AuthFlowJSON
         public var responseMode = ResponseMode.query
 
         /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default, nil: those
-        /// asymmetric ones that the provider announces. Symmetric ones (HMAC) must be named here, and need a
+        /// asymmetric ones that the provider advertises. Symmetric ones (HMAC) must be named here, and need a
         /// confidential client with a secret.
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
@@ -97,7 +97,7 @@ public import AuthFlowJSON
         /// ``usesDPoP`` has to be true. The shared key makes all sign-ins of the client linkable.
         public var dpopKey: SigningKeySource?
 
-        /// The algorithm of proofs by ``dpopKey``; default: the best that the key supports and the server announces.
+        /// The algorithm of proofs by ``dpopKey``; default: the best that the key supports and the server advertises.
         public var dpopAlgorithm: SignatureAlgorithm?
 
         /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
@@ -107,8 +107,8 @@ public import AuthFlowJSON
         /// without them; default: none. The browser sees repeated parameters; the server uses the pushed values.
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
 
-        /// Whether the server must announce PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
-        /// no, and only a server that announces other methods is rejected. Protected resources always require it.
+        /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
+        /// no, and only a server that advertises other methods is rejected. Protected resources always require it.
         public var requiresAnnouncedPKCE = false
 
         /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers reject it.

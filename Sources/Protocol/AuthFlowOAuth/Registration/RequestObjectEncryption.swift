@@ -9,8 +9,8 @@ public struct RequestObjectEncryption: Sendable, Hashable {
     /// metadata and keys allow.
     public var algorithm: KeyManagementAlgorithm?
 
-    /// The content encryption (`request_object_encryption_enc`); nil for the best algorithm that the server announces, or
-    /// `A128CBC-HS256` if it announces none, which is the default of OpenID Connect Dynamic Client Registration section 2.
+    /// The content encryption (`request_object_encryption_enc`); nil for the best algorithm that the server advertises, or
+    /// `A128CBC-HS256` if it advertises none, which is the default of OpenID Connect Dynamic Client Registration section 2.
     public var content: ContentEncryption?
 
     /// Creates settings.

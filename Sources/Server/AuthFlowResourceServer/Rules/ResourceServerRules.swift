@@ -30,7 +30,7 @@ public struct ResourceServerRules: Sendable {
     /// revocation; a JWT that is not introspected, until it expires.
     public var introspectionCacheTime = Duration.seconds(30)
 
-    /// The scopes that the metadata announces (`scopes_supported`); default: none.
+    /// The scopes that the metadata advertises (`scopes_supported`); default: none.
     public var supportedScopes: [String] = []
 
     /// Whether `Access-Control-Expose-Headers` lists `WWW-Authenticate` and `DPoP-Nonce`; default: no. The application sets

@@ -11,9 +11,9 @@ final class IntrospectionCache: Sendable {
         let inactive: Double
     }
 
-    /// The maximum number of concurrent requests. Beyond it, requests are rejected (503), which limits the issuer's load from invented tokens.
+    /// The maximum number of concurrent requests. Beyond it, requests are rejected (503), which limits the issuer's load from forged tokens.
     private static let maximumRequests = 256
-    /// The maximum number of concurrent requests about unknown tokens, so that invented tokens leave capacity for the others.
+    /// The maximum number of concurrent requests about unknown tokens, so that forged tokens leave capacity for the others.
     private static let maximumUnknown = 128
     /// The maximum number of cached inactive tokens. They do not displace active ones.
     private static let maximumInactive = 10_000

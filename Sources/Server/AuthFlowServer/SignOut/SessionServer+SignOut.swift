@@ -190,7 +190,7 @@ extension SessionServer {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
             let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
-            // Read before anything is written: an invented cookie causes no writes.
+            // Read before anything is written: a forged cookie causes no writes.
             let stored = try await provider.credentials.stored(key)
             guard let own = stored, own.credential != nil || !isEverywhere else {
                 guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }

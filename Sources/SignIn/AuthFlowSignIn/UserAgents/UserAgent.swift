@@ -16,14 +16,18 @@ public import AuthFlowOAuth
 ///
 /// ```swift
 /// struct PostcardUserAgent: UserAgent {
+///     let postOffice: PostOffice
+///
 ///     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
 ///         _ options: RedirectOptions,
 ///         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
 ///     ) async throws -> Return {
-///         try await body(RedirectSession(redirectURI: options.redirectURI.uri) { url in
-///             try await postOffice.send(url)
-///             return try await postOffice.response()
-///         })
+///         try await body(
+///             RedirectSession(redirectURI: options.redirectURI.uri) { url in
+///                 try await postOffice.send(url)
+///                 return try await postOffice.response()
+///             }
+///         )
 ///     }
 /// }
 /// ```

@@ -4,7 +4,8 @@ public import AuthFlow
 ///
 /// ```swift
 /// @Test func conforms() async throws {
-///     let suite = UserAgentConformance(agent: MyAgent(), redirectURI: try RedirectURI("com.example.app:/callback")) { url in
+///     let redirectURI: RedirectURI = "com.example.app:/callback"
+///     let suite = UserAgentConformance(agent: MyAgent(), redirectURI: redirectURI) { url in
 ///         try await myBrowser.goTo(url)
 ///     }
 ///     try await suite.run()

@@ -11,7 +11,7 @@ import Synchronization
 ///
 /// ```swift
 /// let emulator = ProtectedResourceEmulator(origin: "https://api.example.com")
-/// emulator.settings = ResourceScenario.stepUp.settings
+/// emulator.settings.toolScopes = ["mcp:write"]
 /// ```
 public final class ProtectedResourceEmulator: ProviderEmulator {
     /// The origin.

@@ -54,7 +54,7 @@ struct DevIDPCommand: AsyncParsableCommand {
                 "\"\(scenario)\" is not a scenario. Known: \(ResourceScenario.all.map(\.name).joined(separator: ", "))."
             )
         }
-        if let port, !(1...65_535).contains(port) { throw ValidationError("--port takes 1 to 65535.") }
+        if let port, !(1...65_535).contains(port) { throw ValidationError("--port must be a number from 1 to 65535.") }
     }
 
     func run() async throws {

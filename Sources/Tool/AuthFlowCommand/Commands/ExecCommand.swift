@@ -61,7 +61,7 @@ struct ExecCommand: AsyncParsableCommand {
             }
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {
-            throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
+            throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")
         }
     }
 

@@ -46,7 +46,9 @@ struct MCPCommand: AsyncParsableCommand {
         func validate() throws {
             guard resource.url != nil else { throw ValidationError("The URL of the server is missing.") }
             try resource.check(options, scopes: scope.scopes)
-            guard (1...86_400).contains(silence) else { throw ValidationError("--silence takes 1 to 86400 seconds.") }
+            guard (1...86_400).contains(silence) else {
+                throw ValidationError("--silence must be a number of seconds from 1 to 86400.")
+            }
         }
 
         func run() async throws {

@@ -44,7 +44,7 @@ struct TokenCommand: AsyncParsableCommand {
             throw ValidationError("--scope is requested at sign-in: authflow login \(resource.url ?? "") --scope ...")
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {
-            throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
+            throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")
         }
         guard !refresh || resource.url == nil && resource.resource == nil else {
             throw ValidationError("--refresh applies to the token of a profile, not to that of a resource.")

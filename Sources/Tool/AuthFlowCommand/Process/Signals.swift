@@ -18,7 +18,7 @@ enum Signals {
     /// The time limit for the response to a refresh token that was sent: that of a request, and time to store the response.
     private static let longestGrace = Duration.seconds(35)
 
-    /// The time in which a signal counts as a copy of the first: timeout(1) sends each twice, as do a closing terminal and its shell.
+    /// The time during which a signal counts as a copy of the first: timeout(1) sends each twice, as do a closing terminal and its shell.
     private static let copies = Duration.seconds(1)
 
     /// The ends of the pipe that the signal handler writes to: write(2) is async-signal-safe (signal-safety(7)).

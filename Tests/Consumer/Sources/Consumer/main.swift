@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowOIDC
 
-// One of each plug-in from outside the package, in a module without upcoming features: public API is all they have.
+// One of each plug-in from outside the package, in a module without upcoming features: they can use only public API.
 
 struct TenantProvider: ProviderAdapter {
     let issuer = "https://id.example.com"

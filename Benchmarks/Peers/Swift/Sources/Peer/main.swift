@@ -1,11 +1,11 @@
-// Validates an ID Token again and again, or an access token as an API does (ALGORITHM api-RS256), or runs a flow, and prints the nanoseconds
-// of one:
+// Validates an ID Token repeatedly, or an access token as an API does (ALGORITHM api-RS256), or runs a flow, and prints the nanoseconds
+// per operation:
 //
 //     Peer authflow|jwt-kit FOLDER ALGORITHM SECONDS
 //     Peer callback|fresh FOLDER callback SECONDS      from an authorization request to validated tokens; a fresh token from memory
-//     Peer waiters FOLDER callback 0                   1,000 tasks want a token that has expired: requests at the provider, milliseconds
+//     Peer waiters FOLDER callback 0                   1,000 tasks request an expired token: requests at the provider, milliseconds
 //
-// FOLDER has what Benchmarks/Peers/peers.py writes: jwks.json and ALGORITHM.jwt.
+// FOLDER contains the output of Benchmarks/Peers/peers.py: jwks.json and ALGORITHM.jwt.
 
 import AuthFlow
 import AuthFlowOIDC
@@ -22,7 +22,7 @@ let seconds = Double(arguments[4]) ?? 1
 let keys = try Data(contentsOf: URL(fileURLWithPath: "\(folder)/jwks.json"))
 let token = try String(contentsOfFile: "\(folder)/\(algorithm).jwt", encoding: .utf8)
 
-/// Repeats work for a while.
+/// Repeats an operation for a given time.
 nonisolated func measure(_ seconds: Double, _ work: () async throws -> Void) async rethrows {
     for _ in 0..<200 { try await work() }
     let clock = ContinuousClock()
@@ -35,7 +35,7 @@ nonisolated func measure(_ seconds: Double, _ work: () async throws -> Void) asy
     print(start.duration(to: clock.now) / .nanoseconds(count))
 }
 
-/// What is checked beside the signature.
+/// The checks of an ID Token in addition to its signature.
 struct Claims: JWTPayload {
     let iss: IssuerClaim
     let aud: AudienceClaim
@@ -52,7 +52,7 @@ struct Claims: JWTPayload {
     }
 }
 
-/// What is checked of an access token beside the signature.
+/// The checks of an access token in addition to its signature.
 struct AccessClaims: JWTPayload {
     let iss: IssuerClaim
     let aud: AudienceClaim
@@ -95,7 +95,7 @@ nonisolated func client(delay: Duration = .zero) throws -> OAuthClient {
         default: return TransportResponse(head: head, body: Array(metadata))
         }
     }
-    // A sign-in makes a state, a code_verifier, a nonce, which is the one in the token, and something for itself.
+    // A sign-in generates a state, a code_verifier, a nonce (the one in the token), and a value for internal use.
     let calls = Mutex(0)
     let host = HostServices(randomBytes: { count in
         let isThird = calls.withLock { calls in
@@ -114,7 +114,7 @@ nonisolated func client(delay: Duration = .zero) throws -> OAuthClient {
     )
 }
 
-/// Signs in, as the browser's return would.
+/// Signs in, like the redirect of the browser.
 nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
     let request = try await client.authorizationRequest()
     let state = request.url.range(of: "&state=").map { request.url[$0.upperBound...].prefix(43) } ?? ""
@@ -154,7 +154,7 @@ nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
         }
         let server = AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport)
         if algorithm.hasPrefix("api-") {
-            // Each request brings a token that was not seen before.
+            // Each request contains a new token.
             var rules = ResourceServerRules()
             rules.cachedTokens = 0
             let api = try ResourceServer("https://api.example.com", issuers: [TrustedIssuer(server)], rules: rules)
@@ -175,5 +175,5 @@ nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
     }
 }
 
-// Not on the main actor, which a server does not use either: every call would begin and end with a change of threads.
+// Not on the main actor, which a server does not use either: every call would start and end with a thread switch.
 try await Task.detached { try await run() }.value

@@ -1,0 +1,48 @@
+import AuthFlow
+import AuthFlowOIDC
+import AuthFlowTesting
+import Testing
+
+// The listings of the documentation comments that are tests.
+
+private typealias MyStore = MemoryTokenStore
+private typealias MyProvider = OIDCProvider
+
+/// Stands for an agent that is to be tested.
+private struct MyAgent: UserAgent {
+    nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        throw AuthError(.unsupported, "Only compiled.")
+    }
+}
+
+private struct Browser: Sendable {
+    func goTo(_ url: String) async throws {}
+}
+
+private let myBrowser = Browser()
+
+@Suite struct StoreDocstringTests {
+    @Test func conforms() async throws { try await TokenStoreConformance(store: MyStore()).run() }
+}
+
+@Suite(.disabled("The agent and the browser are the reader's.")) struct AgentDocstringTests {
+    @Test func conforms() async throws {
+        let redirectURI: RedirectURI = "com.example.app:/callback"
+        let suite = UserAgentConformance(agent: MyAgent(), redirectURI: redirectURI) { url in
+            try await myBrowser.goTo(url)
+        }
+        try await suite.run()
+    }
+}
+
+@Suite struct SceneDocstringTests {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {
+        try await EmulatorScene.with(setting) { scene in
+            let signIn = try await scene.client(provider: MyProvider(issuer: scene.emulator.issuer)).signIn()
+            #expect(signIn.identity?.subject == OIDCEmulator.User.alice.subject)
+        }
+    }
+}
