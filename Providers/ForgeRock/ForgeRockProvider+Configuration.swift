@@ -36,7 +36,7 @@ extension ProviderFactory {
 }
 
 extension UserAgentFactory {
-    /// `tree`: walks an authentication tree without a page.
+    /// `tree`: walks an authentication tree without a browser.
     /// - Parameters:
     ///   - transport: The transport; default: that of the profile.
     ///   - host: The clock, and the environment that locates the stores.

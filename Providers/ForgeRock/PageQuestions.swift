@@ -3,7 +3,7 @@ import AuthFlowJSON
 
 /// Answers the questions that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///
-/// It uses the handlers that answer a tree without a page.
+/// It uses the handlers that answer a tree without a browser.
 public struct PageQuestions: Sendable {
     /// The maximum size of a message, in bytes.
     private static let maximumSize = 64 * 1024

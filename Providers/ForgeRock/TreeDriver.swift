@@ -4,7 +4,7 @@ public import AuthFlowHeadless
 import AuthFlowJSON
 import HTTPTypes
 
-/// Signs in through an authentication tree, without a page: where the provider would show one, the tree is walked at
+/// Signs in through an authentication tree, without a browser: where the provider would show a page, the tree is walked at
 /// `/json/authenticate`, and the session that it creates is used at the authorization endpoint.
 public struct TreeDriver: Sendable {
     /// The maximum number of steps of one sign-in.

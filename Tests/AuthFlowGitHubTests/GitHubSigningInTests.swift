@@ -120,7 +120,7 @@ import Testing
     @Test func refusesTheRedirectWhenTheRedirectURIIsNotRegistered() async throws {
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
         try await GitHubScene.with(.inProcess, apps: [app]) { scene in
-            // GitHub redirects to the registered callback URL, which is not the requested one: nothing is accepted.
+            // GitHub redirects to the registered callback URL, which differs from the requested redirect URI: the response is rejected.
             await expectError(.userAgentFailed) { try await scene.client().signIn() }
             #expect(scene.emulator.accessTokens.isEmpty)
         }

@@ -12,7 +12,7 @@ enum RawConnection {
     /// The maximum time that a connection may be silent, in seconds.
     private static let patience = 30
 
-    /// Sends a text to a loopback port and returns everything that is received until the peer closes.
+    /// Sends a string to a loopback port and returns everything that is received until the peer closes.
     static func exchange(_ text: String, port: Int, isIPv6: Bool) async throws -> String {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {
@@ -21,7 +21,7 @@ enum RawConnection {
         }
     }
 
-    /// Opens a connection, sends a text, and leaves it open.
+    /// Opens a connection, sends a string, and leaves the connection open.
     /// - Returns: The file descriptor, which the caller must close.
     static func open(port: Int, saying text: String) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)

@@ -31,7 +31,7 @@ import Glibc
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
             scene.emulator.endSessions()
-            // Concurrently: all of them notice the loss, and it is repaired once.
+            // Concurrently: all of them detect the loss, and the session is replaced once.
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<5 { group.addTask { try await host.call("test-tool")["result"] != nil } }
                 for try await isGood in group { #expect(isGood) }
@@ -579,7 +579,7 @@ import Glibc
     }
 }
 
-/// A clock on which every wait ends at once.
+/// A clock whose sleeps return immediately.
 private struct HastyClock: Clock {
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }

@@ -189,7 +189,7 @@ import Testing
     }
 
     @Test func stopsTheDeviceGrantAtOnceWhenItIsCancelled() async throws {
-        // A clock on which no wait ever ends.
+        // A clock whose sleeps never complete.
         try await EmulatorScene.with(.inProcess) { scene in
             let (shown, continuation) = AsyncStream.makeStream(of: Void.self)
             let client = try scene.client(

@@ -120,7 +120,7 @@ import Testing
             try await credentials.save(try await client.exchange(callback, for: request), for: "\(number)")
         }
         func refreshes() -> Int { emulator.receivedRequests.count { $0.form["refresh_token"] != nil } }
-        // Fresh for 540 seconds. In the last half minute each session has an individual refresh time.
+        // Fresh for 540 seconds. In the last 30 seconds, each session is refreshed at a random time.
         time.advance(by: .seconds(505))
         for number in 0..<20 { _ = try await credentials.freshTokens(for: "\(number)") }
         #expect(refreshes() == 0)

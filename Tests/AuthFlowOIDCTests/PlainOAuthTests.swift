@@ -106,7 +106,7 @@ import Testing
             let client = try scene.client(registration: Self.registration(), adapter: adapter)
             #expect(try await client.signIn().identity?.subject == "248289761001")
             #expect(try await client.userInfo()["sub"] == "248289761001")
-            // Another user is distinguished.
+            // Another user has a different subject.
             let bob = try scene.client(registration: Self.registration(), adapter: adapter, user: .bob)
             #expect(try await bob.signIn().identity?.subject != "248289761001")
         }

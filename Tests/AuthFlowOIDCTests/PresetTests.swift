@@ -51,7 +51,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         let preset: ProviderPreset
         var values: [String: String] = [:]
         let issuer: String
-        /// More members of the profile.
+        /// Additional members of the profile.
         var members = ""
         var testDescription: String { "\(preset.name) \(values)" }
     }

@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    /// One sign-in at work, and tokens for the API without a second sign-in: through configuration alone.
+    /// One sign-in at work, and tokens for the API without a second sign-in: with only a configuration file.
     @Test func theSignInOfOneProfileGivesTokensOfAnother() async throws {
         try await CommandHarness.withConfiguration("{}") { path, folder in
             try await EmulatorServer.run {

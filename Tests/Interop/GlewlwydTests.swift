@@ -7,8 +7,8 @@ import Testing
 
 /// Signing in at a third-party provider. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
 ///
-/// Each test that signs in at Glewlwyd is in this suite: on SQLite, its requests take each other's last row and fail with
-/// status 500 when two write at once.
+/// Each test that signs in at Glewlwyd is in this suite: on SQLite, concurrent writes read each other's last inserted row ID, and fail with
+/// status 500.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
@@ -114,7 +114,7 @@ struct GlewlwydTests {
         #expect(credential.identity?.displayName == "Alice Example")
     }
 
-    /// A client of an issuer, configured by a file alone.
+    /// A client of an issuer, configured only by a file.
     private func client(of issuer: String, _ members: String) throws -> AuthClient {
         let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
         let configuration = """
@@ -134,7 +134,7 @@ struct GlewlwydTests {
         )
     }
 
-    /// The provider encrypts ID Tokens to the client, by its own implementation of JWE.
+    /// The provider encrypts ID Tokens to the client, with a different implementation of JWE.
     @Test(arguments: ["RSA-OAEP-256", "RSA-OAEP", "ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"])
     func signsInWithEncryptedIDTokens(_ algorithm: String) async throws {
         let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])

@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Signing in at an idpyoidc provider, by configuration alone. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
+/// Sign-in at an idpyoidc provider, with only a configuration file. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_IDPYOIDC_ISSUER"] != nil))
 struct IdpyoidcTests {
     private let environment = ProcessInfo.processInfo.environment
@@ -15,8 +15,8 @@ struct IdpyoidcTests {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         let redirectURI = try #require(environment["AUTHFLOW_IDPYOIDC_REDIRECT"])
         let key = try #require(environment["AUTHFLOW_IDPYOIDC_KEY"])
-        // This provider takes only the address that is called as the audience of an assertion, and wants some of what was pushed in
-        // the browser, too.
+        // This provider accepts only the called URL as the audience of an assertion, and requires some of the pushed parameters
+        // in the authorization request, too.
         let configuration = """
             {"profiles": {"idpyoidc": {
               "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow", "client_key": "\(key)",
@@ -55,7 +55,7 @@ struct IdpyoidcTests {
         #expect(error?.message.contains("interop-client") == true)
     }
 
-    /// Its access tokens are JWTs of an older kind: without a type, and with the client as their audience.
+    /// Its access tokens are JWTs that predate RFC 9068: without a `typ`, and with the client as their audience.
     @Test func itsAccessTokenIsAcceptedOnlyWhereTheAPISaysSo() async throws {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         let tokens = try await client().signIn().credential.tokens

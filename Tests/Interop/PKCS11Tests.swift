@@ -52,7 +52,7 @@ struct PKCS11Tests {
         #expect(emulator.requests.count { $0 == "POST /token" } == 8)
     }
 
-    /// By configuration alone: assertions and proofs with the same key, and no key material in the store.
+    /// With only a configuration file: assertions and proofs with the same key, and no key material in the store.
     @Test func bindsTokensToAKeyInTheTokenByConfiguration() async throws {
         var registered = OIDCEmulator.Client(id: "machine", authenticationMethod: "private_key_jwt")
         registered.jwks = ["keys": [try source().key().publicJWK]]
@@ -164,7 +164,7 @@ struct PKCS11Tests {
         let first = try store("2026", over: base)
         try await first.withLease(on: place) { try await first.write(Array("secret".utf8), under: $0) }
         #expect(
-            try await base.bytes(for: place).map { String(decoding: $0, as: UTF8.self) }?.contains("secret") == false
+            await base.bytes(for: place).map { String(decoding: $0, as: UTF8.self) }?.contains("secret") == false
         )
         // Another process, which accesses the token again.
         #expect(try await store("2026", over: base).bytes(for: place) == Array("secret".utf8))

@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    /// The endpoints of another server beside the issuer of the real one: tokens stored for that issuer are not sent to
+    /// The endpoints of another server together with the issuer of the real server: tokens stored for that issuer are not sent to
     /// it.
     @Test(arguments: ["token --min-ttl 86400", "userinfo", "logout", "logout --browser"])
     func sendsNoStoredTokenToOtherEndpointsOfTheSameIssuer(_ command: String) async throws {

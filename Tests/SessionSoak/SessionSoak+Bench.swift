@@ -2,7 +2,7 @@ import AuthFlow
 
 /// The cost of the stores, in one run with the same provider.
 extension SessionSoak {
-    /// Prints a row of a table: fresh tokens from memory, a refresh beside the provider's own time, a caller who waits for another manager's
+    /// Prints a row of a table: fresh tokens from memory, a refresh compared with the provider's response time, a caller who waits for another manager's
     /// refresh, and all sessions at once.
     func bench() async throws {
         let shared = store == "memory" ? MemoryTokenStore() : try makeStore()

@@ -3,7 +3,7 @@
 
     signals.py PATH/TO/authflow COUNT
 
-COUNT runs are divided among four signals and three stores, eight of them at a time beside processes that keep the processors busy. The provider
+COUNT runs are divided among four signals and three stores, eight of them at a time, alongside processes that keep the processors busy. The provider
 accepts a refresh token once and then ends the session, and every run refreshes: a response that is not stored ends the session. None may end.
 """
 

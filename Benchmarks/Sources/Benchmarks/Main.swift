@@ -29,7 +29,9 @@ import Synchronization
     /// Measures ID Token validation relative to the signature check alone.
     private static func validation(_ isWithinBounds: inout Bool) async throws {
         let bench = try ValidationBench()
-        print("ID Token validation with cached keys, beside the signature check alone (same library, same run)\n")
+        print(
+            "ID Token validation with cached keys, compared with the signature check alone (same library, same run)\n"
+        )
         print("| algorithm | validation | signature | ratio | bound | allocations |")
         print("|---|---|---|---|---|---|")
         let bounds: [(SignatureAlgorithm, Double?)] = [(.rs256, 1.3), (.ps256, nil), (.es256, 1.2), (.edDSA, nil)]

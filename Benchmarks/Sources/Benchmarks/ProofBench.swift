@@ -10,11 +10,15 @@ import HTTPTypes
 /// Measures client assertions and encrypted tokens against the bare operations of the same library.
 enum ProofBench {
     static func run() async throws {
-        print("\nA token request with private_key_jwt, beside one with a secret and the bare signature\n")
+        print(
+            "\nA token request with private_key_jwt, compared with a request with a client secret and with the bare signature\n"
+        )
         print("| algorithm | with an assertion | with a secret, and a signature | ratio |")
         print("|---|---|---|---|")
         for algorithm in [SignatureAlgorithm.es256, .ps256, .edDSA] { try await assertion(algorithm) }
-        print("\nVerification of an encrypted ID Token, beside a plain one and the bare decryption\n")
+        print(
+            "\nVerification of an encrypted ID Token, compared with a signed-only ID Token and with the bare decryption\n"
+        )
         print("| algorithm | encrypted | plain, and decryption | ratio |")
         print("|---|---|---|---|")
         let ways: [(KeyManagementAlgorithm, String)] = [

@@ -13,7 +13,7 @@ enum ResourceServerBench {
     static func run(_ isWithinBounds: inout Bool) async throws {
         let keys = try EmulatorKeys()
         let bench = try ValidationBench()
-        print("\nAuthorization of a request to an API with cached keys, beside the signature checks alone\n")
+        print("\nAuthorization of a request to an API with cached keys, compared with the signature checks alone\n")
         print("| token | authorization | signatures | ratio | bound |")
         print("|---|---|---|---|---|")
         for (algorithm, bound) in [(SignatureAlgorithm.rs256, 1.3), (.es256, 1.3)] {

@@ -12,7 +12,7 @@ enum TransportBench {
         defer { server.stop() }
         let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
         let transport = CurlTransport()
-        print("\nTransport: one request on a warm connection over loopback, beside URLSession in the same run\n")
+        print("\nTransport: one request on a warm connection over loopback, compared with URLSession in the same run\n")
         print("| transport | time | bound |\n|---|---|---|")
         let session = URLSession(configuration: .ephemeral)
         guard let url = URL(string: call.url) else { return }

@@ -31,10 +31,10 @@ struct Backoff: Sendable {
         self.until = now + max(spread, asked)
     }
 
-    /// Whether the next failure belongs to the same series, which it still does for a while after the wait.
+    /// Whether the next failure belongs to the same series, which it still does for a while after the backoff interval.
     func counts(at now: Date) -> Bool { now >= since && now < until + Self.longest }
 
-    /// The error for a caller during the wait; nil after the wait.
+    /// The error for a caller during the backoff interval; nil afterwards.
     func error(at now: Date) -> AuthError? {
         // If the clock was set back, no caller waits longer than intended.
         guard now >= since, now < until else { return nil }

@@ -51,8 +51,8 @@ public final class CredentialManager: Sendable {
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
     ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
-    ///   - refreshesAhead: Whether using tokens that will soon expire starts a refresh, so that busy sessions never wait; each
-    ///     at a random time in the last half minute. Default: no.
+    ///   - refreshesAhead: Whether tokens that are used shortly before they expire are refreshed in the background, so that busy
+    ///     sessions never wait; each at a random time in its last 30 seconds. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
     ///   - onEnd: Called with the last credential when the provider has ended the session and this process has detected it; ``drain(within:)``
     ///     waits for it.
@@ -286,7 +286,7 @@ public final class CredentialManager: Sendable {
         cache.recent[key] = managed
         cache.keys[managed.digest] = key
         if cache.recent.count >= cacheLimit / 2 {
-            // An entry with unsaved data stays.
+            // An entry with unsaved data is never evicted.
             let needed = cache.earlier.filter { $0.value.isNeeded }
             cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
             cache.recent = [:]

@@ -151,7 +151,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Tokens from the provider that failed a check: no other tokens are returned instead.
+    /// The provider's new tokens failed a check, and there is no fallback to earlier tokens.
     private struct RefusedTokens: Error {
         let error: AuthError
     }

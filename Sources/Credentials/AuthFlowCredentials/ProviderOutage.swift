@@ -36,7 +36,7 @@ struct ProviderOutage: Sendable {
     }
 
     /// A refresh is about to be sent.
-    /// - Returns: The error to throw instead; nil when it may be sent.
+    /// - Returns: The error to throw instead; nil when the refresh may be sent.
     mutating func ask(at now: Date) -> AuthError? {
         // If the clock was set back, no caller waits longer than intended.
         guard let wait, now >= wait.since else { return nil }

@@ -67,7 +67,7 @@ package struct StoredAccounts: Sendable, Hashable {
     /// The entry of an account.
     func entry(of account: AccountID) -> Entry? { entries.first { $0.account == account } }
 
-    /// Adds an entry, or replaces the one of the same account.
+    /// Adds an entry, or replaces the account's existing entry.
     package mutating func set(_ entry: Entry, isCurrent: Bool) {
         let account = entry.account
         if let index = entries.firstIndex(where: { $0.account == account }) {

@@ -161,7 +161,7 @@ package struct PrivateFile {
         try replace(with: bytes)
     }
 
-    /// Whether this is a regular file of this user that begins with some bytes.
+    /// Whether this is a regular file, owned by this user, that begins with the given bytes.
     private func begins(with mark: [UInt8]) -> Bool {
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return false }

@@ -183,7 +183,7 @@ extension DecryptionKey {
             && operations.map { !Set($0).isDisjoint(with: ["decrypt", "unwrapKey", "deriveKey", "deriveBits"]) } ?? true
     }
 
-    /// Reads the keys in a text: a key in PEM, a JWK, or every private encryption key of a JWK set.
+    /// Parses decryption keys: a key in PEM, a JWK, or every private encryption key of a JWK set.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     static func keys(
         text: Secret,

@@ -1,4 +1,4 @@
-/// The key management algorithm of an encrypted token (`alg`, RFC 7518 section 4), as an open set.
+/// The key management algorithm of an encrypted token (`alg`, RFC 7518 section 4), from an extensible set.
 public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String

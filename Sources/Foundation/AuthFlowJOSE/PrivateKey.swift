@@ -191,7 +191,7 @@ extension PrivateKey {
             && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)
     }
 
-    /// Reads the key in a text: PEM, a JWK, or a JWK set that contains only one signing key, or one with this `kid`.
+    /// Parses a private key: PEM, a JWK, or a JWK set that contains only one signing key, or one with this `kid`.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]

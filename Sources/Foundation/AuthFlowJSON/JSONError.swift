@@ -1,8 +1,8 @@
-/// The reason why a text is not JSON that AuthFlow accepts, or a value cannot be serialized as JSON.
+/// The reason why a document is not JSON that AuthFlow accepts, or a value cannot be serialized as JSON.
 ///
-/// The description gives the position and the rule. It never quotes the text, which may hold a token.
+/// The description gives the position and the rule. It never quotes the document, which may contain a token.
 public struct JSONError: Error, Sendable, Hashable {
-    /// The kind of error, as an open set.
+    /// The kind of error, from an extensible set.
     public struct Code: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

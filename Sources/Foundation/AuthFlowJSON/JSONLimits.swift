@@ -24,7 +24,7 @@ public struct JSONLimits: Sendable, Hashable {
         self.maximumValues = maximumValues
     }
 
-    /// Checks the size and the number of values of a text before it is parsed.
+    /// Checks the size and the number of values of a document before it is parsed.
     func check(_ text: [UInt8]) throws(JSONError) {
         guard text.count <= maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         // A text with no more bytes than this cannot have more values.

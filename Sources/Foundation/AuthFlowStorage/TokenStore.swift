@@ -142,7 +142,7 @@ public struct RecordKey: Sendable, Hashable {
     /// The maximum size of a credential's record, in bytes.
     package static let maximumRecordSize = 1024 * 1024
 
-    /// The kind of a record, as an open set.
+    /// The kind of a record, from an extensible set.
     public struct Kind: RawRepresentable, Sendable, Hashable, ExpressibleByStringLiteral {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

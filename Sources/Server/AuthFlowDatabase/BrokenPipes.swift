@@ -6,7 +6,7 @@ import Glibc
 
 /// Writing to a connection that its peer has closed raises SIGPIPE in the writing thread, which terminates the whole process.
 enum BrokenPipes {
-    /// Makes such writes fail instead, in the calling thread: hiredis does not suppress the signal itself.
+    /// Blocks SIGPIPE in the calling thread, so that such writes fail instead: hiredis does not suppress the signal itself.
     static func failInThisThread() {
         var signals = sigset_t()
         unsafe sigemptyset(&signals)

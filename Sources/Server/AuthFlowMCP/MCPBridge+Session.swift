@@ -100,7 +100,7 @@ extension MCPBridge {
 
     // MARK: The bridge's own requests
 
-    /// Starts a new session to replace one that the server has lost: only once, however many requests notice the loss.
+    /// Starts a new session to replace one that the server has lost: only once, however many requests detect the loss.
     /// - Parameter number: The number of the lost session.
     func repair(_ number: Int) async -> Bool {
         let task = state.withLock { state -> Task<Bool, Never>? in

@@ -12,7 +12,7 @@ struct MCPSession: Sendable {
     var initialize: MCPMessage?
     /// The host's `notifications/initialized`; nil until the host sends it.
     var initialized: MCPMessage?
-    /// Counts the sessions: a loss is repaired once, however many requests notice it.
+    /// Counts the sessions: a lost session is replaced once, however many requests detect the loss.
     var number = 0
 
     /// Applies the result of an `initialize` response.

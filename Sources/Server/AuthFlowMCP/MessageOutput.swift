@@ -2,7 +2,7 @@ import AuthFlow
 import Synchronization
 
 /// Writes messages to a file descriptor, one whole line at a time, on a separate thread: a host that does not read must not block
-/// the threads that tasks share.
+/// the cooperative thread pool.
 ///
 /// Small messages are written before large ones that wait. A task waits until its own large message is written, so messages of one
 /// stream stay in order.

@@ -9,7 +9,7 @@ struct RequestCookies: Sendable {
         fields = request.headerFields[fields: .cookie].map(\.value)
     }
 
-    /// Parses the cookies as bytes: in Swift's characters, a combining mark in a cookie that another site of the domain has set would hide
+    /// Parses the cookies as bytes: in Swift's characters, a combining mark in a cookie that another subdomain has set would hide
     /// the next.
     private func forEach(_ body: (_ name: Substring.UTF8View, _ value: Substring.UTF8View) -> Void) {
         for field in fields {
@@ -37,7 +37,7 @@ struct RequestCookies: Sendable {
         value.allSatisfy { $0 < 0x80 } ? String(Substring(value)) : ""
     }
 
-    /// The value of a cookie; nil when there is none, or more than one: another site of the same domain may have set one of them.
+    /// The value of a cookie; nil when there is none, or more than one: another subdomain may have set one of them.
     subscript(name: String) -> String? {
         var (found, count): (String?, Int) = (nil, 0)
         forEach { other, value in

@@ -13,7 +13,7 @@ public struct SessionHooks: Sendable {
     /// fails afterwards, the user tries again, and it runs again. Default: nothing.
     public var onSignOut: @Sendable (Session) async -> Void = { _ in }
 
-    /// Runs after a session has ended, for any reason other than expiry, in the process that has ended it or noticed its end.
+    /// Runs after a session has ended, for any reason other than expiry, in the process that ended it or detected its end.
     ///
     /// Make it idempotent: normally it runs once, but not at all if the process is killed or the store's answer is lost at that moment, and twice if
     /// the end of a session could not be stored. ``SessionServer/drain(within:)`` waits for it. Default: nothing.
@@ -93,7 +93,7 @@ public struct SignInDecision: Sendable {
 
 /// The end of a session.
 public struct SessionEnd: Sendable {
-    /// The reason for the end of a session, as an open set.
+    /// The reason why a session ended, from an extensible set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

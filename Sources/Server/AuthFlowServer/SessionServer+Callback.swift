@@ -165,8 +165,8 @@ extension SessionServer {
         at provider: ProviderSessions,
         _ request: HTTPRequest
     ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, cookie: String) {
-        // A browser without a sign-in in progress causes neither a private-key operation, for an encrypted response, nor an access to the
-        // store; nor do cookies that another site of the domain has set.
+        // Without a sign-in in progress, a browser triggers neither a private-key operation (for an encrypted response) nor an access to
+        // the store; nor do cookies that another subdomain has set.
         let cookies = signInCookies(provider)
         let found = cookies.all(in: RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
         guard !found.isEmpty,

@@ -186,7 +186,7 @@ public final class SessionServer: Sendable {
         return path.allSatisfy { $0 < 0x80 } ? String(Substring(path)) : nil
     }
 
-    /// Returns the response to a request for one of the routes here; nil for the application's own.
+    /// Returns the response to a request for one of this server's routes; nil for the application's routes.
     /// - Parameters:
     ///   - request: The request. Its path is used as is: a proxy in front must not rewrite it.
     ///   - body: The body, bounded by the caller: nothing here needs more than 64 KiB.

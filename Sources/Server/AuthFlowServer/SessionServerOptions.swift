@@ -54,16 +54,16 @@ public struct SessionServerOptions: Sendable {
     /// other host can set, so with TLS every name begins with it.
     public var cookieName = "__Host-Http-authflow"
 
-    /// The cross-site requests that carry the session's cookie.
+    /// The cross-site requests that carry the session cookie: its `SameSite` attribute.
     public enum SameSite: Sendable {
-        /// None (RFC 10017 section 6.1.3.2: "SHOULD"). A link from another site opens the application without its session; ``SessionServer``
+        /// No cross-site request (RFC 10017 section 6.1.3.2: "SHOULD"). A link from another site opens the application without its session; ``SessionServer``
         /// finds it again when such a visit comes to the sign-in route.
         case strict
         /// Top-level navigations, such as links that the user follows. GET requests must then be free of side effects.
         case lax
     }
 
-    /// The cross-site requests that carry the session's cookie; default: `strict`, none.
+    /// The cross-site requests that carry the session cookie (`SameSite`); default: ``SameSite/strict``, so no cross-site request does.
     public var sameSite = SameSite.strict
 
     /// The header field that scripts of the page send with every request (RFC 10017 section 6.1.3.3), with any value; default: `X-AuthFlow`.

@@ -20,7 +20,7 @@ public struct SessionSignInOptions: Sendable {
     /// A requirement that the new authentication has to meet. If it does not, no session is created and the old one continues.
     public var requirement: AuthenticationRequirement?
 
-    /// Whether ``SessionHooks/onSignIn`` is told which session the browser had, to link the accounts of two providers; default: no.
+    /// Whether ``SessionHooks/onSignIn`` receives the session that the browser had, to link the accounts of two providers; default: no.
     ///
     /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) with which a user requests that.
     /// Otherwise a page of another site could link an account of its own to the user's.

@@ -89,7 +89,7 @@ private struct ConfigurationLookup {
             members["name"] = name
             return .object(members)
         case .either(_, .secret):
-            // Looked up as a text, it would be logged.
+            // Looked up as a string, it would be logged.
             return try await json(.secret, at: key)
         case .either(let plain, let structured):
             let first: JSON?

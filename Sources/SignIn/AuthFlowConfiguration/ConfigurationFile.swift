@@ -98,7 +98,7 @@ public struct ConfigurationFile: Sendable {
         }
     }
 
-    /// A hint at a frequent cause.
+    /// A hint about a common cause.
     private static func hint(_ text: [UInt8], _ error: JSONError) -> String {
         let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         guard let line = error.line, lines.indices.contains(line - 1) else { return "" }

@@ -96,7 +96,7 @@ public struct DynamicRegistration: Sendable {
         )
         try response.requireAvailable(from: endpoint.host, now: server.host.now())
         // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2: errors have status 400; the
-        // errors of a provider's own validation have many forms.
+        // errors from non-standard validation come in many formats.
         guard response.status == 201 || response.status == 200 else {
             throw AuthError(
                 .providerRejected,

@@ -272,7 +272,7 @@ extension ResourceClient {
         let metadata = try await oauth.metadata()
         // A pushed request is rejected before a page is shown.
         guard metadata.pushedAuthorizationRequestEndpoint == nil else { return false }
-        // If the server supports `prompt`, the request ends without a page.
+        // If the server supports `prompt`, the request ends without showing a page.
         let prompt = known.scopes.contains("openid") ? AuthorizationOptions.Prompt.none : nil
         let request = try await oauth.authorizationRequest(
             AuthorizationOptions(prompt: prompt, scopes: known.scopes, resources: [known.resource]),

@@ -52,7 +52,7 @@ public final class ResourceClient: Sendable {
         /// the client uses dynamic registration.
         public var clientMetadataDocument: String?
 
-        /// The redirect URIs; default: a loopback redirect URI with a free port, for which a few ports are registered.
+        /// The redirect URIs; default: a loopback redirect URI with any free port; a few fixed ports are registered, because many servers compare the port.
         public var redirectURIs = [RedirectURI.loopback]
 
         /// Scopes to request in addition to those that the resource demands; default: none.

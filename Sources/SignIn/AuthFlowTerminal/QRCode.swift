@@ -24,7 +24,7 @@ struct QRCode: Sendable {
     /// The columns of ``terminalText(isColored:)``.
     var width: Int { (rows.first?.count ?? 0) + 2 * Self.margin }
 
-    /// The symbol as text, with two modules in the height of a line and the quiet zone that readers need.
+    /// The symbol as text, with two rows of modules per line of text, and the quiet zone that scanners need.
     /// - Parameter isColored: Whether it is dark on light regardless of the terminal's colours. Otherwise, it is drawn for a dark background.
     func terminalText(isColored: Bool = true) -> String {
         let margin = Self.margin

@@ -39,7 +39,7 @@ public enum TerminalPrompt {
         }
     }
 
-    /// Shows a text at the terminal, or on standard error when there is none.
+    /// Displays text on the terminal, or on standard error when there is no terminal.
     /// - Parameter text: The text. Control characters are removed.
     public static func show(_ text: String) async {
         let line = "\(DisplayText.sanitized(text, limit: 2000))\n"

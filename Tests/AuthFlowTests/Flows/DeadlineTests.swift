@@ -1,7 +1,7 @@
 import AuthFlow
 import Testing
 
-/// A clock on which every wait ends at once.
+/// A clock whose sleeps return immediately.
 struct ImmediateClock: Clock {
     struct Instant: InstantProtocol {
         var offset: Duration = .zero

@@ -265,7 +265,7 @@ import Testing
         #expect(read.publicJWK["use"] == "enc" && read.publicJWK["alg"]?.string == algorithm.rawValue)
     }
 
-    /// A stolen SHA-1 or a wrong `use` is never a default.
+    /// RSA-OAEP with SHA-1 is never a default: the algorithm must be named. An algorithm that does not fit the key is rejected.
     @Test func anRSAKeyIsUsedWithSHA1OnlyWhenItSaysSo() throws {
         let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)
         #expect(try DecryptionKey(pem: pem).algorithms == [.rsaOAEP256])
@@ -296,7 +296,7 @@ import Testing
         let signing = #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"sig"}"#
         let read = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys),\(signing)]}"), keyID: nil, algorithm: nil)
         #expect(Set(read.compactMap(\.keyID)) == Set(EncryptedTokens.keys.keys))
-        // Of a key set only the keys that support the algorithm.
+        // Only the keys of the set that support the algorithm.
         let rsa = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys)]}"), keyID: nil, algorithm: .rsaOAEP)
         #expect(rsa.map(\.algorithms) == [[.rsaOAEP]])
     }

@@ -15,7 +15,7 @@ import Logging
 
 // The listings of the documentation comments of servers.
 
-func measuredAPI(_ resource: Endpoint, _ issuers: [TrustedIssuer]) throws -> ResourceServer {
+func measuredAPI(_ resource: String, _ issuers: [TrustedIssuer]) throws -> ResourceServer {
     let api = try ResourceServer(resource, issuers: issuers, observer: AuthorizationDecision.metrics())
     return api
 }

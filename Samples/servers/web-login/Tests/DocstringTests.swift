@@ -41,8 +41,8 @@ private let myBrowser = Browser()
 @Suite struct SceneDocstringTests {
     @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {
         try await EmulatorScene.with(setting) { scene in
-            let signIn = try await scene.client(provider: MyProvider(issuer: scene.emulator.issuer)).signIn()
-            #expect(signIn.identity?.subject == OIDCEmulator.User.alice.subject)
+            let signIn = try await scene.client(adapter: MyProvider(issuer: scene.emulator.issuer)).signIn()
+            #expect(signIn.identity?.name == "Alice Example")
         }
     }
 }

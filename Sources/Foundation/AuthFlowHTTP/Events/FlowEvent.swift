@@ -5,7 +5,7 @@ import AuthFlowJSON
 ///
 /// It contains no secrets except in ``url``, which only the user who is signing in may see.
 public struct FlowEvent: Sendable {
-    /// A step of a flow, as an open set: user agents and adapters may add their own.
+    /// A step of a flow, from an extensible set: user agents and adapters may add their own.
     public struct Step: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

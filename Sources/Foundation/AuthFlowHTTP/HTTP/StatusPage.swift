@@ -43,7 +43,7 @@ package struct StatusPage: Sendable {
         self.message = message
     }
 
-    /// Whether a text is a color in the form `#rrggbb`, and thus safe to insert into the page's style sheet.
+    /// Whether a string is a color in the form `#rrggbb`, and thus safe to insert into the page's style sheet.
     package static func isColor(_ text: String) -> Bool {
         text.utf8.count == 7 && text.utf8.first == UInt8(ascii: "#")
             && text.utf8.dropFirst().allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }

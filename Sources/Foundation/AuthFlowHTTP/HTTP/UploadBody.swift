@@ -1,4 +1,4 @@
-/// The body of a request that is sent as it arrives, such as a large upload. It can be read once, so the request is never repeated.
+/// A streamed request body, such as a large upload. It can be read only once, so the request is never retried.
 ///
 /// Reading the next part has to end when its task is cancelled: the exchange waits for it.
 public struct UploadBody: Sendable {

@@ -6,7 +6,7 @@ import HTTPTypes
 
 /// The client authentication at the token endpoint and similar endpoints (RFC 6749 section 2.3, OIDC Core section 9, RFC 8705).
 public struct ClientAuthentication: Sendable {
-    /// The registered name of a method, as an open set.
+    /// The registered name of a method, from an extensible set.
     public struct Method: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

@@ -5,7 +5,7 @@ public import AuthFlowJSON
 ///
 /// A requirement for the authentication (`maxAge`, an essential claim) is also checked in the returned ID Token.
 public struct AuthorizationOptions: Sendable {
-    /// A value of `prompt` (OIDC Core section 3.1.2.1), as an open set.
+    /// A value of `prompt` (OIDC Core section 3.1.2.1), from an extensible set.
     public struct Prompt: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

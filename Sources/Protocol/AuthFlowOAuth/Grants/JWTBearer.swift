@@ -2,7 +2,7 @@ import AuthFlowHTTP
 import AuthFlowJOSE
 
 extension OAuthClient {
-    /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without a page.
+    /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without user interaction.
     /// - Parameters:
     ///   - assertion: The assertion.
     ///   - scopes: Default: those of the assertion, or if it names none, those of the registration without `openid`.

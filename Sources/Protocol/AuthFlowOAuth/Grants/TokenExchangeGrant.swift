@@ -18,7 +18,7 @@ extension OAuthClient {
         return tokens
     }
 
-    /// Signs a user in through a token exchange, without a page.
+    /// Signs a user in through a token exchange, without user interaction.
     package func signIn(by exchange: TokenExchange, reporter: FlowReporter) async throws -> Credential {
         let metadata = try await metadata()
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }

@@ -12,7 +12,7 @@ public struct RequestObjectReference: Sendable {
         self.init(publish, mayBeUnsigned: false)
     }
 
-    /// A location for unsigned request objects: then only the client's URL, from which the server fetches them, proves their origin.
+    /// A location for unsigned request objects, whose origin is proved only by the client's URL from which the server fetches them.
     /// For servers that have no signing key of the client (OIDC Core section 6.1, `alg` `none`).
     public static func publishingUnsigned(
         _ publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String

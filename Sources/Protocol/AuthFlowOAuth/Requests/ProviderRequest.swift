@@ -7,7 +7,7 @@ public import HTTPTypes
 /// One type serves the front channel (the browser) and the back channel, because in OAuth both consist of parameters that are
 /// sent to an endpoint.
 public struct ProviderRequest: Sendable {
-    /// The purpose of a request, as an open set.
+    /// The purpose of a request, from an extensible set.
     public struct Purpose: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

@@ -2,7 +2,7 @@ public import AuthFlowHTTP
 
 /// The exchange of a token for others (RFC 8693 section 2.1).
 public struct TokenExchange: Sendable, Hashable {
-    /// The type of a token, as an open set of URIs (RFC 8693 section 3).
+    /// A token type identifier (RFC 8693 section 3): a URI, from an extensible set.
     public struct TokenType: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

@@ -18,10 +18,10 @@ public struct TrustedIssuer: Sendable {
     /// The server: its metadata and its keys.
     public let server: AuthorizationServer
 
-    /// The values of `aud` that mean the API. Compared as a whole, character by character; empty: the identifier of the resource.
+    /// The values of `aud` that identify the API. Compared as a whole, character by character; empty: the identifier of the resource.
     public let audiences: [String]
 
-    /// The header type of its tokens.
+    /// The `typ` header parameter of its tokens.
     public let tokenType: TokenType
 
     /// The signature algorithms to accept.
@@ -49,8 +49,8 @@ public struct TrustedIssuer: Sendable {
     /// Creates the rules for an issuer.
     /// - Parameters:
     ///   - server: The server.
-    ///   - audiences: The values of `aud` that mean the API; default: the identifier of the resource.
-    ///   - tokenType: The header type of its tokens; default: `at+jwt`.
+    ///   - audiences: The values of `aud` that identify the API; default: the identifier of the resource.
+    ///   - tokenType: The `typ` header parameter of its tokens; default: `at+jwt`.
     ///   - algorithms: The accepted signature algorithms; default: all asymmetric ones. HMAC is never accepted.
     ///   - tenants: The tenants whose tokens are accepted; default: only the server's issuer.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.

@@ -20,7 +20,7 @@ public struct PageTexts: Sendable {
     /// The language (BCP 47), such as `en` or `de`.
     public var language: String
 
-    /// The texts. A reason without a text uses that of ``SessionPage/Reason/failed``.
+    /// The texts. A reason without text uses the text of ``SessionPage/Reason/failed``.
     public var texts: [SessionPage.Reason: Text]
 
     /// The link to the page that the browser continues to.

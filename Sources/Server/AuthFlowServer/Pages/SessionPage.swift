@@ -3,7 +3,7 @@ public import HTTPTypes
 
 /// A page that a user sees when a sign-in has ended, or cannot continue.
 public struct SessionPage: Sendable {
-    /// The reason for a page, as an open set.
+    /// The reason for a page, from an extensible set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String

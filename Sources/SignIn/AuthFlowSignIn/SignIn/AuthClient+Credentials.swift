@@ -22,7 +22,7 @@ extension AuthClient {
         client.coversAuthorizationDetails(credential.tokens)
     }
 
-    /// The users who are signed in, the current account first, without unknown users.
+    /// The signed-in users, the current account first; accounts without an identity are omitted.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func accounts() async throws -> [Identity] {
         let accounts = try await current().accounts()

@@ -26,7 +26,7 @@ public struct LaunchEnvironment: Sendable {
     /// Whether a browser may be opened at all.
     public var mayOpenBrowser = true
 
-    /// Whether a browser may be opened only in a private window.
+    /// Whether any browser that is opened must use a private window.
     public var wantsPrivateWindow = false
 
     /// Returns the path of a program, given its name or path, with symbolic links resolved; nil when it is not installed.

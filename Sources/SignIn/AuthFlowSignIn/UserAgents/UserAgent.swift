@@ -113,7 +113,7 @@ extension RedirectOptions {
         RedirectResponse.encoded(in: url, at: redirectURI, responseMode).flatMap { response($0, at: redirectURI) }
     }
 
-    /// The response whose parameters contain exactly the expected state; nil for any other response, which must not end a wait, or learn the reason.
+    /// The response whose parameters contain exactly the expected state; nil for any other response, which must neither end the wait nor be told the reason for its rejection.
     package func response(_ encoded: Substring, at redirectURI: String) -> RedirectResponse? {
         do throws(AuthError) {
             let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)

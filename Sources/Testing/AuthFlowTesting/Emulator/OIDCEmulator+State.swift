@@ -68,7 +68,7 @@ extension OIDCEmulator {
         let began: Date
     }
 
-    /// An authorization request that waits for the user.
+    /// A pending authorization request, until the user decides.
     struct Authorization {
         let parameters: FormParameters
         let client: Client

@@ -1,7 +1,7 @@
 import Synchronization
 
 extension OIDCEmulator {
-    /// A server for the users of several tenants, whose tokens have a separate issuer for each tenant.
+    /// A server for users of several tenants, with a separate issuer for each tenant's tokens.
     public struct Tenancy: Sendable {
         /// The issuer in the metadata: a template with a placeholder for the tenant in braces.
         public var template: String

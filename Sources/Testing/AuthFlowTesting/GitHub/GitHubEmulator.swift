@@ -150,7 +150,7 @@ public final class GitHubEmulator: ProviderEmulator {
         let appID: String
     }
 
-    /// An authorization request that waits for the user.
+    /// A pending authorization request, until the user decides.
     struct Request {
         let parameters: FormParameters
         let appID: String

@@ -34,7 +34,7 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Write a new private key that only you can read, and print its public key set."
         )
 
-        @Argument(help: "The file to write. An existing one is left unchanged.")
+        @Argument(help: "The file to write. An existing file is never overwritten.")
         var path: String
 
         @Option(

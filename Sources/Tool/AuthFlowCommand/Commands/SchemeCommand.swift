@@ -58,7 +58,7 @@ struct SchemeCommand: AsyncParsableCommand {
             let handler = try scheme.handler()
             guard handler.isInstalled, let program = handler.program else {
                 let other =
-                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "is opened by no program"
+                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "has no registered handler"
                 throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: authflow scheme install")
             }
             guard FileManager.default.isExecutableFile(atPath: program) else {

@@ -76,7 +76,7 @@ struct HelperAnswered: CommandFailure {
 
 /// Reads the input of the calling program from standard input.
 enum HelperInput {
-    /// The maximum size of the input, in bytes. No program writes more.
+    /// The maximum size of the input, in bytes; no known calling program sends more.
     private static let limit = 256 * 1024
 
     /// - Parameter isComplete: Whether the input is complete; a caller may leave the pipe open.

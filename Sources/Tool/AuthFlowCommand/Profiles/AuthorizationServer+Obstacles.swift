@@ -3,7 +3,7 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension AuthorizationServer {
-    /// An endpoint that cannot be used from here.
+    /// An endpoint that cannot be used from this machine.
     struct Obstacle: Sendable {
         /// `keys`, or the name of an endpoint in the metadata.
         let name: String

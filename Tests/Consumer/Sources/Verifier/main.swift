@@ -1,6 +1,6 @@
 import AuthFlowOAuth
 
-// A program that only verifies ID Tokens: the README's, at a provider whose documents are here, with a text that is not a token.
+// A program that only verifies ID Tokens: the README example, for a provider whose documents are embedded here, with a string that is not a token.
 
 struct Documents: HTTPTransport {
     func send(_ request: TransportRequest) async throws -> TransportResponse {
