@@ -427,6 +427,10 @@ let package = Package(
             ]
         ),
         .testTarget(
+            name: "AuthFlowTransportTests",
+            dependencies: engine + ["Expectations", "AuthFlowLoopback", httpTypes]
+        ),
+        .testTarget(
             name: "AuthFlowLoopbackTests",
             dependencies: engine + [
                 "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
@@ -548,6 +552,24 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// Tests of a few modules compile nothing else: AUTHFLOW_TESTS="AuthFlowJSONTests AuthFlowOktaTests" swift test
+if let tests = Context.environment["AUTHFLOW_TESTS"] {
+    var needed = Set(tests.split(separator: " ").map(String.init))
+    var unvisited = needed
+    while let name = unvisited.popFirst() {
+        for dependency in package.targets.first(where: { $0.name == name })?.dependencies ?? [] {
+            switch dependency {
+            case .byNameItem(let name, _), .targetItem(let name, _):
+                if needed.insert(name).inserted { unvisited.insert(name) }
+            default:
+                break  // a product of another package
+            }
+        }
+    }
+    package.targets.removeAll { !needed.contains($0.name) }
+    package.products = []
+}
 
 for target in package.targets {
     switch target.type {

@@ -21,7 +21,8 @@ for name in git-credential-authflow docker-credential-authflow; do
   printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/authflow" credential %s "$@"\n' "${name%%-*}" >"$files/bin/$name"
 done
 case $(uname -s) in
-  Linux) strip --remove-section=.comment --remove-section=.note "$files/bin/authflow" ;;
+  # The hashes by which the compiler finds code that it need not generate again contain paths.
+  Linux) strip --remove-section=.comment --remove-section=.note --remove-section=.swift_modhash "$files/bin/authflow" ;;
   *) strip "$files/bin/authflow" ;;
 esac
 "$here/manual.py" "$tool" "$files/share/man/man1" "$prefix"

@@ -23,10 +23,11 @@ import Testing
         return EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [client]))
     }
 
-    private static func machine(_ scene: EmulatorScene) throws -> AuthClient {
+    private static func machine(_ scene: EmulatorScene, profile: SecurityProfile? = nil) throws -> AuthClient {
         var values = ClientRegistration.Values(clientID: "machine")
         values.authentication = .tlsClientAuth
         values.scopes = ["reports"]
+        values.securityProfile = profile
         values.certificate = CertificateBinding(certificate: certificate)
         return try scene.client(
             registration: values,
@@ -94,6 +95,30 @@ import Testing
         try binding.check(unbound, isRequired: false)
         // An opaque token can be checked only by the server.
         try binding.check(Secret("opaque"), isRequired: true)
+    }
+
+    /// FAPI 2.0 Security Profile section 5.3.3.1: "shall support sender-constrained access tokens".
+    @Test func aProfileDemandsBoundTokensOfAClientThatAuthenticatesWithItsCertificate() async throws {
+        let bound = Self.token(boundTo: .string(try CertificateBinding(certificate: Self.certificate).thumbprint()))
+        let scene = try Self.scene()
+        scene.emulator.fault = .tokenResponse(.member("access_token", bound))
+        let tokens = try await Self.machine(scene, profile: .fapi2).freshTokens()
+        #expect(tokens.accessToken.exposed == bound.string && tokens.tokenType == "Bearer")
+
+        scene.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: nil)))
+        await expectError(.invalidResponse) { try await Self.machine(scene, profile: .fapi2).freshTokens() }
+
+        let silent = try Self.scene()
+        silent.emulator.fault = .metadata(.member("tls_client_certificate_bound_access_tokens", .null))
+        await expectError(.unsupported) { try await Self.machine(silent, profile: .fapi2).freshTokens() }
+    }
+
+    @Test func aProfileBindsTokensToAKeyWhereTheCertificateIsNotKnown() throws {
+        var values = ClientRegistration.Values(clientID: "machine")
+        values.authentication = .tlsClientAuth
+        values.securityProfile = .fapi2
+        let registration = try ClientRegistration(values)
+        #expect(registration.usesDPoP && !registration.bindsTokensToCertificate)
     }
 
     @Test func theFileIsReadAgainForEachComparison() throws {

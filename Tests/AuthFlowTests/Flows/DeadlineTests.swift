@@ -1,4 +1,5 @@
 import AuthFlow
+import Expectations
 import Testing
 
 /// A clock whose sleeps return immediately.

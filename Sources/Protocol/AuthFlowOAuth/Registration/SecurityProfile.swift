@@ -37,8 +37,10 @@ extension ClientRegistration.Values {
         if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
             throw refuse("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
-        // "shall support sender-constrained access tokens": a certificate binds them, otherwise DPoP does.
-        if !usesCertificate { usesDPoP = true }
+        // "shall support sender-constrained access tokens": the certificate that authenticates the client binds them, otherwise DPoP does. A
+        // binding can be checked only if the certificate is known.
+        if authentication.usesCertificate, certificate != nil, !usesDPoP { bindsTokensToCertificate = true }
+        if !bindsTokensToCertificate { usesDPoP = true }
         guard pushedRequests != .never else {
             throw refuse("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
         }

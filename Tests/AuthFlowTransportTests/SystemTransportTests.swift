@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowLoopback
+import Expectations
 import HTTPTypes
 import Testing
 
@@ -157,16 +158,6 @@ import Testing
                 }
             }
         }
-    }
-}
-
-extension Task where Success == Never, Failure == Never {
-    /// Waits until the task is cancelled.
-    static func never() async throws {
-        let (stream, _) = AsyncStream<Void>.makeStream()
-        for await _ in stream {}
-        try checkCancellation()
-        fatalError("a stream without a producer ended by itself")
     }
 }
 
