@@ -92,7 +92,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
         .package(url: "https://github.com/swhitty/FlyingFox.git", from: "0.27.0"),
-        // Fetched for those who enable the trait alone: see "make consumer".
+        // Fetched only if the trait is enabled: see "make consumer".
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
@@ -100,31 +100,31 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: []),
     ],
     targets: [
-        // The functions of libjansson, by its header.
+        // The libjansson functions, declared by its header.
         .systemLibrary(
             name: "CJansson",
             path: "Sources/C/CJansson",
             pkgConfig: "jansson",
             providers: [.apt(["libjansson-dev"]), .yum(["jansson-devel"]), .brew(["jansson"])]
         ),
-        // The functions of libcurl, loaded at the first request; on Apple platforms URLSession is used instead.
+        // The libcurl functions, loaded at the first request; on Apple platforms, URLSession is used instead.
         module("C/CCurl"),
-        // The functions of libxml2, loaded with the first page or XML response.
+        // The libxml2 functions, loaded for the first HTML page or XML response.
         module("C/CMarkup"),
-        // The functions of a hardware token's PKCS #11 library, loaded at its first use.
+        // The functions of a hardware token's PKCS #11 library, which is loaded when it is first used.
         module("C/CPKCS11"),
-        // The functions of libpq, loaded at the first use of the store.
+        // The libpq functions, loaded when the store is first used.
         module("C/CPostgreSQL"),
-        // The functions of hiredis, loaded at the first use of the store.
+        // The hiredis functions, loaded when the store is first used.
         module("C/CRedis"),
-        // The functions of SQLite, loaded at the first use of the store.
+        // The SQLite functions, loaded when the store is first used.
         module("C/CSQLite"),
-        // The hooks of Swift's concurrency runtime by which a simulation takes over its thread.
+        // The hooks into Swift's concurrency runtime with which a simulation takes over its thread.
         module("C/CSimulation"),
 
-        // FoundationEssentials, or Foundation where the two are not separate: one import for every file.
+        // FoundationEssentials, or Foundation where the two are not separate, so that every file needs only one import.
         module("Foundation/AuthFlowEssentials"),
-        // JSON values; libjansson with the trait `Jansson` (on by default), Foundation without it.
+        // JSON values, parsed by libjansson with the trait `Jansson` (on by default), or by Foundation without it.
         module(
             "Foundation/AuthFlowJSON",
             [
@@ -134,7 +134,7 @@ let package = Package(
         ),
         // Endpoints, forms, requests and responses, the transport seam, limits, redaction, errors, and host services: time, randomness, files.
         module("Foundation/AuthFlowHTTP", ["AuthFlowJSON", "AuthFlowEssentials", httpTypes, crypto]),
-        // The system's HTTP transport: libcurl on Linux, URLSession on Apple's systems.
+        // The system's HTTP transport: libcurl on Linux, URLSession on Apple platforms.
         module(
             "Foundation/AuthFlowTransport",
             [
@@ -157,7 +157,7 @@ let package = Package(
         ),
         // XML parsing, for services that respond in XML.
         module("Foundation/AuthFlowMarkup", ["AuthFlowHTTP", "AuthFlowJSON", "CMarkup"]),
-        // The seam of every store: records, leases, and the store in memory.
+        // The store seam: records, leases, and the in-memory store.
         module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials"]),
 
         // The requests and responses of the standards: authorization servers, clients, and the adapter seam.
@@ -203,7 +203,7 @@ let package = Package(
                 "AuthFlowCredentials", "AuthFlowSignIn", "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
-        // A configuration file, its check and its schema: from a profile to a client.
+        // Configuration files, their validation and their schema; the creation of a client from a profile.
         module(
             "SignIn/AuthFlowConfiguration",
             [
@@ -212,7 +212,7 @@ let package = Package(
                 "AuthFlowResourceClient", "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
-        // The one import of an app: re-exports the modules of the engine.
+        // The single import for the engine: re-exports its modules.
         module(
             "SignIn/AuthFlow",
             [
@@ -221,7 +221,8 @@ let package = Package(
                 "AuthFlowResourceClient", "AuthFlowConfiguration", httpTypes,
             ]
         ),
-        // The system browser, URL schemes, and the handoff of a redirect between processes; on Apple's systems the system's sign-in window.
+        // The system browser, URL schemes, and the handoff of a redirect between processes; on Apple platforms,
+        // the system's sign-in window.
         module("SignIn/AuthFlowDesktop", engine),
         // The loopback user agent and its server.
         module(
@@ -230,9 +231,10 @@ let package = Package(
         ),
         // The headless user agent: cookies, redirects, HTML forms.
         module("SignIn/AuthFlowHeadless", engine + ["CMarkup", httpTypes]),
-        // The output of a program in a terminal: device codes, also as a QR code (libqrencode, if installed), and pasted redirects.
+        // Terminal input and output: device codes, also as QR codes if libqrencode is installed, and pasted redirects.
         module("SignIn/AuthFlowTerminal", engine),
-        // `authorize(_: inout URLRequest)` for programs that send with URLSession; on Linux the only module that loads FoundationNetworking.
+        // `authorize(_: inout URLRequest)`, for programs that send requests with URLSession; on Linux,
+        // the only module that loads FoundationNetworking.
         module("SignIn/AuthFlowURLSession", engine),
 
         // The generic adapter: OpenID Connect, or OAuth 2.0 with a metadata document.
@@ -256,7 +258,7 @@ let package = Package(
             path: "Providers/Okta",
             exclude: ["README.md"]
         ),
-        // The adapter for ForgeRock, and the driver of its trees.
+        // The adapter for ForgeRock, and the driver for its authentication trees.
         .target(
             name: "AuthFlowForgeRock",
             dependencies: adapterDependencies + ["AuthFlowHeadless"],
@@ -284,7 +286,7 @@ let package = Package(
                 "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
-        // An API that is described in a configuration file.
+        // An API that is set up from a configuration file.
         module(
             "Server/AuthFlowResourceServerConfiguration",
             [
@@ -292,7 +294,7 @@ let package = Package(
                 "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
             ]
         ),
-        // A web application that is described in a configuration file.
+        // A web application that is set up from a configuration file.
         module("Server/AuthFlowServerConfiguration", engine + ["AuthFlowServer"]),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(
@@ -308,7 +310,7 @@ let package = Package(
                 ),
             ]
         ),
-        // Metrics and spans of events; empty without its trait.
+        // Metrics and tracing spans for events; empty without its trait.
         module(
             "Server/AuthFlowObservability",
             engine + [
@@ -321,7 +323,7 @@ let package = Package(
                 ),
             ]
         ),
-        // Settings by swift-configuration's reader; empty without its trait.
+        // Settings that are read through swift-configuration; empty without its trait.
         module(
             "Server/AuthFlowSwiftConfiguration",
             [
@@ -333,9 +335,9 @@ let package = Package(
                 ),
             ]
         ),
-        // Events as log lines of swift-log.
+        // Logging of events with swift-log.
         module("Server/AuthFlowLog", engine + [logging]),
-        // A trace of a sign-in as a page: every step, check and request.
+        // A trace of a sign-in as an HTML page: every step, check and request.
         module("Server/AuthFlowTrace", engine),
         // The bridge between an MCP host and a remote server: JSON-RPC, event streams, sessions, mirrored headers.
         module("Server/AuthFlowMCP", engine + [httpTypes]),
@@ -345,7 +347,7 @@ let package = Package(
             "Testing/AuthFlowTesting",
             engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]
         ),
-        // A deterministic simulation of processes, their store and their provider; the rules that their credentials obey.
+        // A deterministic simulation of processes, their store and their provider; the invariants of their credentials.
         module(
             "Testing/AuthFlowSimulation",
             engine + ["AuthFlowDatabase", "AuthFlowServer", "CSimulation", crypto, httpTypes]

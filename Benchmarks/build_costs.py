@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAMS = {
-    "floor": "the packages of others alone", "verifier": "AuthFlowOAuth: verifies ID Tokens", "api": "AuthFlowResourceServer",
+    "floor": "third-party packages only", "verifier": "AuthFlowOAuth: verifies ID Tokens", "api": "AuthFlowResourceServer",
     "app": "AuthFlowOIDC and AuthFlowLoopback", "server": "AuthFlowOIDC, AuthFlowServer and AuthFlowPostgreSQL",
     "jwt-kit-verifier": "jwt-kit", "async-http-client-get": "async-http-client",
 }
@@ -68,7 +68,7 @@ def measure(configuration):
 
 def table(configuration, rows):
     floor = next(clean for product, _, clean, *_ in rows if product == "floor")
-    lines = [f"| program ({configuration}) | with | clean | besides the packages of others | Swift modules | objects | after a change |", "|---|---|---|---|---|---|---|"]
+    lines = [f"| program ({configuration}) | with | clean | excluding third-party packages | Swift modules | objects | after a change |", "|---|---|---|---|---|---|---|"]
     for product, text, clean, swift, objects, again in rows:
         own = f"{max(0, clean - floor):.0f} s" if product in ("verifier", "api", "app") else ""
         lines.append(f"| `{product}` | {text} | {clean:.0f} s | {own} | {swift} | {objects} | {f'{again:.0f} s' if again else ''} |")

@@ -158,11 +158,11 @@ finally:
     provider.terminate()
     provider.wait(10)
 
-lines = ["| library | version | RS256 | ES256 | RS256, times AuthFlow's | ES256 |", "|---|---|---|---|---|---|"]
+lines = ["| library | version | RS256 | ES256 | RS256, relative to AuthFlow | ES256 |", "|---|---|---|---|---|---|"]
 for name, text, _ in VALIDATORS:
     ratios = [medians[name, algorithm] / medians["AuthFlow", algorithm] for algorithm in ("RS256", "ES256")]
     lines.append(f"| {name} | {text} | {medians[name, 'RS256']:.1f} us | {medians[name, 'ES256']:.1f} us | {ratios[0]:.2f} | {ratios[1]:.2f} |")
-lines += ["", "| access token at an API, not seen before | RS256 | ES256 | RS256, times AuthFlow's | ES256 |", "|---|---|---|---|---|"]
+lines += ["", "| access token at an API, not cached | RS256 | ES256 | RS256, relative to AuthFlow | ES256 |", "|---|---|---|---|---|"]
 for name, _, _ in APIS:
     rs, es = (medians[name, f"api-{algorithm}"] for algorithm in ("RS256", "ES256"))
     ratios = [medians[name, f"api-{algorithm}"] / medians["AuthFlow", f"api-{algorithm}"] for algorithm in ("RS256", "ES256")]
@@ -170,13 +170,13 @@ for name, _, _ in APIS:
 lines += ["", "| start to token | version | median |", "|---|---|---|"]
 for name, text, _ in STARTS:
     lines.append(f"| `{name}` | {text} | {statistics.median(starts[name]):.1f} ms |")
-lines += ["", "| library | version | request to validated tokens | fresh token from memory | 1,000 wait for a refresh: requests | until all have it |",
+lines += ["", "| library | version | request to validated tokens | fresh token from memory | 1,000 wait for a refresh: requests | time until all have the token |",
           "|---|---|---|---|---|---|"]
 for name, text, _ in FLOWS:
     callback, fresh = (statistics.median(flow_times[name, operation]) for operation in ("callback", "fresh"))
     count, wait = (statistics.median(values) for values in zip(*waits[name]))
     lines.append(f"| {name} | {text} | {callback / 1000:.0f} us | {fresh / 1000:.2f} us | {count:.0f} | {wait:.0f} ms |")
-lines += ["", "| headless sign-in, a process each | time | processor | peak memory |", "|---|---|---|---|"]
+lines += ["", "| headless sign-in, in a new process | time | CPU time | peak memory |", "|---|---|---|---|"]
 for name, _ in SIGN_INS:
     whole, processor, memory = (statistics.median(values) for values in zip(*sign_ins[name]))
     lines.append(f"| {name} | {whole:.0f} ms | {processor:.0f} ms | {memory:.0f} MB |")

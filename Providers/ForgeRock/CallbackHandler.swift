@@ -1,24 +1,24 @@
 public import AuthFlow
 import AuthFlowJSON
 
-/// A type that answers questions of a tree.
+/// A type that answers the questions of an authentication tree.
 ///
 /// Handlers are tried in order until one answers. Implement a handler for questions that only your app can answer, such as those about
-/// the device's hardware, or to show the questions in your own interface.
+/// the device's hardware, or to present the questions in your own user interface.
 public protocol CallbackHandler: Sendable {
-    /// Whether the handler may answer differently the next time: a user may, a configuration does not. When a step is repeated, a
-    /// handler that cannot answer differently ends the sign-in.
+    /// Whether the handler can give a different answer when a question is repeated: a user can, a configuration cannot.
+    /// If the server repeats a step and the handler can only repeat its answer, the sign-in ends.
     var mayAnswerOtherwise: Bool { get }
 
     /// Answers a question.
-    /// - Returns: Whether it was a question for this handler.
+    /// - Returns: Whether this handler handled the question.
     /// - Throws: ``/AuthFlow/AuthError`` to end the sign-in.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool
 }
 
 extension [any CallbackHandler] {
     /// Passes a question to the first handler that can answer it, and returns that handler.
-    /// - Throws: ``AuthError`` with `unknown_callback` when none can.
+    /// - Throws: ``AuthError`` with `unknown_callback` when no handler can.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
         for handler in self where try await handler.answer(&callback, in: step) { return handler }
         let type = DisplayText.sanitized(callback.type, limit: 60)
@@ -28,7 +28,7 @@ extension [any CallbackHandler] {
                 callback.output("redirectUrl")?.string.flatMap { try? Endpoint($0) }.map { " (\($0.host))" } ?? ""
             throw AuthError(
                 .unknownCallback,
-                "The tree continues at another identity provider\(host), with a \(type). That needs a browser: use a user agent with one."
+                "The tree continues at another identity provider\(host), with a \(type). This needs a browser: use a user agent that opens one."
             )
         default:
             throw AuthError(
@@ -39,8 +39,8 @@ extension [any CallbackHandler] {
     }
 }
 
-/// Does not use the way out of a wait: a step that waits for a push notification has a confirmation, whose value 100 means
-/// that no option was selected.
+/// Does not cancel a wait: a step that waits for a push notification contains a confirmation, in which the value 100
+/// means that no option was selected.
 struct WaitingCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
@@ -53,7 +53,7 @@ struct WaitingCallbacks: CallbackHandler {
     }
 }
 
-/// Handles callbacks that need no answer: texts, values that pass through, and data for pages.
+/// Handles callbacks that need no answer: messages, values that are sent back unchanged, and data for pages.
 struct PassiveCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
@@ -65,17 +65,17 @@ struct PassiveCallbacks: CallbackHandler {
         case "SuspendedTextOutputCallback":
             throw AuthError(
                 .treeSuspended,
-                "The sign-in continues with a link that was sent to you: \(DisplayText.sanitized(callback.prompt)). Open it in a browser, and start again."
+                "The sign-in continues with a link that was sent to you: \(DisplayText.sanitized(callback.prompt)). Open the link in a browser, then start again."
             )
         default: return false
         }
     }
 }
 
-/// Answers from a configuration: a user name, a password, and answers by question.
+/// Answers questions from a configuration: a user name, a password, and answers to specific questions.
 ///
-/// The user name and the password are only used for the questions that ask for them: a one-time code comes with the same
-/// callback as a password, and the password must not be sent instead.
+/// The user name and the password are used only for questions that ask for them. A one-time code is requested with the
+/// same callback as a password, and the password must not be sent in its place.
 public struct ConfiguredAnswers: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
@@ -86,11 +86,12 @@ public struct ConfiguredAnswers: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - username: The answer to a question for the user name: in the first step of a tree, or when its prompt says so.
-    ///   - password: The answer to a question for the password: together with the first user name, or when its prompt is "Password".
-    ///   - answers: Answers to other questions, by their prompt, by their name, or, when they have neither, by their
-    ///     type (``TreeCallback/key``), case-insensitive. A choice is named by its label; yes and no are `true` and
-    ///     `false`; terms are `terms`.
+    ///   - username: The user name, for the first step of a tree and for later questions whose prompt asks for it.
+    ///   - password: The password, for the step that asks for the first user name and for questions whose prompt is
+    ///     "Password".
+    ///   - answers: The answers to other questions, by prompt, by name, or, for a question with neither, by type
+    ///     (``TreeCallback/key``). These keys are case-insensitive. A choice is answered with its label, a yes-or-no
+    ///     question with `true` or `false`; the key for terms and conditions is `terms`.
     public init(username: String? = nil, password: Secret? = nil, answers: [String: Secret] = [:]) {
         self.username = username
         self.password = password
@@ -129,12 +130,12 @@ public struct ConfiguredAnswers: CallbackHandler {
     private static func asksForPassword(_ callback: TreeCallback) -> Bool { callback.prompt.lowercased() == "password" }
 }
 
-/// Asks the user, one question after the other, and shows the texts of the tree.
+/// Asks the user one question at a time, and shows the tree's messages.
 public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = true
 
-    /// The maximum number of times that a question is asked if its answer is not understood.
+    /// The maximum number of attempts to answer a question.
     private static let maximumTries = 5
 
     private let ask: @Sendable (_ question: String, _ isSecret: Bool) async throws -> String
@@ -142,8 +143,8 @@ public struct AskingHandler: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - ask: Asks a question and returns the answer; a secret one must not be shown while it is typed.
-    ///   - show: Shows a text that belongs to the questions, such as a number to compare; nil to leave it out.
+    ///   - ask: Asks a question and returns the answer. A secret answer must not be echoed while it is typed.
+    ///   - show: Shows a message that accompanies the questions, such as a number to compare; nil to omit messages.
     public init(
         _ ask: @escaping @Sendable (_ question: String, _ isSecret: Bool) async throws -> String,
         show: (@Sendable (_ text: String) async -> Void)? = nil
@@ -155,7 +156,7 @@ public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         if let text = QuestionForms.text(of: callback) {
-            // A step that waits is repeated with the same text.
+            // A step that waits is repeated with the same message.
             if !step.isRepeated { await show?(text) }
             return show != nil
         }
@@ -167,7 +168,7 @@ public struct AskingHandler: CallbackHandler {
                 try QuestionForms.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
                 return true
             } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumTries {
-                // A typing error must not restart the sign-in. A terminal that was closed is not asked again.
+                // A typing error must not restart the sign-in. If the terminal was closed, do not ask again.
                 guard error.message.hasPrefix(QuestionForms.misunderstanding) else { throw error }
                 await show?(error.message)
             }
@@ -190,12 +191,12 @@ public struct AskingHandler: CallbackHandler {
     }
 }
 
-/// Turns questions of each kind into text, and their answers into values.
+/// Converts questions of each kind to text, and their answers to callback values.
 enum QuestionForms {
-    /// The first words of the error for an answer that is not understood.
+    /// The beginning of the error message for an invalid answer.
     static let misunderstanding = "The answer to "
 
-    /// The text that is only shown; nil when the callback is a question, or has nothing to show.
+    /// The message of a callback that requires no answer; nil for a question, and when there is no message to show.
     static func text(of callback: TreeCallback) -> String? {
         switch callback.type {
         case "TextOutputCallback":
@@ -237,7 +238,7 @@ enum QuestionForms {
         }
     }
 
-    /// Puts an answer into the callback.
+    /// Sets the callback's answer.
     /// - Parameter isNumbered: Whether a choice may be selected by its number in ``question(of:)``.
     static func answer(_ callback: inout TreeCallback, with text: String, isNumbered: Bool = false) throws {
         func refuse(_ problem: String) -> AuthError {
@@ -269,13 +270,13 @@ enum QuestionForms {
         }
     }
 
-    /// The choices, and the value of each. A confirmation without explicit options has those of its type.
+    /// The choices, and the value of each. A confirmation without explicit options has the options of its type.
     private static func choices(of callback: TreeCallback) -> [(label: String, value: Int)] {
         let own = (callback.output("choices") ?? callback.output("options"))?.strings ?? []
         guard own.isEmpty, callback.type == "ConfirmationCallback" else {
             return own.enumerated().map { (label: $1, value: $0) }
         }
-        // The numbers are those of Java's `ConfirmationCallback`.
+        // The values are the constants of Java's `ConfirmationCallback`.
         switch callback.output("optionType")?.integer {
         case 1: return [("Yes", 0), ("No", 1), ("Cancel", 2)]
         case 2: return [("OK", 3), ("Cancel", 2)]

@@ -5,9 +5,9 @@ public import WebKit
 
 /// Lets a page in an embedded web view pass its questions to the app, which answers them.
 ///
-/// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests": the app can read what
-/// is typed, and the user cannot verify which site is shown. This is only for first-party apps whose page and app belong together;
-/// AuthFlow never uses it on its own.
+/// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests": the app
+/// can read the user's input, and the user cannot verify which site is shown. This bridge is only for first-party apps,
+/// where the page and the app belong to the same party. AuthFlow never uses it by default.
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
 @MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandler {
@@ -33,7 +33,7 @@ public import WebKit
     public func userContentController(_ controller: WKUserContentController, didReceive message: WKScriptMessage) {
         let site = message.frameInfo.securityOrigin
         let port = site.port == 0 ? nil : site.port
-        // A frame of another site, or another page, gets no answer.
+        // A frame from another site, or another page, receives no answer.
         guard message.frameInfo.isMainFrame, site.`protocol` == origin.scheme, site.host == origin.host,
             port == origin.port,
             let text = message.body as? String
@@ -42,7 +42,7 @@ public import WebKit
             guard let answer = try? await questions.answer(text),
                 let literal = try? JSON.array([.string(answer)]).serialized()
             else { return }
-            // A JSON array of one string is a JavaScript literal, whatever is in the string.
+            // A JSON array of one string is a valid JavaScript literal, whatever the string contains.
             let script = "window.authFlowAnswer(...\(String(decoding: literal, as: UTF8.self)))"
             _ = try? await webView?.evaluateJavaScript(script)
         }

@@ -2,7 +2,7 @@ public import AuthFlow
 import AuthFlowHeadless
 
 extension ProviderFactory {
-    /// `forgerock`: ForgeRock (PingAM), whose sign-in is a tree.
+    /// `forgerock`: ForgeRock (PingAM), where users sign in through an authentication tree.
     public static var forgeRock: ProviderFactory {
         let issuer = ConfigurationKey("issuer", .issuer, "The issuer, if it differs from the realm's URL.")
         let acrValues = ConfigurationKey(
@@ -14,7 +14,7 @@ extension ProviderFactory {
         let minimumAuthLevel = ConfigurationKey(
             "minimum_auth_level",
             .number(0...1000),
-            "The minimum auth_level of a sign-in, read from the ID Token, else the access token; a sign-in without it is rejected."
+            "The minimum auth_level of a sign-in, from the ID Token or else the access token; a sign-in without an auth_level is rejected."
         )
         let requiresACR = ConfigurationKey(
             "requires_acr",
@@ -38,10 +38,10 @@ extension ProviderFactory {
 extension UserAgentFactory {
     /// `tree`: walks an authentication tree without a browser.
     /// - Parameters:
-    ///   - transport: The transport; default: that of the profile.
+    ///   - transport: The transport; default: the profile's transport.
     ///   - host: The clock, and the environment that locates the stores.
     ///   - ask: Asks the user for answers that are not configured; nil when no user can be asked.
-    ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
+    ///   - show: Shows the user a message that accompanies the questions; nil to omit messages.
     public static func tree(
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
@@ -85,12 +85,12 @@ private struct TreeKeys: Sendable {
             guard !name.isEmpty else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "an answer needs the prompt of its question, or its type"
+                    "the key of an answer must be the prompt, the name or the callback type of its question"
                 )
             }
         },
         default: [:],
-        "Other answers, by prompt, or by callback type for questions without a prompt; strings or secrets."
+        "The answers to other questions, by prompt, by name, or, for questions with neither, by callback type. Each answer is a string or a secret."
     )
     let consent = ConfigurationKey(
         "consent",
@@ -112,12 +112,12 @@ private struct SharedCookieSettings: Sendable {
     private static let group = ConfigurationKey(
         "group",
         required: .text,
-        "The name of the group, the same in all its apps."
+        "The name of the group, which must be the same in all of its apps."
     )
     private static let store = ConfigurationKey(
         "store",
         required: .store(of: TokenStoreFactory.standard),
-        "The store of the cookies, the same in all apps."
+        "The store for the cookies, which must be the same in all of the group's apps."
     )
     private static let names = ConfigurationKey(
         "names",
@@ -154,12 +154,12 @@ private struct SharedCookieSettings: Sendable {
     }
 }
 
-/// The keys that name a realm.
+/// The keys that identify a realm.
 private enum RealmKeys {
     private static let baseURL = ConfigurationKey(
         "base_url",
         required: .issuer,
-        "The server's URL with its context path: https://id.example.com/am."
+        "The server's URL with its context path, such as https://id.example.com/am."
     )
     private static let path = ConfigurationKey("realm", .text, default: "/", "The realm.")
 

@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowJSON
 
-/// ForgeRock (PingAM): an OpenID provider whose sign-in is a tree that the client can choose.
+/// ForgeRock (PingAM): an OpenID provider where users sign in through a tree that the client can choose.
 public struct ForgeRockProvider: Sendable {
     private let realm: ForgeRockRealm
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -13,10 +13,10 @@ public struct ForgeRockProvider: Sendable {
     /// Creates a provider.
     /// - Parameters:
     ///   - realm: The realm.
-    ///   - issuer: The issuer, when it is not the realm's URL: older servers leave out `/realms/root`.
+    ///   - issuer: The issuer, if it differs from the realm's URL: older servers omit `/realms/root`.
     ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
-    ///   - requiresACR: Whether one of these is required (an essential claim): the server then signs the user in again
-    ///     when necessary, and an ID Token without one of them is rejected.
+    ///   - requiresACR: Whether one of these values is required (an essential claim). If so, the server signs the user
+    ///     in again when necessary, and an ID Token without one of them is rejected.
     ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for any. It is read from the ID Token, or else from an
     ///     access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(
@@ -53,11 +53,11 @@ extension ForgeRockProvider: ProviderAdapter {
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
         if requiresACR, !acrValues.isEmpty {
-            // Where the claim could not be requested as essential, the server may have ignored the request.
+            // If the claim could not be requested as essential, the server may have ignored the request.
             guard let acr = idToken?.claims["acr"]?.string, acrValues.containsIdentical(acr) else {
                 throw AuthError(
                     .insufficientUserAuthentication,
-                    "The user did not sign in as requested (acr), which must be one of \(acrValues.joined(separator: ", "))."
+                    "The user was not authenticated as requested: acr must be one of \(acrValues.joined(separator: ", "))."
                 )
             }
         }
@@ -68,7 +68,7 @@ extension ForgeRockProvider: ProviderAdapter {
         guard let level, level >= Int64(minimumAuthLevel) else {
             throw AuthError(
                 .insufficientUserAuthentication,
-                "The user did not sign in as strongly as requested: auth_level is \(level.map { "\($0)" } ?? "not known"), and must be at least \(minimumAuthLevel)."
+                "The user's authentication is weaker than requested: auth_level is \(level.map { "\($0)" } ?? "unknown"), but must be at least \(minimumAuthLevel)."
             )
         }
     }
@@ -76,13 +76,15 @@ extension ForgeRockProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .authorization, !acrValues.isEmpty else { return }
-        // OpenID Connect Discovery section 3: without claims_parameter_supported the claims are ignored, or cause an error.
+        // OpenID Connect Discovery section 3: when claims_parameter_supported is false, the server may ignore the
+        // claims parameter, or respond with an error.
         let takesClaims = try await context.metadata().json["claims_parameter_supported"]?.bool != false
         guard requiresACR, takesClaims else {
             request.parameters["acr_values"] = request.parameters["acr_values"] ?? acrValues.joined(separator: " ")
             return
         }
-        // OpenID Connect Core section 5.5.1.1. The engine reads it from the request and checks the ID Token against it.
+        // OpenID Connect Core section 5.5.1.1. The engine reads the claim from the request and checks the ID Token
+        // against it.
         var claims = try request.parameters["claims"].map { try JSON(parsing: Array($0.utf8)).object ?? [:] } ?? [:]
         var idToken = claims["id_token"]?.object ?? [:]
         idToken["acr"] = ["essential": true, "values": .array(acrValues.map(JSON.string))]

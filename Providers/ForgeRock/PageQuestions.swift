@@ -3,7 +3,7 @@ import AuthFlowJSON
 
 /// Answers the questions that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///
-/// It uses the handlers that answer a tree without a browser.
+/// The handlers are the same as for a tree without a browser.
 public struct PageQuestions: Sendable {
     /// The maximum size of a message, in bytes.
     private static let maximumSize = 64 * 1024
@@ -18,7 +18,8 @@ public struct PageQuestions: Sendable {
 
     /// Answers a message.
     /// - Returns: The message with its answers, as JSON.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply` when it is not such a message, or any error that the handlers throw.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply` when the message is not a step of a tree; any error that
+    ///   a handler throws.
     public func answer(_ message: String) async throws -> String {
         guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),
             var step = TreeStep(json)

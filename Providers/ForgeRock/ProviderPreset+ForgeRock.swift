@@ -6,7 +6,7 @@ extension ProviderPreset {
         "forgerock",
         title: "ForgeRock (PingAM)",
         parameters: [
-            Parameter("url", .url, "The server's URL with its context path: https://id.example.com/am."),
+            Parameter("url", .url, "The server's URL with its context path, such as https://id.example.com/am."),
             Parameter("realm", .name, default: "alpha", "The realm."),
         ],
         members: [

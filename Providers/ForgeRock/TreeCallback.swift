@@ -2,12 +2,12 @@ import AuthFlow
 public import AuthFlowHTTP
 public import AuthFlowJSON
 
-/// A question of a tree's step and the answer to it, in the format of `/json/authenticate`.
+/// A question in a step of a tree, with its answer, in the format of `/json/authenticate`.
 public struct TreeCallback: Sendable {
     /// The kind of question, such as `NameCallback`.
     public let type: String
 
-    /// The callback as it is sent back: with its answers, and otherwise unchanged.
+    /// The callback to send back, with its answers and otherwise unchanged.
     public private(set) var json: JSON
 
     init?(_ json: JSON) {
@@ -27,10 +27,10 @@ public struct TreeCallback: Sendable {
     /// The name of the value that the question asks for; empty when it has none.
     public var name: String { output("name")?.string ?? "" }
 
-    /// The key that an answer to it is configured under: its prompt, or its name, or its type when it has neither.
+    /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
-    /// The number of answers that it expects.
+    /// The number of answers that the callback expects.
     public var inputCount: Int { json["input"]?.array?.count ?? 0 }
 
     /// Sets an answer.
@@ -53,19 +53,19 @@ public struct TreeStep: Sendable {
     /// The name of the step; empty when it has none.
     public let stage: String
 
-    /// Its heading.
+    /// The heading of the step.
     public let header: String
 
-    /// Its questions.
+    /// The questions of the step.
     public internal(set) var callbacks: [TreeCallback]
 
-    /// Whether it is the first step of its tree; false when that is not known.
+    /// Whether this is the first step of the tree; false if unknown.
     public internal(set) var isFirst = false
 
-    /// Whether the server has sent it before, with the same questions.
+    /// Whether the server has already sent a step with the same questions.
     public internal(set) var isRepeated = false
 
-    /// Whether it is the first step and asks for a name and one password, which then belong together.
+    /// Whether this is the first step, and asks for a name and one password, which then belong together.
     var asksForNameFirst: Bool {
         isFirst && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
             && callbacks.count { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) } == 1
@@ -91,16 +91,16 @@ public struct TreeStep: Sendable {
         return .object(members)
     }
 
-    /// Identifies the step: when it is sent again, the server has not accepted its answers.
+    /// Identifies the step: if the server sends the same questions again, it did not accept the answers.
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 }
 
 extension TreeCallback: CustomStringConvertible, WithoutReflection {
-    /// Its type; the answers are secret.
+    /// The type only, because the answers are secret.
     public var description: String { DisplayText.sanitized(type, limit: 60) }
 }
 
 extension TreeStep: CustomStringConvertible, WithoutReflection {
-    /// The types of its questions; the answers are secret.
+    /// The types of its questions only, because the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
 }

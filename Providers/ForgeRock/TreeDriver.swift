@@ -4,12 +4,12 @@ public import AuthFlowHeadless
 import AuthFlowJSON
 import HTTPTypes
 
-/// Signs in through an authentication tree, without a browser: where the provider would show a page, the tree is walked at
-/// `/json/authenticate`, and the session that it creates is used at the authorization endpoint.
+/// Signs in through an authentication tree without a browser: instead of showing the provider's page, the driver walks
+/// the tree at `/json/authenticate`, and uses the resulting session at the authorization endpoint.
 public struct TreeDriver: Sendable {
     /// The maximum number of steps of one sign-in.
     private static let maximumSteps = 40
-    /// The minimum and the maximum wait of a step, and the maximum of all of them together.
+    /// The minimum and the maximum wait of a step, and the maximum total wait.
     private static let shortestWait = Duration.milliseconds(250)
     private static let longestWait = Duration.seconds(30)
     private static let longestWaits = Duration.seconds(300)
@@ -48,12 +48,13 @@ extension TreeDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "") ?? [:]
         guard page.endpoint.origin == realm.origin else {
-            throw refusal(page, "is not at \(realm.origin), and no answers were sent to it")
+            throw refusal(page, "is not at \(realm.origin), so no answers were sent to it")
         }
-        // The page's URL is not fixed; it is the sign-in page because its `goto` is the authorization endpoint.
+        // The sign-in page has no fixed URL. It is recognized by its `goto` parameter, which contains the authorization
+        // endpoint.
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
             guard goto.origin == realm.origin else { throw refusal(page, "continues to another site") }
-            guard !page.hasTypedCredentials else { throw refusal(page, "asks again although sign-in was completed") }
+            guard !page.hasTypedCredentials else { throw refusal(page, "asks for a sign-in after it was completed") }
             try await walk(tree ?? query["service"], in: browser)
             return .visit(goto, typesCredentials: true)
         }
@@ -67,7 +68,7 @@ extension TreeDriver: LoginDriver {
             let action = String(page.endpoint.url.prefix { $0 != "?" })
             return .post(form, to: try Endpoint(action, name: "consent"), typesCredentials: false)
         }
-        // AM's own error page contains the error in a script.
+        // AM's error page contains the error in a script.
         let words =
             text.firstMatch(of: /"?description"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
             ?? text.firstMatch(of: /"?message"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
@@ -87,8 +88,8 @@ extension TreeDriver: LoginDriver {
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func beginSignOut(in browser: HeadlessBrowser) async {
-        // Ending the OpenID session does not end the tree's session. Without one there is nothing to end, and one that cannot
-        // be ended here expires; the end session endpoint is called in any case.
+        // Ending the OpenID session does not end the tree's session. If there is no tree session, nothing needs to be
+        // done; a tree session that cannot be ended here will expire. The end session endpoint is called in any case.
         guard let endpoint = try? Endpoint("\(realm.restURL)/sessions?_action=logout"),
             await browser.hasCookies(for: endpoint), let name = await sessionCookieName(in: browser),
             await browser.hasCookie(named: name, for: endpoint)
@@ -122,7 +123,7 @@ extension TreeDriver: LoginDriver {
         guard let name = await sessionCookieName(in: browser) else {
             throw AuthError(
                 .userAgentFailed,
-                "\(realm.origin) has signed the user in without setting a cookie, and does not name its session cookie (serverinfo)."
+                "\(realm.origin) signed the user in without setting a cookie, and its serverinfo does not contain the name of the session cookie."
             )
         }
         let isSecure = realm.origin.hasPrefix("https:") ? "; Secure" : ""
@@ -133,7 +134,7 @@ extension TreeDriver: LoginDriver {
         AuthError(.userAgentFailed, "The page at \(page.endpoint) \(reason).")
     }
 
-    /// Walks a tree until there is a session, whose cookie the browser stores.
+    /// Walks a tree until the server creates a session, and stores the session cookie in the browser.
     private func walk(_ tree: String?, in browser: HeadlessBrowser) async throws {
         var body: JSON = [:]
         var isRestarted = false
@@ -142,12 +143,12 @@ extension TreeDriver: LoginDriver {
         var steps = 0
         while steps < Self.maximumSteps {
             let response = try await post(body, tree: tree, in: browser)
-            let json = try response.json(from: "\(realm.origin), asked to authenticate,")
+            let json = try response.json(from: "the authenticate endpoint of \(realm.origin)")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
                 return try await keepSession(json, response, in: browser)
             }
             guard var step = TreeStep(json) else {
-                // The tree has waited too long for an answer: its steps expire after five minutes.
+                // The tree timed out waiting for an answer: its steps expire after five minutes.
                 if json["detail"]?["errorCode"]?.string == "110", !isRestarted {
                     isRestarted = true
                     body = [:]
@@ -162,11 +163,11 @@ extension TreeDriver: LoginDriver {
             step.isRepeated = !asked.insert(step.questions).inserted
             let wait = try await answer(&step, mayWait: Self.longestWaits - waited)
             waited += wait
-            // Steps that wait are bounded by time.
+            // Steps that wait are limited by time instead.
             if wait == .zero { steps += 1 }
             body = step.answered
         }
-        throw AuthError(.userAgentFailed, "After \(Self.maximumSteps) steps the tree was not complete.")
+        throw AuthError(.userAgentFailed, "The tree was not complete after \(Self.maximumSteps) steps.")
     }
 
     /// Answers every question of a step.
@@ -177,10 +178,13 @@ extension TreeDriver: LoginDriver {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
             if step.isRepeated, !handler.mayAnswerOtherwise {
-                throw AuthError(.accessDenied, "\(realm.origin) did not accept the answers and asks for them again.")
+                throw AuthError(
+                    .accessDenied,
+                    "\(realm.origin) did not accept the configured answers, and asked for them again."
+                )
             }
             if callback.type == "PollingWaitCallback" {
-                // "waitTime" is in milliseconds, and a string.
+                // "waitTime" is a string, in milliseconds.
                 let asked = callback.output("waitTime")
                 let milliseconds = asked?.string.flatMap { Int($0) } ?? asked?.integer.map(Int.init) ?? 1000
                 wait = max(
@@ -228,7 +232,7 @@ extension TreeDriver: LoginDriver {
         case 401 where json["detail"]?["errorCode"]?.string == "110" || words.contains("timed out"), 408:
             return AuthError(
                 .timedOut,
-                "The tree has waited too long for an answer. Start again.",
+                "The tree timed out waiting for an answer. Start again.",
                 providerError: error
             )
         case 401, 403: return AuthError(.accessDenied, "The tree did not sign the user in.", providerError: error)

@@ -5,16 +5,16 @@ import HTTPTypes
 // The requests to the REST API, which identifies the user.
 
 extension GitHubProvider: UserInfoProviding {
-    /// `GET /user`: GitHub's description of the user.
+    /// The response to `GET /user`, which describes the user.
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.resource(try call(.get, "/user"), with: tokens).json(from: "\(host.apiURL)/user")
     }
 
-    /// Derives the identity from the account ID: "login", the e-mail address and the name can change hands.
+    /// Derives the identity from the account ID, because "login", the e-mail address and the name can be reassigned.
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         let user = try await userInfo(for: tokens, in: context)
         guard let number = user["id"]?.integer else {
-            throw AuthError(.invalidUserInfo, "GitHub's description of the user has no \"id\".")
+            throw AuthError(.invalidUserInfo, "GitHub's response to GET /user has no \"id\".")
         }
         var claims = (user.object ?? [:]).filter { $0.value != .null }
         claims["preferred_username"] = user["login"]

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// The URLs of a GitHub instance: one for its pages, one for its API.
+/// The URLs of a GitHub instance: one for the pages, and one for the API.
 public struct GitHubHost: Sendable, Hashable {
     /// The URL of the pages and the OAuth endpoints, such as `https://github.com`.
     public let pagesURL: String
@@ -23,9 +23,12 @@ public struct GitHubHost: Sendable, Hashable {
     public init(_ name: String) throws(AuthError) {
         let endpoint = try Endpoint(name.contains("://") ? name : "https://\(name)", name: "GitHub host")
         guard endpoint.path.isEmpty || endpoint.path == "/", endpoint.query == nil else {
-            throw AuthError(.invalidConfiguration, "The GitHub host \"\(endpoint)\" must be a host only.")
+            throw AuthError(
+                .invalidConfiguration,
+                "The GitHub host \"\(endpoint)\" must be a host name, without a path or query."
+            )
         }
-        // Users copy the URL of any page or API.
+        // Users may copy the URL of any page or API.
         let isPublic = ["github.com", "www.github.com", "api.github.com", "gist.github.com"].contains(endpoint.host)
         let labels = endpoint.host.split(separator: ".")
         if isPublic {
@@ -33,12 +36,12 @@ public struct GitHubHost: Sendable, Hashable {
         } else if endpoint.host.hasSuffix(".github.com") || endpoint.host == "ghe.com" {
             throw AuthError(
                 .invalidConfiguration,
-                "\(endpoint.host) is not a GitHub instance to sign in to. Write github.com, NAME.ghe.com, or the host of an Enterprise Server."
+                "\(endpoint.host) is not a GitHub instance that users can sign in to. Write github.com, NAME.ghe.com, or the host of an Enterprise Server."
             )
         } else if endpoint.host.hasSuffix(".ghe.com") {
-            // "api.NAME.ghe.com" is the API of "NAME.ghe.com", and so is every other name below it.
+            // "api.NAME.ghe.com", like every other subdomain, belongs to the tenant "NAME.ghe.com".
             guard let tenant = labels.dropLast(2).last, !["api", "www"].contains(tenant) else {
-                throw AuthError(.invalidConfiguration, "\(endpoint.host) names no tenant. Write NAME.ghe.com.")
+                throw AuthError(.invalidConfiguration, "\(endpoint.host) does not name a tenant. Write NAME.ghe.com.")
             }
             self.init(pagesURL: "https://\(tenant).ghe.com", apiURL: "https://api.\(tenant).ghe.com")
         } else {

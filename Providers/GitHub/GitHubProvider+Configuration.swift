@@ -6,7 +6,7 @@ extension ProviderFactory {
         let host = ConfigurationKey(
             "host",
             .parsed { text throws(AuthError) in try GitHubHost(text) },
-            "NAME.ghe.com, the host of an Enterprise Server, or a URL such as https://git.example.com:8443; api.github.com and gist.github.com mean github.com. Default: github.com."
+            "NAME.ghe.com, the host of an Enterprise Server, or a URL such as https://git.example.com:8443; api.github.com and gist.github.com are treated as github.com. Default: github.com."
         )
         let signOut = ConfigurationKey(
             "sign_out",
@@ -14,17 +14,17 @@ extension ProviderFactory {
             default: .token,
             "The tokens that a sign-out revokes: the current token, or the user's whole grant to the app, on every device."
         )
-        // The documentation asks for the secret as a parameter of the body.
+        // The documentation specifies that the secret is a parameter in the request body.
         return ProviderFactory(
             "github",
             keys: [host, signOut],
             secretMethod: .clientSecretPost,
             defaultScopes: []
         ) { registration, profile in
-            // "Authorizing OAuth apps": client_secret is required to exchange a code, and not in the device flow.
+            // "Authorizing OAuth apps": client_secret is required to exchange a code, but not in the device flow.
             if try profile[ProfileKeys.flow].contains(.authorizationCode), registration.authentication.method == .none {
                 throw profile.error(
-                    "GitHub requires a \"client_secret\" with the flow \"authorization_code\"; the flow \"device\" needs none",
+                    "GitHub requires a \"client_secret\" for the flow \"authorization_code\", but not for the flow \"device\"",
                     at: ProfileKeys.flow
                 )
             }

@@ -3,10 +3,10 @@ public import AuthFlow
 /// GitHub: github.com, GitHub Enterprise Cloud with data residency, and GitHub Enterprise Server; for OAuth Apps and GitHub
 /// Apps.
 ///
-/// There is no ID Token: the API identifies the user (``identity(for:in:)``). Whether tokens expire, and whether they
-/// can be refreshed, is known only from the token response.
+/// There is no ID Token: the API identifies the user (``identity(for:in:)``). Only the token response
+/// indicates whether tokens expire, and whether they can be refreshed.
 public struct GitHubProvider: Sendable {
-    /// The tokens that a sign-out revokes at GitHub. Both cases need the client's secret.
+    /// The tokens that a sign-out revokes at GitHub. Both cases require the client secret.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
         /// Only the token.
         case token
@@ -31,7 +31,7 @@ extension GitHubProvider: ProviderAdapter {
     /// The issuer in GitHub's RFC 8414 metadata.
     public var issuer: String { "\(host.pagesURL)/login/oauth" }
 
-    /// GitHub has no document that describes its endpoints.
+    /// The endpoints are fixed, because GitHub does not document its metadata.
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let login = "\(host.pagesURL)/login"
         var metadata = ProviderMetadata(

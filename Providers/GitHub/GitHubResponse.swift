@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowJSON
 import AuthFlowMarkup
 
-// GitHub responds in the format of `Accept`, which can be XML, and with a form when an intermediary drops the field.
+// GitHub responds in the format that `Accept` names, such as XML, and with a form if an intermediary drops the field.
 
 extension GitHubProvider: ResponseParsing {
     /// Parses JSON, forms and XML. Scopes are separated by commas, instead of the spaces of RFC 6749 section 3.3.
@@ -21,7 +21,7 @@ private enum OAuthDocument {
         let root = try XMLElement.root(of: body, from: "GitHub")
         var members: [String: JSON] = [:]
         for element in root.children {
-            // GitHub's XML has no repeated and no nested elements.
+            // GitHub's XML has no repeated or nested elements.
             guard element.children.isEmpty, members[element.name] == nil else {
                 throw AuthError(.invalidResponse, "GitHub's response is not valid XML.")
             }

@@ -1,4 +1,4 @@
-/// Scopes of OAuth Apps, where one can imply others: GitHub leaves implied scopes out of its responses, and users may
+/// The scopes of OAuth Apps. A scope can imply others: GitHub leaves implied scopes out of its responses, and users may
 /// deselect scopes ("Scopes for OAuth apps").
 public enum GitHubScopes {
     /// The scopes that each scope implies directly.
@@ -15,7 +15,7 @@ public enum GitHubScopes {
 
     /// Whether the scopes of a token cover a scope.
     /// - Parameters:
-    ///   - scope: The scope that is needed.
+    ///   - scope: The required scope.
     ///   - granted: The scopes of the token. GitHub Apps have none; the permissions of their tokens cannot be determined from them.
     public static func covers(_ scope: String, granted: [String]) -> Bool {
         granted.contains { $0 == scope || covers(scope, granted: implied[$0] ?? []) }

@@ -7,7 +7,7 @@ extension ProviderPreset {
         title: "GitHub",
         members: ["provider": "github", "flow": "device"],
         registration: [
-            "Add an OAuth app with the callback URL http://127.0.0.1/callback, and tick \"Enable Device Flow\".",
+            "Add an OAuth app with the callback URL http://127.0.0.1/callback, and select \"Enable Device Flow\".",
             "For another server, add its \"host\" to the profile; add \"scopes\" for the scopes that the app needs.",
         ],
         console: "https://github.com/settings/developers",

@@ -7,13 +7,13 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace discovered ones or supplement them. With authorization, token and jwks there is no discovery, for a provider without a metadata document."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document."
         )
         let identity = ConfigurationKey(
             "identity",
             ConfigurationValue<OIDCProvider.IdentitySource>.choice,
             default: .idToken,
-            "The source of the user's identity. With id_token, a user without an ID Token has no identity."
+            "The source of the user's identity. With id_token, the user is not identified if there is no ID Token."
         )
         let subjectClaim = ConfigurationKey(
             "subject_claim",
@@ -26,7 +26,7 @@ extension ProviderFactory {
             required: .text,
             "The issuer with the tenant in braces, as in the metadata: https://login.example.com/{tenantid}/v2.0."
         )
-        let claim = ConfigurationKey("claim", required: .text, "The claim of ID Tokens that names the tenant.")
+        let claim = ConfigurationKey("claim", required: .text, "The ID Token claim that identifies the tenant.")
         let tenants = ConfigurationKey("tenants", .list(.text), "The tenants whose users are accepted. Default: any.")
         let tokenIssuer = ConfigurationKey(
             "token_issuer",
@@ -44,7 +44,10 @@ extension ProviderFactory {
             let source = try profile[identity]
             let subjectClaim = try profile[subjectClaim]
             guard try source == .idToken || profile[tokenIssuer] == nil else {
-                throw profile.error("only an ID Token names the tenant of a user", at: identity)
+                throw profile.error(
+                    "\"token_issuer\" requires the identity \"id_token\": only an ID Token identifies the user's tenant",
+                    at: identity
+                )
             }
             guard let explicit = try profile[endpoints] else {
                 return OIDCProvider(

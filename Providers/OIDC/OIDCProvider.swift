@@ -5,7 +5,7 @@ public import AuthFlowJSON
 public struct OIDCProvider: Sendable {
     /// The source of the user's identity.
     public enum IdentitySource: String, Sendable, Hashable, CaseIterable {
-        /// The ID Token, with the claims of userinfo. Without the scope `openid` the user is unknown.
+        /// The ID Token, with the claims of userinfo. Without the scope `openid`, the user is not identified.
         case idToken = "id_token"
         /// The userinfo endpoint, even if there is no ID Token to compare it with.
         case userInfo = "userinfo"
@@ -77,7 +77,7 @@ extension OIDCProvider: ProviderAdapter {
 extension OIDCProvider: UserInfoProviding {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
-        // A verified ID Token is better evidence than any other.
+        // A verified ID Token is stronger evidence than any other source.
         guard tokens.verifiedIDToken == nil else { return try await context.identity(for: tokens) }
         switch identitySource {
         case .idToken: return nil
@@ -110,7 +110,7 @@ extension OIDCProvider: UserInfoProviding {
         guard let subject, !subject.isEmpty else {
             throw AuthError(
                 .invalidUserInfo,
-                "The claims about the user have no \"\(subjectClaim)\", so the user is not identified."
+                "The claims about the user do not contain \"\(subjectClaim)\", so the user cannot be identified."
             )
         }
         return Identity(issuer: issuer, subject: subject, claims: claims)

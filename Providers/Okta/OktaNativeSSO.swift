@@ -10,7 +10,7 @@ struct SharedSecret: Sendable {
     let subject: String
     let sid: String?
 
-    /// Parses a value of ``json``.
+    /// Parses JSON in the format of ``json``.
     init?(_ json: JSON) {
         guard let secret = json["device_secret"]?.string, let idToken = json["id_token"]?.string,
             let subject = json["sub"]?.string
@@ -41,12 +41,12 @@ extension OktaProvider {
     }
 
     /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is computed like `at_hash`, and `sid`.
-    /// Both are optional.
+    /// Both claims are optional.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
         let claims = idToken?.claims
         let hasOwnSecret = credential.tokens.deviceSecret != nil
-        // Tokens without a device secret come from an exchange, in the session whose secret is shared.
+        // Tokens without a device secret come from an exchange, in the session of the shared device secret.
         let known = hasOwnSecret ? nil : try await sharedSecret(in: context)
         let shared = known.flatMap { credential.identity?.subject.isIdentical(to: $0.subject) == true ? $0 : nil }
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
@@ -68,7 +68,7 @@ extension OktaProvider: SharedSignIn {
             shared.idToken,
             type: .idToken,
             audience: audience.map { [$0] } ?? [],
-            // The device secret stays the same: it was issued for the sign-in, and an exchange issues none.
+            // The device secret remains the same: it was issued for the sign-in, and an exchange issues no new one.
             scopes: context.registration.scopes.filter { $0 != "device_sso" }
         )
         exchange.actorToken = shared.deviceSecret
@@ -92,7 +92,7 @@ extension OktaProvider: SharedSignIn {
         try await store.change(for: issuer) { _ in RedactedJSON(shared.json) }
     }
 
-    /// Returns which app has signed the user out of all apps, if one has.
+    /// Names the app that signed the user out of all apps, if any.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
         return shared?.exposed["ended_by"]?.string.map {
@@ -116,7 +116,7 @@ extension OktaProvider: TokenRevoking {
         } catch {
             outcome = .failure(error)
         }
-        // Whatever the response, the secret must not sign a user in any more. The entry names the app that signed out.
+        // Whatever the response, the secret must no longer sign users in. The entry names the app that signed out.
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
             return current == nil || current == secret

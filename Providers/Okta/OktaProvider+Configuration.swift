@@ -6,7 +6,7 @@ extension ProviderFactory {
         let issuer = ConfigurationKey(
             "issuer",
             required: .issuer,
-            "The issuer of the org, or of a custom authorization server, which native SSO needs."
+            "The issuer of the org, or of a custom authorization server, which native SSO requires."
         )
         let audience = ConfigurationKey(
             "audience",
@@ -26,13 +26,13 @@ extension ProviderFactory {
             "The extent of a sign-out."
         )
         return ProviderFactory("okta", keys: [issuer, audience, secretType, signOut]) { registration, profile in
-            // "Configure Native SSO": the exchange names the audience of the authorization server.
+            // "Configure Native SSO": the exchange request contains the audience of the authorization server.
             let path = try Endpoint(profile[issuer]).path
             let isCustom = path.hasPrefix("/oauth2/") && !path.hasSuffix("/oauth2/default")
             let hasAudience = try profile[audience] != nil
             guard !registration.scopes.contains("device_sso") || !isCustom || hasAudience else {
                 throw profile.error(
-                    "native SSO at a custom authorization server needs its \"audience\", as the server's settings name it",
+                    "native SSO at a custom authorization server requires \"audience\": copy it from the server's settings",
                     at: issuer
                 )
             }

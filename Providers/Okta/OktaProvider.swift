@@ -7,15 +7,16 @@ public import AuthFlowJSON
 public struct OktaProvider: Sendable {
     /// The extent of a sign-out.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
-        /// The sign-in of every app in the group, by revoking the device secret.
+        /// Ends the sign-in of every app in the group, by revoking the device secret.
         case allApps = "all_apps"
-        /// Only the sign-in of this app.
+        /// Ends only the sign-in of this app.
         case thisApp = "this_app"
-        /// Like `all_apps`, and also on Okta's sign-out page, whose URL then contains the device secret: in histories and logs.
+        /// Like `all_apps`, but the URL of Okta's sign-out page also contains the device secret, which browser
+        /// histories and logs record.
         case allAppsWithSecretInAddress = "all_apps_with_secret_in_address"
     }
 
-    /// The token type of a device secret at Okta and in the OpenID draft.
+    /// The token type of a device secret at Okta and in the earlier OpenID drafts.
     public static let deviceSecretType = TokenExchange.TokenType(
         rawValue: "urn:x-oath:params:oauth:token-type:device-secret"
     )
@@ -30,7 +31,7 @@ public struct OktaProvider: Sendable {
     /// Creates a provider.
     /// - Parameters:
     ///   - issuer: The issuer: `https://example.okta.com` for the org authorization server,
-    ///     `https://example.okta.com/oauth2/ID` for a custom one. Native SSO needs a custom one.
+    ///     `https://example.okta.com/oauth2/ID` for a custom authorization server, which native SSO requires.
     ///   - audience: The audience of the authorization server, for native SSO; nil to send none.
     ///   - secretType: The token type of a device secret; default: ``deviceSecretType``.
     ///   - signOut: The extent of a sign-out.
@@ -70,7 +71,7 @@ extension OktaProvider: ProviderAdapter {
         guard try Endpoint(issuer, name: "issuer").path.hasPrefix("/oauth2/") else {
             throw AuthError(
                 .unsupported,
-                "Okta's org authorization server does not support native SSO. Use the issuer of a custom one, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
+                "Okta's org authorization server does not support native SSO. Use the issuer of a custom authorization server, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
             )
         }
         let missing = ["openid", "offline_access"].filter { !registration.scopes.contains($0) }
@@ -84,11 +85,11 @@ extension OktaProvider: ProviderAdapter {
 }
 
 extension OktaProvider: ResponseParsing {
-    /// Parses both formats of errors: that of OAuth, and Okta's own.
+    /// Parses both error formats: the OAuth 2.0 format and Okta's format.
     public func parameters(of response: ProviderResponse) throws -> JSON {
         let json = try response.parameters()
         guard json["error"] == nil, let code = json["errorCode"]?.string else { return json }
-        // Each cause is an object, whatever some clients expect.
+        // Each cause is an object, although some clients expect a string.
         let causes = (json["errorCauses"]?.array ?? []).compactMap { $0["errorSummary"]?.string ?? $0.string }
         let words = [json["errorSummary"]?.string].compactMap { $0 } + causes
         return ["error": .string(code), "error_description": .string(words.joined(separator: "; "))]

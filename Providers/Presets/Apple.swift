@@ -12,7 +12,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create a Services ID, which is the client_id, with the domain and the return URL of the application. Apple does not accept loopback URLs.",
-            "Create a key for it, and keep it in a file that others cannot read: {\"client_key\": {\"file\": \"AuthKey.p8\", \"kid\": \"the key's ID\"}, \"client_secret_issuer\": \"the team's ID\"}. The secret, a JWT, is then made for each request.",
+            "Create a key for it, and store the key in a file that other users cannot read: {\"client_key\": {\"file\": \"AuthKey.p8\", \"kid\": \"the key's ID\"}, \"client_secret_issuer\": \"the team's ID\"}. The client secret, a JWT, is then created for each request.",
         ],
         console: "https://developer.apple.com/account/resources/identifiers/list/serviceId",
         source: "https://developer.apple.com/documentation/signinwithapplerestapi"

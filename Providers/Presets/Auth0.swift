@@ -15,7 +15,7 @@ extension ProviderPreset {
         registration: [
             "Create an application of the type \"Native\". Enter the Allowed Callback URL http://127.0.0.1:8456/callback: the port must match.",
             "Allow offline access in the API's settings, and the grant types Refresh Token and, for the device flow, Device Code.",
-            "For an API add {\"parameters\": {\"authorization\": {\"audience\": \"IDENTIFIER\"}}}: without an audience the access token is opaque.",
+            "For an API, add {\"parameters\": {\"authorization\": {\"audience\": \"IDENTIFIER\"}}}: without an audience the access token is opaque.",
         ],
         console: "https://manage.auth0.com/",
         source:

@@ -11,8 +11,8 @@ extension ProviderPreset {
             "redirect_uri": "http://127.0.0.1:8456/callback",
         ],
         registration: [
-            "Add an application with the redirect URI http://127.0.0.1:8456/callback, not confidential, and the scopes openid, profile and email.",
-            "For Git and the API add read_repository, write_repository, read_api or api to the application and to \"scopes\".",
+            "Add a non-confidential application with the redirect URI http://127.0.0.1:8456/callback and the scopes openid, profile and email.",
+            "For Git and the API, add read_repository, write_repository, read_api or api to the application and to \"scopes\".",
         ],
         console: "https://gitlab.com/-/user_settings/applications",
         source: "https://docs.gitlab.com/api/oauth2/"

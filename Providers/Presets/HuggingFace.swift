@@ -10,8 +10,8 @@ extension ProviderPreset {
             "redirect_uri": "http://127.0.0.1:8456/callback",
         ],
         registration: [
-            "Create a connected app, public for a program without a secret, with the redirect URL http://127.0.0.1:8456/callback.",
-            "For the Hub's API add read-repos, write-repos or inference-api to the app and to \"scopes\".",
+            "Create a connected app (a public app for a program without a secret) with the redirect URL http://127.0.0.1:8456/callback.",
+            "For the Hub's API, add read-repos, write-repos or inference-api to the app and to \"scopes\".",
         ],
         console: "https://huggingface.co/settings/applications/new",
         source: "https://huggingface.co/docs/hub/oauth"

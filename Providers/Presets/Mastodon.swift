@@ -1,7 +1,8 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `mastodon`: a Mastodon server, which supports OAuth 2.0 without OpenID Connect. Each server has separate clients.
+    /// `mastodon`: a Mastodon server, which supports OAuth 2.0 without OpenID Connect. Clients are registered with each
+    /// server separately.
     public static let mastodon = ProviderPreset(
         "mastodon",
         title: "Mastodon",
@@ -12,8 +13,8 @@ extension ProviderPreset {
             "redirect_uri": "http://127.0.0.1:8456/callback",
         ],
         registration: [
-            "Create an application under Preferences, Development, with the redirect URI http://127.0.0.1:8456/callback, and put its key and secret into \"client_id\" and \"client_secret\". Programs do the same with POST /api/v1/apps.",
-            "The server needs version 4.4 for the user's identity, and 4.3 for PKCE.",
+            "Create an application under Preferences, Development, with the redirect URI http://127.0.0.1:8456/callback, and put its key and secret into \"client_id\" and \"client_secret\". Programs can use POST /api/v1/apps instead.",
+            "The user's identity requires server version 4.4 or later; PKCE requires 4.3 or later.",
         ],
         source: "https://docs.joinmastodon.org/spec/oauth/"
     )

@@ -16,7 +16,7 @@ extension ProviderPreset {
             "provider": "oidc", "issuer": "https://login.microsoftonline.com/{tenant}/v2.0",
             "scopes": ["openid", "profile", "email", "offline_access"],
             "redirect_uri": "http://localhost/callback",
-            // Error AADSTS901002: a refresh names its resource only by its scopes.
+            // Error AADSTS901002: a refresh request must identify its resource only by its scopes.
             "resources_on_refresh": false,
         ],
         registration: registration,
@@ -33,7 +33,7 @@ extension ProviderPreset {
                 "audience",
                 .choice(["organizations", "common"]),
                 default: "organizations",
-                "The accounts: organizations (work and school), or common (personal accounts, too)."
+                "The accounts: organizations (work and school), or common (personal accounts as well)."
             )
         ],
         members: [

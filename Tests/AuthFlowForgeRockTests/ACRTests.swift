@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Trees that `acr_values` name, and the URLs of realms.
+/// Trees selected by `acr_values`, and realm URLs.
 @Suite struct ACRTests {
     @Test func requestsATreeByItsACRValue() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// An emulated ForgeRock server, the transport for it, and clients of it.
+/// An emulated ForgeRock server, its transport and its clients.
 struct ForgeRockScene: Sendable {
     let emulator: ForgeRockEmulator
     let transport: any HTTPTransport

@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The SSO cookie that the apps of a vendor share.
+/// The SSO cookie that a vendor's apps share.
 @Suite struct SharedCookieTests {
     @Test(arguments: EmulatorScene.Setting.allCases) func signsInTheSecondAppWithSharedCookiesAlone(
         _ setting: EmulatorScene.Setting
@@ -34,7 +34,7 @@ import Testing
             #expect(error?.code == .unknownCallback)
             _ = try await app([ForgeRockScene.alice]).signIn()
             _ = try await app([]).signIn()
-            // Signed out for the whole group.
+            // Signs the whole group out.
             try await scene.cookies(store).remove()
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app([]).signIn() }
         }
@@ -60,7 +60,7 @@ import Testing
                 let second = try scene.client(handlers: [], cookies: cookies)
                 if atRisk {
                     _ = try await second.signIn()
-                    // A session that the provider has ended is useless, and the tree is run again.
+                    // The provider has ended the session, so the tree runs again.
                     scene.emulator.endSessions()
                     _ = try await scene.client(cookies: cookies).signIn()
                 } else {
@@ -74,7 +74,7 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: scene.cookies(store)).signIn()
-            // The same cookie names, of another origin.
+            // The same cookie names, but for a different origin.
             let elsewhere = SharedCookies(
                 store: SharedCredentialStore(group: "acme", store: store),
                 origin: Endpoint("https://elsewhere.example.com"),
@@ -112,8 +112,8 @@ import Testing
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            // The provider now redirects the visit through that origin, which sets the cookie itself in every possible
-            // way.
+            // The provider now redirects the browser through that origin, which sets its own cookie of that name in
+            // every possible way.
             let received = Mutex<[String]>([])
             let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
                 received.withLock { $0.append(cookie) }
@@ -126,9 +126,9 @@ import Testing
                 transport: transport
             )
             _ = try? await client.signIn()
-            // A public server cannot even redirect the visit to the loopback interface.
+            // A public server cannot even redirect to the loopback interface.
             #expect(received.withLock { $0 } == (neighbour.contains("127.0.0.1") ? [] : [""]))
-            // The cookie that it set was not shared.
+            // The cookie set by the other origin was not shared.
             let after = await store.bytes(for: key)
             #expect(!String(decoding: after ?? [], as: UTF8.self).contains("tossed"))
         }

@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The answers to the callbacks of a tree, and the result of a sign-in through a tree.
+/// Answers to a tree's callbacks, and the result of a sign-in through a tree.
 @Suite struct TreeAnswerTests {
     private typealias Callback = EmulatorTree.Callback
 
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    /// The most common second factor: waiting for a push notification, with a cancel option that is not chosen.
+    /// The most common second factor: a push notification with a cancel option, which is not selected while polling.
     @Test(arguments: [false, true]) func signsInThroughATreeWithAPushNotification(_ isAsking: Bool) async throws {
         let time = VirtualTime()
         try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
@@ -113,7 +113,7 @@ import Testing
             }
             _ = try await scene.client(handlers: isAsking ? [asking] : [ForgeRockScene.alice], host: time.host).signIn()
             #expect(polls.withLock { $0 } == 50)
-            // Shown once, not at every poll.
+            // Displayed once, not at every poll.
             #expect(shown.withLock { $0 } == (isAsking ? ["Choose 42 on your phone.", "Waiting ..."] : []))
         }
     }
@@ -150,7 +150,7 @@ import Testing
                 shown.withLock { $0.append(text) }
             }
             _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
-            // Numbered from 1, and prompted for again after invalid input.
+            // The choices are numbered from 1, and the prompt is repeated after invalid input.
             #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
             let texts = shown.withLock { $0 }
             #expect(texts.first == "Delete  [31meverything")
@@ -249,7 +249,7 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.takesClaims = false
             _ = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
-            // The resulting acr is validated all the same.
+            // The acr in the ID Token is validated nevertheless.
             scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
@@ -269,11 +269,11 @@ import Testing
             let client = try scene.client(cookies: cookies, transport: transport)
             _ = try await client.signIn()
             guard case .done = try await client.signOut(endingSession: true).endSession else {
-                Issue.record("The session is not ended.")
+                Issue.record("The session was not ended.")
                 return
             }
             #expect(lines.withLock { $0.contains { $0.hasPrefix("POST") && $0.contains("/sessions?_action=logout") } })
-            // No password was sent in order to get it.
+            // No additional password was sent to end the session.
             #expect(lines.withLock { $0.count { $0.contains("/authenticate") } } == 2)
         }
     }

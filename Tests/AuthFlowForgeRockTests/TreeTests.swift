@@ -193,7 +193,7 @@ import Testing
             )
             _ = try await scene.client(handlers: [answers]).signIn()
             #expect(seen.withLock { $0 } == test.expected)
-            // The same when the user is prompted.
+            // The result is the same when the user is prompted.
             let questions = Mutex<[String]>([])
             let asking = AskingHandler { question, isSecret in
                 questions.withLock { $0.append(question) }
@@ -244,7 +244,7 @@ import Testing
             func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
                 switch callback.type {
                 case "DeviceProfileCallback": callback.answer(.string("{\"identifier\":\"x\"}"))
-                // The other handler could answer this one, too.
+                // The other handler could also answer this callback.
                 case "NameCallback" where step.stage == "Extra": callback.answer("the app's")
                 default: return false
                 }

@@ -74,7 +74,7 @@ import Testing
                 host: HostServices(environment: ["GITHUB_SECRET": app.secret, "PASSWORD": "meow"])
             )
             #expect(try await client.signIn().credential.identity?.subject == "583231")
-            // According to GitHub's documentation: in the form parameters.
+            // GitHub's documentation specifies form parameters.
             let exchange = scene.emulator.receivedRequests.first { $0.path == "/login/oauth/access_token" }
             #expect(exchange?.form["client_secret"] == app.secret)
             #expect(exchange?.request.headerFields[.authorization] == nil)

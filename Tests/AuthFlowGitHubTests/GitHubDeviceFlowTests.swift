@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The device flow in each format of GitHub.
+/// The device flow in each of GitHub's response formats.
 @Suite struct GitHubDeviceFlowTests {
     @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
     func signsInWithTheDeviceFlowWithoutASecret(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
@@ -20,7 +20,7 @@ import Testing
             let credential = try await client.signIn().credential
             #expect(credential.identity?.subject == "583231")
             #expect(credential.tokens.scopes == ["user:email", "gist"])
-            // Tokens of the device flow can be refreshed without a client secret too.
+            // Tokens from the device flow can also be refreshed without a client secret.
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.accessToken != credential.tokens.accessToken)
         }
@@ -28,7 +28,8 @@ import Testing
 
     @Test(arguments: GitHubEmulator.Format.allCases)
     func readsTheNewPollingIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
-        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each response contains it.
+        // With timers that run fast, the emulator's interval grows to 10, 15, 20 ... seconds, and each response
+        // contains it.
         let time = VirtualTime(drift: 1.5)
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.format = format

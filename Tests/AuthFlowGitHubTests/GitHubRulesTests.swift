@@ -45,7 +45,7 @@ import Testing
         Mistake(keys: #""client_secret": {"env": "S"}, "scopes": ["openid"],"#, words: "OpenID"),
         Mistake(keys: #""client_secret": {"env": "S"}, "host": "raw.github.com","#, words: "not a GitHub instance"),
         Mistake(keys: #""client_secret": {"env": "S"}, "host": "ghe.com","#, words: "not a GitHub instance"),
-        Mistake(keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "no tenant"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "does not name a tenant"),
     ]
 
     @Test(arguments: mistakes) func refusesConfigurationsThatCannotWork(_ test: Mistake) {
@@ -108,7 +108,7 @@ import Testing
             isRead: true
         ),
         Document(
-            name: "with a declaration",
+            name: "with an XML declaration",
             text:
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
             isRead: true

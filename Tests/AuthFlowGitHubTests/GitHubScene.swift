@@ -5,12 +5,12 @@ import AuthFlowTesting
 import ConformanceRows
 import Foundation
 
-/// An emulated GitHub, the transport for it, and clients of it.
+/// An emulated GitHub server, its transport and its clients.
 struct GitHubScene: Sendable {
     let emulator: GitHubEmulator
     let transport: any HTTPTransport
 
-    /// Runs `body` with an emulated GitHub: github.com in this process, an Enterprise Server behind a socket.
+    /// Runs `body` with an emulated GitHub server: github.com in process, or an Enterprise Server behind a socket.
     static func with<Return: Sendable>(
         _ setting: EmulatorScene.Setting,
         apps: [GitHubEmulator.App] = [.init()],

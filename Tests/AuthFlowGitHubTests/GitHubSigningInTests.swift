@@ -9,7 +9,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Sign-in with each format, error and limit of GitHub.
+/// Sign-in with each of GitHub's response formats, errors and limits.
 @Suite struct GitHubSigningInTests {
     @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
     func signsInWithEveryResponseFormat(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws
@@ -77,7 +77,7 @@ import Testing
         let store = MemoryTokenStore()
         try await GitHubScene.with(.inProcess) { _ = try await $0.client(store: store).signIn() }
         try await GitHubScene.with(.inProcess, users: users) { scene in
-            // The same account: no mismatch.
+            // It is the same account, so there is no mismatch.
             let signIn = try await scene.client(user: users[0], store: store).signIn()
             #expect(signIn.credential.identity?.displayName == "octodog")
         }
@@ -120,7 +120,8 @@ import Testing
     @Test func refusesTheRedirectWhenTheRedirectURIIsNotRegistered() async throws {
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
         try await GitHubScene.with(.inProcess, apps: [app]) { scene in
-            // GitHub redirects to the registered callback URL, which differs from the requested redirect URI: the response is rejected.
+            // GitHub redirects to the registered callback URL, which differs from the requested redirect URI, so the
+            // response is rejected.
             await expectError(.userAgentFailed) { try await scene.client().signIn() }
             #expect(scene.emulator.accessTokens.isEmpty)
         }
@@ -167,14 +168,14 @@ import Testing
     static let badResponses: [BadResponse] = [
         BadResponse(name: "a proxy's page", fault: .tokenResponse(.brokenGateway), code: .temporarilyUnavailable),
         BadResponse(name: "nothing", fault: .tokenResponse(.empty), code: .invalidResponse),
-        BadResponse(name: "a page with status 200", fault: .tokenResponse(.notJSON), code: .invalidResponse),
+        BadResponse(name: "an HTML page with status 200", fault: .tokenResponse(.notJSON), code: .invalidResponse),
         BadResponse(
-            name: "JSON said to be a form",
+            name: "JSON labeled as a form",
             fault: .tokenResponse(.mediaType("application/x-www-form-urlencoded")),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "JSON said to be XML",
+            name: "JSON labeled as XML",
             fault: .tokenResponse(.mediaType("application/xml")),
             code: .invalidResponse
         ),
@@ -190,27 +191,27 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "access_token that is a number",
+            name: "numeric access_token",
             fault: .tokenResponse(.member("access_token", 5)),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in that is a word",
+            name: "expires_in set to a word",
             fault: .tokenResponse(.member("expires_in", "soon")),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in that is not a number",
+            name: "expires_in set to NaN",
             fault: .tokenResponse(.member("expires_in", "nan")),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in below zero",
+            name: "negative expires_in",
             fault: .tokenResponse(.member("expires_in", -1)),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in beyond time",
+            name: "expires_in too large for a date",
             fault: .tokenResponse(.member("expires_in", 9e30)),
             code: .invalidResponse
         ),
@@ -220,9 +221,9 @@ import Testing
             fault: .userInfo(.member("id", "583231")),
             code: .invalidUserInfo
         ),
-        BadResponse(name: "user that is a page", fault: .userInfo(.notJSON), code: .invalidResponse),
+        BadResponse(name: "HTML page instead of the user", fault: .userInfo(.notJSON), code: .invalidResponse),
         BadResponse(
-            name: "user behind a broken gateway",
+            name: "gateway error instead of the user",
             fault: .userInfo(.brokenGateway),
             code: .temporarilyUnavailable
         ),
@@ -255,7 +256,7 @@ import Testing
             fault: .tokenResponse(.member("expires_in", "28800")),
             lifetime: 28_800
         ),
-        Tolerated(name: "expires_in that is null", fault: .tokenResponse(.member("expires_in", .null)), lifetime: nil),
+        Tolerated(name: "null expires_in", fault: .tokenResponse(.member("expires_in", .null)), lifetime: nil),
         Tolerated(name: "unknown members", fault: .tokenResponse(.member("new", ["x": 1])), lifetime: nil),
         Tolerated(name: "no scope", fault: .tokenResponse(.missingScope), lifetime: nil),
         Tolerated(
@@ -263,7 +264,7 @@ import Testing
             fault: .tokenResponse(.member("scope", "user:email, gist")),
             lifetime: nil
         ),
-        Tolerated(name: "JSON said to be text", fault: .tokenResponse(.mediaType("text/plain")), lifetime: nil),
+        Tolerated(name: "JSON labeled as text", fault: .tokenResponse(.mediaType("text/plain")), lifetime: nil),
     ]
 
     @Test(arguments: tolerated) func toleratesUnusualTokenResponses(
@@ -283,7 +284,7 @@ import Testing
         "<!DOCTYPE x [<!ENTITY y \"z\">]><OAuth><access_token>&y;</access_token></OAuth>", "<OAuth/><OAuth/>",
     ]
 
-    /// Names that are not UTF-8, which crash Foundation's parser; and a wrong encoding declaration.
+    /// An element name that is not valid UTF-8, which crashes Foundation's parser, and a wrong encoding declaration.
     private static let badBytes: [[UInt8]] = [
         Array("<O".utf8) + [0xEC] + Array("Auth><access_token>x</access_token></OAuth>".utf8),
         Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Refresh, revocation and the API calls of an app's owner.
+/// Refresh, revocation, and API calls made by the owner of an app.
 @Suite struct GitHubTokenLifeTests {
     @Test(arguments: EmulatorScene.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
     func refreshesExpiringTokens(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
@@ -45,7 +45,8 @@ import Testing
             scene.emulator.settings.errorStatus = status
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store, host: time.host).signIn()
-            // Another client has refreshed with a copy: the stored refresh token has been used.
+            // Another client has refreshed with a copy of the credential, so the stored refresh token has already
+            // been used.
             let copy = try await scene.client(store: store, host: time.host).credential()
             let thief = MemoryTokenStore()
             let key = RecordKey(name: "default", issuer: scene.issuer, clientID: "Iv23demo")
@@ -84,7 +85,7 @@ import Testing
         }
     }
 
-    // MARK: Calls of the app's owner
+    // MARK: API calls by the app's owner
 
     @Test(arguments: EmulatorScene.Setting.allCases) func checksAndResetsTokens(_ setting: EmulatorScene.Setting)
         async throws
@@ -114,7 +115,7 @@ import Testing
             let client = try scene.client(adapter: elsewhere, store: store)
             let error = await #expect(throws: AuthError.self) {
                 try await client.replaceTokens { tokens, _ in
-                    Issue.record("The token was passed on.")
+                    Issue.record("The token was passed to the closure.")
                     return tokens
                 }
             }

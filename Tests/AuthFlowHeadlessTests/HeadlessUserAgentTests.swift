@@ -146,7 +146,7 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// Doorkeeper and GitLab, each in its own order.
+    /// The consent pages of Doorkeeper and GitLab, whose forms are in opposite order.
     @Test(arguments: [
         (HTMLFormDriver.Consent.allow, true, "d=yes"), (.allow, false, "d=yes"), (.deny, true, "d=no"),
         (.deny, false, "d=no"),
@@ -165,7 +165,8 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// LemonLDAP::NG, whose script distinguishes the buttons: without the script the first button is pressed.
+    /// On the consent page of LemonLDAP::NG, only a script distinguishes the buttons. Without it, the first button is
+    /// pressed.
     @Test func consentThatThePageGivesWithoutAScriptCanBeGivenAndNotDenied() async throws {
         let page = "<form method=post><button>Accept</button><button>Refuse</button></form>"
         let respond: @Sendable (HTTPRequest, String) -> TransportResponse = { request, _ in
@@ -186,7 +187,7 @@ import Testing
         #expect(error.code == .accessDenied)
     }
 
-    /// The password would be sent along all the same.
+    /// The password would be submitted whichever button is pressed.
     @Test(arguments: [
         "<button name=d value=cancel>Cancel</button><button name=d value=login>Log in</button>",
         "<input type=submit name=d value=Cancel><input type=submit name=d value=login>",

@@ -24,7 +24,7 @@ import Testing
         let limits = JSONLimits(maximumValues: 1000)
         #expect(code("[" + String(repeating: "{},", count: 999) + "0]", limits) == .valueLimitExceeded)
         #expect(code("[" + String(repeating: "0,", count: 900) + "0]", limits) == nil)
-        // The content of a string is text.
+        // Braces and commas inside a string do not count as values.
         #expect(code("[\"" + String(repeating: "{,\\\"", count: 2000) + "\"]", limits) == nil)
     }
 }

@@ -19,7 +19,7 @@ import Testing
     @Test(arguments: [JSON.null, "", 0, -1, 1.5, true, [], [:], ["": [[[:]]]], .integer(.min), .string("\u{0}")])
     func readsBackWhatItWrote(_ json: JSON) throws {
         let bytes = try json.serialized()
-        // A NUL can be written, escaped, but is never accepted when parsed.
+        // A NUL is escaped when written, but the parser always rejects it.
         if json == .string("\u{0}") {
             #expect(throws: JSONError.self) { try JSON(parsing: bytes) }
         } else {

@@ -31,7 +31,8 @@ import Testing
                 knocked.withLock { $0 = .failure(error) }
             }
             let call = "GET /callback?code=true&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
-            // Its page is sent once the outcome of the sign-in is known, which is later.
+            // The response page is not sent until the outcome of the sign-in is known, so the test does not wait for
+            // it.
             Task { _ = try await Self.send(call, port) }
             return try await response
         }
@@ -243,7 +244,7 @@ import Testing
         let response = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
             let port = try #require(try Endpoint(session.redirectURI).port)
             async let response = session.visit("https://id.example.com/authorize")
-            // A content type that a page may post cross-site without a preflight, and that no provider uses.
+            // A page can post this content type cross-site without a preflight, and no provider uses it.
             let plain = post("code=evil&state=the-right-state", port, type: "text/plain")
             let refused = try await Self.send(plain, port)
             #expect(refused.hasPrefix("HTTP/1.1 405 "))
@@ -267,7 +268,7 @@ import Testing
                 "GET /callback HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(line)\r\n",
                 port
             )
-            // The rejection may be lost with the connection, which still carried the rest of the header.
+            // The rejection may be lost when the connection closes, because the rest of the headers had not been read.
             #expect(response.map { $0.isEmpty || $0.hasPrefix("HTTP/1.1 431 ") } != false)
             let path = "/callback?\(String(repeating: "b", count: 2_000_000))"
             _ = try? await Self.send("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
@@ -288,14 +289,14 @@ import Testing
             let idle = try (0..<300).map {
                 try RawConnection.open(port: port, saying: String("GET /callb".prefix(1 + $0 % 10)))
             }
-            // A client that sends a complete request is served at once.
+            // A client that sends a complete request is served immediately.
             let response = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
             #expect(response.hasPrefix("HTTP/1.1 404 "))
             for connection in idle { close(connection) }
         }
     }
 
-    /// More connections than a server accepts, opened again as fast as they are closed, while a browser sends requests.
+    /// More connections than the server accepts, reopened as fast as they are closed, while a browser sends requests.
     @Test func servesABrowserDuringAFloodOfIdleConnections() async throws {
         try await survives { port in
             try await withThrowingTaskGroup(of: Void.self) { group in

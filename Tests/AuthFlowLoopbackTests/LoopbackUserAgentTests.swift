@@ -22,12 +22,12 @@ import Testing
         )
     }
 
-    /// An agent whose browser is a function, which receives the redirect URI from the URL.
+    /// A user agent whose browser is a function that receives the redirect URI from the URL.
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in
                 Task {
-                    // The browser gets a short URL of the port itself, which redirects to the provider.
+                    // The browser receives a short URL on the loopback port, which redirects to the provider.
                     let endpoint = try Endpoint(url)
                     let response = try await self.getRaw(url, path: endpoint.path)
                     let location = response.split(separator: "\r\n").first { $0.hasPrefix("Location: ") } ?? ""
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test func listensOnBothFamiliesForLocalhost() async throws {
-        // RFC 8252 section 8.3; other programs' servers on ::1 have swallowed authorization responses.
+        // RFC 8252 section 8.3. In practice, other programs' servers on ::1 have received authorization responses.
         let agent = agent { redirectURI in
             let other = redirectURI.replacingOccurrences(of: "localhost", with: "[::1]")
             let host = redirectURI.split(separator: "/")[1]
@@ -260,7 +260,7 @@ import Testing
         }
         async let first = inbox.handle(request("1"), body: [])
         guard case .response(let response) = try await inbox.callback() else {
-            Issue.record("The response has to be decoded where it arrives.")
+            Issue.record("The response was not decoded on arrival.")
             return
         }
         #expect(response.parameters["code"] == "1")
@@ -268,11 +268,11 @@ import Testing
         inbox.conclude(.succeeded)
         #expect(text(await first).contains("You are signed in"))
         #expect(text(await second).contains("You are signed in"))
-        // The same page again, after the sign-in has ended.
+        // The same page is returned after the sign-in has ended.
         #expect(text(await inbox.handle(request("1"), body: [])).contains("You are signed in"))
     }
 
-    /// The first visitor may be another user of the machine who has read the browser's command line.
+    /// The first visitor may be another user of the same machine who has read the browser's command line.
     @Test func aSecondVisitorOfTheStartPageEndsTheSignIn() async throws {
         let agent = LoopbackUserAgent(
             launcher: BrowserLauncher { url in
@@ -300,10 +300,10 @@ import Testing
         _ = try await agent.withRedirectSession(try options()) { session in
             let visit = Task { try await session.visit("https://id.example.com/authorize?state=the-right-state") }
             for await start in addresses {
-                // Every user of the machine can read a browser's command line (RFC 8252 section 8.10 requires no
-                // less care).
+                // Every user of the machine can read a browser's command line (RFC 8252 section 8.10 demands the same
+                // care).
                 #expect(!start.contains("state"))
-                // A request that no browser sends does not use it up.
+                // A request that a browser would not send does not consume the start page.
                 #expect(try await get(start, method: .post).status == 405)
                 let first = try await get(start)
                 #expect(first.status == 302)
@@ -313,7 +313,7 @@ import Testing
                 let cookie = (first.head.headerFields[.setCookie] ?? "").prefix { $0 != ";" }
                 #expect(try await get(start).status == 410)
                 #expect(try await get(start, fields: [.cookie: "authflow=x; \(cookie)x"]).status == 410)
-                // Going back to it does not make it a different browser.
+                // A browser that navigates back to the start page is recognized by its cookie.
                 #expect(try await get(start, fields: [.cookie: "a=b; \(cookie)"]).status == 302)
                 _ = try await get("\(session.redirectURI)?code=1&state=the-right-state", method: .head)
                 break

@@ -9,7 +9,7 @@ import Testing
 
 @testable import AuthFlowLoopback
 
-/// Programs of other users of the same machine, which may have read the start page's URL from a command line.
+/// Programs run by other users of the same machine, which may have read the start page's URL from a command line.
 @Suite(.timeLimit(.minutes(1))) struct PeerOwnerTests {
     private func ask(_ host: String, _ ask: (Int) async throws -> Void) async throws -> [uid_t?] {
         let owners = Mutex<[uid_t?]>([])
@@ -35,13 +35,13 @@ import Testing
         #expect(owners == [geteuid()])
     }
 
-    /// A program of another user, and then the user's own browser.
+    /// A visit by another user's program, followed by a visit by the user's own browser.
     private final class Visits: Sendable {
         let answers = Mutex<[String]>([])
 
         func browse(_ url: String) async throws {
             let stranger = try await getAsAnother(url)
-            // The user's own browser comes after the other user's program, and its sign-in continues.
+            // The user's own browser visits after the other user's program, and its sign-in continues.
             let own = try await SystemTransport().send(TransportRequest(.get, Endpoint(url)))
             let redirectURI = own.head.headerFields[.location].flatMap { $0.split(separator: "=").last } ?? ""
             let callback = try Endpoint("\(redirectURI)?code=1&state=the-state")

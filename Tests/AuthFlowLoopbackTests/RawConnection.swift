@@ -1,7 +1,7 @@
 import Foundation
 
-/// A connection on which a test writes exact bytes: a plain socket on a separate thread, so that it
-/// blocks no other test and never waits for long.
+/// A connection on which a test writes exact bytes. It is a plain socket with a timeout, on a separate thread so that
+/// it does not block other tests.
 enum RawConnection {
     /// The system call that failed, with its error number.
     struct Failure: Error {
@@ -9,7 +9,7 @@ enum RawConnection {
         let number: Int32
     }
 
-    /// The maximum time that a connection may be silent, in seconds.
+    /// The maximum time without data on a connection, in seconds.
     private static let patience = 30
 
     /// Sends a string to a loopback port and returns everything that is received until the peer closes.

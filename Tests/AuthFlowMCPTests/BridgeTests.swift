@@ -31,7 +31,7 @@ import Glibc
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
             scene.emulator.endSessions()
-            // Concurrently: all of them detect the loss, and the session is replaced once.
+            // All concurrent calls detect the lost session, which is replaced only once.
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<5 { group.addTask { try await host.call("test-tool")["result"] != nil } }
                 for try await isGood in group { #expect(isGood) }
@@ -232,7 +232,7 @@ import Glibc
             code: 307
         ),
         Failure(
-            name: "a stream that ends too soon",
+            name: "a stream that ends without the result",
             response: {
                 TransportResponse(
                     head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
@@ -247,12 +247,12 @@ import Glibc
             code: 200
         ),
         Failure(
-            name: "a result of another request",
+            name: "a result for a different request",
             response: { Self.json(#"{"jsonrpc":"2.0","id":2,"result":{}}"#) },
             code: 200
         ),
         Failure(
-            name: "an error of OAuth",
+            name: "an OAuth error response",
             response: {
                 var response = Self.json(#"{"error":"rate_limited","error_description":"Later."}"#)
                 response.head.status = .tooManyRequests
@@ -378,7 +378,7 @@ import Glibc
         #expect(posts.withLock { $0 } == 1)
     }
 
-    /// RFC 8259 allows all of them.
+    /// RFC 8259 allows all of these values.
     @Test(arguments: [#""a\u0000b""#, #""abc\ud83d""#, #""\ude00\ud83d""#, "18446744073709551616", "1e400"])
     func aMessageIsPassedOnByteByByte(_ value: String) async throws {
         let line = #"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":\#(value)}}"#
@@ -401,7 +401,8 @@ import Glibc
         await bridge.close()
     }
 
-    /// The bridge reads the exact values in the bytes of a message: the headers derived from it must match the body.
+    /// The bridge reads the exact values from the bytes of a message, because the headers derived from it must match
+    /// the body.
     @Test(arguments: [
         (#""x-1e999-20250101123000000001\u0000""#, #""x-1e999-20250101123000000001\ufffd""#),
         (#"["-1e999",-1e999,18446744073709551616,-5]"#, #"["-1e999",-1e308,18446744073709551616.0,-5]"#),
@@ -499,7 +500,7 @@ import Glibc
         #expect(answer["id"] == 1 && answer["error"] != nil)
     }
 
-    /// A large message that a host is slow to read does not delay small messages.
+    /// Large messages that the host reads slowly do not delay small messages.
     @Test(.timeLimit(.minutes(1))) func aSmallMessageIsWrittenBeforeLargeOnesThatWait() async throws {
         var ends: [Int32] = [-1, -1]
         #expect(unsafe pipe(&ends) == 0)
@@ -560,7 +561,7 @@ import Glibc
         try #require(try await answers(to: [line], transport).first)
     }
 
-    /// The answers to lines, each of which is sent after the answer to the previous line.
+    /// The responses to lines, each of which is sent after the response to the previous line.
     private static func answers(to lines: [String], _ transport: any HTTPTransport) async throws -> [JSON] {
         let answers = AsyncStream<[UInt8]>.makeStream()
         let bridge = MCPBridge(client: try client(transport), transport: transport) { answers.continuation.yield($0) }

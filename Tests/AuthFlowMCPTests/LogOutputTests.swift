@@ -29,7 +29,7 @@ import Glibc
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// A server can cause an unlimited number of messages.
+    /// A server can cause any number of log messages.
     @Test func messagesOfAMinuteAreLimitedAndTheOthersCounted() async throws {
         try await withPipe { reading, writing in
             let now = Mutex(ContinuousClock.now)
@@ -41,7 +41,7 @@ import Glibc
             now.withLock { $0 += .seconds(61) }
             log.write("later")
             let left = 1000 - LogOutput.linesPerMinute
-            #expect(text(reading, endingWith: "later\n") == "authflow: \(left) more messages were left out.\nlater\n")
+            #expect(text(reading, endingWith: "later\n") == "authflow: \(left) more messages were omitted.\nlater\n")
         }
     }
 
@@ -49,10 +49,11 @@ import Glibc
         try await withPipe { reading, writing in
             let log = LogOutput(descriptor: writing)
             let long = String(repeating: "x", count: 60_000)
-            // More than a pipe and the buffer hold: each of these calls returns at once.
+            // This is more than the pipe and the buffer can hold, but each of these calls returns immediately.
             for _ in 0..<20 { log.write(long) }
             #expect(text(reading, endingWith: "x\n").hasPrefix("xxx"))
-            // The rest of the buffer fits into the pipe. Its thread must not write once another test has the descriptor.
+            // The rest of the buffer fits into the pipe. The writing thread must not write once another test reuses
+            // the descriptor.
             for _ in 0..<100 { await log.finish() }
         }
     }

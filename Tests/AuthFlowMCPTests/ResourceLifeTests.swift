@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The life of a resource's token after the sign-in: the failures that MCP clients are known for.
+/// The lifecycle of a resource's tokens after sign-in, including failures that are common in MCP clients.
 @Suite struct ResourceLifeTests {
     private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
         var settings = ResourceSettings()
@@ -129,7 +129,7 @@ import Testing
             let client = try scene.client(store: store, host: time.host)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .loginRequired)
-            // A sign-in that the user starts is always shown, and so are sign-ins after an hour.
+            // A sign-in that the user starts always opens a page, and so do other sign-ins after an hour.
             _ = try? await client.signIn()
             #expect(scene.emulator.authorizations.count == pages + 1)
             await expectError(.insufficientScope) { _ = try await Self.list(client) }
@@ -168,7 +168,7 @@ import Testing
                 }
                 for await code in group { #expect(code == .accessDenied) }
             }
-            // Tasks that start to wait after the failure show their own page.
+            // Tasks that start waiting after the failure open their own page.
             #expect(scene.emulator.authorizations.count < clients.count)
             var options = ResourceClient.Options()
             options.restAfterFailure = .seconds(60)
@@ -176,7 +176,7 @@ import Testing
             let resting = try scene.client(store: store, options: options)
             await expectError(.accessDenied) { _ = try await Self.list(resting) }
             #expect(scene.emulator.authorizations.count == before)
-            // A sign-in that the user requests is shown at once.
+            // A sign-in that the user requests opens a page immediately.
             scene.emulator.settings.denies = false
             _ = try await resting.signIn()
             #expect(try await Self.list(resting) == 200)
@@ -257,7 +257,7 @@ import Testing
             scene.emulator.forgetClients()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.registrations == 2)
-            // The probe, which no user sees, is the second of three requests.
+            // The second of the three requests is the probe, which is not visible to the user.
             #expect(scene.emulator.authorizations.count == 3)
         }
     }
@@ -274,14 +274,14 @@ import Testing
             #expect(scene.emulator.authorizations.count == 1)
             time.advance(by: .seconds(60))
             #expect(try await Self.list(client) == 200)
-            // The probe, and the sign-in.
+            // The two additional requests are the probe and the sign-in.
             #expect(scene.emulator.authorizations.count == 3)
             #expect(scene.emulator.registrations == 1)
         }
     }
 
     @Test func aResourceThatDemandsEverMoreScopesOpensFewPages() async throws {
-        // Tokens that have already expired when they are issued, so that each request is sent without a token.
+        // The tokens have already expired when they are issued, so each request is sent without a token.
         var settings = Self.settings { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
         settings.refreshes = false
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -320,7 +320,7 @@ import Testing
             for await _ in began.stream { break }
             request.cancel()
             await #expect(throws: CancellationError.self) { _ = try await request.value }
-            // The user completes the pending sign-in, and the next request finds its result.
+            // The user completes the pending sign-in, and the next request uses its result.
             gate.continuation.finish()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.authorizations.count == 1)
@@ -335,7 +335,7 @@ import Testing
             let before = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
                 at: scene.emulator.origin
             )
-            // A step-up that the server does not grant, even after a new registration.
+            // The server does not grant this step-up, even after a new registration.
             scene.emulator.settings.unknownScopes = ["nonsense"]
             scene.emulator.settings.toolScopes = ["nonsense"]
             await expectError(.providerRejected) {
@@ -355,7 +355,7 @@ import Testing
             let first = try scene.client(store: store)
             #expect(try await Self.list(first) == 200)
             let clients = try (0..<4).map { _ in try scene.client(store: store) }
-            // Each has read the known scopes before the others request more.
+            // Each client has read the known scopes before the others request more.
             for client in clients { _ = try await Self.list(client) }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (number, client) in clients.enumerated() {
@@ -376,7 +376,7 @@ import Testing
 
     @Test(arguments: EmulatorScene.Setting.allCases)
     func aSignInThatTheUserAsksForKnowsWhatTheResourceDemands(_ setting: EmulatorScene.Setting) async throws {
-        // It serves only POST, and lists other scopes than it requires.
+        // The resource accepts only POST requests, and the scopes in its metadata differ from those it requires.
         try await ResourceScene.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
             scene in
             _ = try await scene.client().signIn()
@@ -451,7 +451,7 @@ import Testing
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let client = try scene.client()
             #expect(try await Self.list(client) == 200)
-            // The metadata names the origin from now on: a token for the old identifier is no longer sufficient.
+            // From now on, the metadata contains the origin, so a token for the old identifier is no longer sufficient.
             scene.emulator.settings.resource = scene.emulator.origin
             scene.emulator.revokeAccessTokens()
             #expect(try await Self.list(client) == 200)
@@ -662,22 +662,22 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
 
     static let stories: [Story] = [
         Story(
-            name: "metadata at loopback",
+            name: "metadata on the loopback interface",
             challenge: "Bearer resource_metadata=\"http://127.0.0.1:9/prm\"",
             code: .discoveryFailed
         ),
         Story(
-            name: "metadata in a private network",
+            name: "metadata on a private network",
             challenge: "Bearer resource_metadata=\"https://10.0.0.1/prm\"",
             code: .discoveryFailed
         ),
         Story(
-            name: "metadata by plain http",
+            name: "metadata over plain http",
             challenge: "Bearer resource_metadata=\"http://api.example.com/prm\"",
             code: .discoveryFailed
         ),
         Story(
-            name: "metadata in a file",
+            name: "metadata at a file URL",
             challenge: "Bearer resource_metadata=\"file:///etc/passwd\"",
             code: .discoveryFailed
         ),
@@ -695,17 +695,17 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
             code: .discoveryFailed
         ),
         Story(
-            name: "a part of a segment",
+            name: "a prefix that ends within a path segment",
             metadata: #"{"resource":"https://api.example.com/mc","authorization_servers":["https://id.example.com"]}"#,
             code: .discoveryFailed
         ),
         Story(
-            name: "a server at loopback",
+            name: "a server on the loopback interface",
             metadata: #"{"resource":"https://api.example.com/mcp","authorization_servers":["http://127.0.0.1:9"]}"#,
             code: .discoveryFailed
         ),
         Story(
-            name: "a server in a private network",
+            name: "a server on a private network",
             metadata: #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://192.168.1.1"]}"#,
             code: .discoveryFailed
         ),
@@ -715,7 +715,7 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
             code: .discoveryFailed
         ),
         Story(
-            name: "the whole host, said below a path",
+            name: "the origin, in metadata at a path",
             metadata: #"{"resource":"https://api.example.com","authorization_servers":["https://id.example.com"]}"#,
             code: .discoveryFailed
         ),

@@ -5,13 +5,13 @@ import AuthFlowTesting
 import Expectations
 import Testing
 
-/// Adapters that change what they are allowed to change, and what they must not change.
+/// Adapters that make permitted changes, and adapters that make forbidden ones.
 @Suite struct AdapterRulesTests {
     private func scene() throws -> EmulatorScene {
         EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
     }
 
-    /// An adapter that changes the behaviour of another adapter.
+    /// An adapter that modifies the behaviour of another adapter.
     private struct Bent: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
         var base: OIDCProvider
         var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
@@ -81,7 +81,7 @@ import Testing
         #expect(error?.code == .invalidIDToken)
         scene.emulator.fault = .tokenResponse(.missingIDToken)
         await expectError(.invalidIDToken) { try await client.signIn() }
-        // The recorded request is the request that was sent.
+        // The scopes are taken from the request as it was actually sent.
         scene.emulator.fault = .tokenResponse(.missingScope)
         #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
     }

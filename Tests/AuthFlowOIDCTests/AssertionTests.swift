@@ -8,7 +8,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Access tokens for assertions (RFC 7523), and where assertions come from.
+/// The JWT bearer grant (RFC 7523), and the sources of assertions.
 @Suite struct AssertionTests {
     private static let robot = OIDCEmulator.Client(id: "robot")
 
@@ -91,7 +91,7 @@ import Testing
             words: "more than 65536 bytes"
         ),
         Unusable(testDescription: "expired", claims: ["exp": 1_000_000_000], text: nil, words: "has expired"),
-        Unusable(testDescription: "without an end", claims: ["exp": .null], text: nil, words: "when it expires"),
+        Unusable(testDescription: "without an expiry", claims: ["exp": .null], text: nil, words: "no expiration time"),
         Unusable(
             testDescription: "for another audience",
             claims: ["aud": "https://other.example.com"],
@@ -246,7 +246,7 @@ import Testing
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 
-    /// A clock on which time runs out when a file appears, and not before.
+    /// A clock whose sleeps complete only when a file appears.
     private struct FileClock: Clock {
         let path: String
         var now: ContinuousClock.Instant { ContinuousClock.now }
@@ -266,7 +266,7 @@ import Testing
             let (ready, pipe) = ("\(lock).ready", "\(lock).pipe")
             defer { for path in [ready, pipe] { try? FileManager.default.removeItem(atPath: path) } }
             #expect(unsafe mkfifo(pipe, 0o600) == 0)
-            // A process that the program starts holds the lock while it lives, and waits for a writer that never comes.
+            // A child process of the program holds the lock until it exits, and waits for a writer that never connects.
             let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec cat '\(pipe)') & wait"
             let host = HostServices(clock: FileClock(path: ready), environment: ["PATH": "/usr/bin:/bin"])
             let client = try scene.client(.command(["sh", "-c", script]), host: host)
@@ -274,16 +274,16 @@ import Testing
             #expect(error?.message.contains("in time") == true)
             let descriptor = unsafe open(lock, O_RDWR)
             defer { close(descriptor) }
-            // It would wait forever if one of those processes remained.
+            // This call would block forever if one of those processes were still running.
             #expect(flock(descriptor, LOCK_EX) == 0)
         }
     }
 
-    /// The program must not wait for a helper's child processes.
+    /// The client must not wait for child processes that a command leaves running.
     @Test func aProgramThatLeavesAnotherBehindIsNotWaitedFor() async throws {
         try await withFile { path in
             #expect(unsafe mkfifo(path, 0o600) == 0)
-            // It leaves its output open until the test opens the other end of the pipe.
+            // The child process keeps its output open until the test opens the other end of the pipe.
             let command = ["sh", "-c", "printenv JWT; setsid cat '\(path)' &"]
             let scopes = try await tokens(of: command).scopes
             #expect(scopes == ["reports"])
@@ -301,7 +301,7 @@ import Testing
         }
     }
 
-    /// A program that was missing on this machine is looked for again at once.
+    /// The failure to read an assertion is not cached: the next call reads a file that has appeared since.
     @Test func anAssertionThatAppearsLateIsUsedAtOnce() async throws {
         let scene = try Scene()
         try await withFile { path in
@@ -312,7 +312,7 @@ import Testing
         }
     }
 
-    /// A token that was obtained for one subject is not returned for another subject.
+    /// A token that was obtained for one subject is not returned for another.
     @Test func aTokenForOneSubjectIsNotHandedOutForAnother() async throws {
         let scene = try Scene()
         let key = try PrivateKey()

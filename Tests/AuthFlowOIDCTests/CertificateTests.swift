@@ -87,13 +87,13 @@ import Testing
         #expect(error?.code == .invalidResponse && error?.message.contains("another certificate") == true)
     }
 
-    /// A profile requires sender-constrained tokens: a token whose claims contain no binding is a plain bearer token.
+    /// A profile requires sender-constrained tokens, and a JWT without a binding in its claims is a plain bearer token.
     @Test func aClientOfAProfileRefusesATokenThatSaysNothing() throws {
         let binding = CertificateBinding(certificate: Self.certificate)
         let unbound = Secret(Self.token(boundTo: nil).string ?? "")
         expectError(.invalidResponse) { try binding.check(unbound, isRequired: true) }
         try binding.check(unbound, isRequired: false)
-        // An opaque token can be checked only by the server.
+        // Only the server can check an opaque token.
         try binding.check(Secret("opaque"), isRequired: true)
     }
 

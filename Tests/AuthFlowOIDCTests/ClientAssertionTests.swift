@@ -42,7 +42,7 @@ import Testing
     @Test(arguments: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA, .rs256])
     func signsInAndRefreshesWithAPrivateKey(_ algorithm: SignatureAlgorithm) async throws {
         let key = try #require(Self.keys[algorithm == .rs256 ? .ps256 : algorithm])
-        // A key that specifies its algorithm is used with no other algorithm.
+        // A key that specifies an algorithm is used only with that algorithm.
         let signing = algorithm == .rs256 ? try PrivateKey(pem: key.pem) : key
         try await EmulatorScene.with(.inProcess, clients: [Self.client(signing)]) { scene in
             let values = try registration(.privateKeyJWT(SigningKeySource(signing), algorithm: algorithm))
@@ -72,7 +72,7 @@ import Testing
             for tried in ClientAuthentication.Audience.allCases {
                 let values = try registration(.privateKeyJWT(SigningKeySource(key), audience: tried))
                 let client = try scene.client(registration: values)
-                // At the token endpoint the last two are identical.
+                // At the token endpoint, the last two audiences are identical.
                 let isAccepted = tried == audience || (tried != .issuer && audience != .issuer)
                 if isAccepted {
                     _ = try await client.signIn()
@@ -107,7 +107,8 @@ import Testing
             values.usesDPoP = true
             let client = try scene.client(registration: values)
             #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
-            // The first attempt has no nonce; the server rejects an assertion that was reused.
+            // The first attempt has no nonce. The retry needs a new assertion, because the server rejects one that is
+            // reused.
             let identifiers = assertions(scene).compactMap { $0["jti"]?.string }
             #expect(identifiers.count == 2 && Set(identifiers).count == 2)
         }
@@ -152,13 +153,15 @@ import Testing
             )
             let credential = try await client.clientCredentials(scopes: ["profile"])
             #expect(!credential.tokens.accessToken.exposed.isEmpty)
-            // One retry with the nonce or time of the first error response, and none after that.
+            // The first call is retried once with the nonce or time from the error response; the second call needs no
+            // retry.
             _ = try await client.clientCredentials(scopes: ["profile"])
             #expect(scene.emulator.requests.count { $0 == "POST /token" } == 3)
         }
     }
 
-    /// A hostile provider that names another server's token endpoint gets no assertion that is valid there.
+    /// A hostile provider that advertises another server's token endpoint does not receive an assertion that is valid
+    /// there.
     @Test func noAssertionForAnothersTokenEndpointIsSentToThisProvider() async throws {
         let key = try #require(Self.keys[.es256])
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in

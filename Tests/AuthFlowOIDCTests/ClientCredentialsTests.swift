@@ -20,7 +20,7 @@ import Testing
         try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
             let store = MemoryTokenStore()
             let client = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
-            // A hundred concurrent callers, and one request.
+            // A hundred concurrent callers share one request.
             let tokens = try await withThrowingTaskGroup(of: TokenSet.self) { group in
                 for _ in 0..<100 { group.addTask { try await client.freshTokens() } }
                 var all: Set<TokenSet> = []
@@ -31,7 +31,7 @@ import Testing
             #expect(tokens.first?.scopes == ["reports"])
             #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
             #expect(scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"] == "reports")
-            // Another process finds it in the store.
+            // Another process reads the token from the store.
             let other = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
             #expect(try await other.freshTokens().accessToken == tokens.first?.accessToken)
             #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
@@ -54,7 +54,7 @@ import Testing
         #expect(second.refreshToken == nil)
     }
 
-    /// The tokens of a user who signed in under the same name are not the client's tokens.
+    /// The tokens of a user who signed in under the same name are not returned as the client's own tokens.
     @Test func aUsersTokensAreNotHandedOutInstead() async throws {
         let both = OIDCEmulator.Client(
             id: "robot",

@@ -6,7 +6,7 @@ import Expectations
 import Foundation
 import Testing
 
-/// A client that is made from values, without a configuration file.
+/// A client that is created from values, without a configuration file.
 @Suite struct ClientFromValuesTests {
     @Test func signsInKeepsTheTokensAndSignsOut() async throws {
         try await EmulatorScene.with(.sockets) { scene in
@@ -53,7 +53,7 @@ import Testing
         (["HOME": "/home/a", "XDG_DATA_HOME": "relative"], "/home/a/.local/share/my-app"),
     ]) func theDirectoryOfAnApplicationIsInTheUsersDataDirectory(_ environment: [String: String], _ end: String) {
         let path = FileTokenStore.defaultDirectory(for: "my-app", environment: environment)
-        // Without HOME the home directory is that of the user database, and not the root directory.
+        // Without HOME, the home directory comes from the user database; it is not the root directory.
         #expect(path.hasSuffix(end) && path.hasPrefix("/") && path != "/.local/share/my-app")
     }
 
@@ -68,6 +68,6 @@ import Testing
 
 private struct NoNetwork: HTTPTransport {
     func send(_ call: TransportRequest) async throws -> TransportResponse {
-        throw AuthError(.networkFailed, "There is no network.")
+        throw AuthError(.networkFailed, "The network is unavailable.")
     }
 }

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// DPoP-bound tokens (RFC 9449), at a provider that checks every proof.
+/// DPoP-bound tokens (RFC 9449), with a provider that checks every proof.
 @Suite struct DPoPTests {
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
@@ -19,7 +19,7 @@ import Testing
         return settings
     }
 
-    /// The decoded proofs that a provider has received at a path.
+    /// The decoded proofs in the requests that a provider has received at a path.
     private func proofs(_ scene: EmulatorScene, at path: String) throws -> [(header: JSON, claims: JSON)] {
         try scene.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
             guard let text = received.request.headerFields[HTTPField.Name("DPoP")!] else { return nil }
@@ -71,7 +71,7 @@ import Testing
             _ = try await client.signIn()
             let before = scene.emulator.requests.count
             _ = try await client.userInfo()
-            // The nonce is known from the token endpoint.
+            // The client already has the nonce from the token endpoint.
             #expect(scene.emulator.requests.count == before + 1)
             scene.emulator.changeDPoPNonce()
             let response = try await client.send(TransportRequest(.get, Endpoint("\(scene.emulator.issuer)/userinfo")))
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    /// A rejection of the proof, with this nonce.
+    /// A response that rejects the proof and provides this nonce.
     private func refusal(_ nonce: String?) -> TransportResponse {
         var fields: HTTPFields = [.contentType: "application/json"]
         if let nonce { fields[HTTPField.Name("DPoP-Nonce")!] = nonce }
@@ -137,7 +137,7 @@ import Testing
             let client = try scene.client(registration: Self.settings(), transport: transport)
             await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 2)
-            // The nonce is known by now, and was rejected.
+            // The client already has the nonce, which was rejected, so it does not retry.
             await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 3)
         }
@@ -148,7 +148,7 @@ import Testing
             scene.emulator.dpop = .required
             let store = MemoryTokenStore()
             let signIn = try await scene.client(registration: Self.settings(), store: store).signIn()
-            // Another process, for which the configuration no longer matters: the key comes from the store.
+            // In another process, the configuration no longer matters, because the key comes from the store.
             let later = try scene.client(registration: Self.settings { $0.usesDPoP = false }, store: store)
             #expect(try await later.credential() == signIn.credential)
             _ = try await later.refresh()

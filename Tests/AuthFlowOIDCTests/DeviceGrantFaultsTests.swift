@@ -29,7 +29,7 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "user_code for a terminal",
+            name: "user_code with a terminal escape sequence",
             fault: .deviceAuthorization(.member("user_code", "A\u{1B}[2J")),
             code: .invalidResponse
         ),
@@ -44,7 +44,7 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "script as verification_uri",
+            name: "javascript URL as verification_uri",
             fault: .deviceAuthorization(.member("verification_uri", "javascript:alert(1)")),
             code: .invalidResponse
         ),
@@ -54,12 +54,12 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "file as verification_uri_complete",
+            name: "file URL as verification_uri_complete",
             fault: .deviceAuthorization(.member("verification_uri_complete", "file:///etc/passwd")),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in that is a word",
+            name: "expires_in set to a word",
             fault: .deviceAuthorization(.member("expires_in", "soon")),
             code: .invalidResponse
         ),
@@ -69,19 +69,19 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in below zero",
+            name: "negative expires_in",
             fault: .deviceAuthorization(.member("expires_in", -5)),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "interval that is a word",
+            name: "interval set to a word",
             fault: .deviceAuthorization(.member("interval", "often")),
             code: .invalidResponse
         ),
         BadResponse(name: "a page", fault: .deviceAuthorization(.notJSON), code: .invalidResponse),
         BadResponse(name: "nothing", fault: .deviceAuthorization(.empty), code: .invalidResponse),
         BadResponse(
-            name: "a page with status 502",
+            name: "an HTML page with status 502",
             fault: .deviceAuthorization(.brokenGateway),
             code: .temporarilyUnavailable
         ),
@@ -94,12 +94,12 @@ import Testing
             code: .providerRejected
         ),
         BadResponse(
-            name: "an interval that is longer than the code is good for",
+            name: "an interval longer than the code's lifetime",
             fault: .deviceAuthorization(.member("interval", 600)),
             code: .invalidResponse
         ),
         BadResponse(
-            name: "a code that has expired",
+            name: "an expired code",
             fault: .deviceAuthorization(.member("expires_in", 0)),
             code: .invalidResponse
         ),
@@ -107,7 +107,7 @@ import Testing
         BadResponse(name: "an ID Token with a nonce", fault: .idToken(.claim("nonce", "n")), code: .invalidIDToken),
         BadResponse(name: "a wrong at_hash", fault: .idToken(.wrongAccessTokenHash), code: .invalidIDToken),
         BadResponse(name: "a wrong issuer", fault: .idToken(.wrongIssuer), code: .invalidIDToken),
-        BadResponse(name: "a page for tokens", fault: .tokenResponse(.notJSON), code: .invalidResponse),
+        BadResponse(name: "an HTML page instead of tokens", fault: .tokenResponse(.notJSON), code: .invalidResponse),
     ]
 
     @Test(arguments: badResponses) func refusesBadDeviceAuthorizationAndTokenResponses(

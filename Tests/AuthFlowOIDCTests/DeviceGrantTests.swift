@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Sign-in with the device grant (RFC 8628). Time passes only in the waits.
+/// Sign-in with the device grant (RFC 8628). Time advances only during waits.
 @Suite struct DeviceGrantTests {
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
@@ -40,7 +40,7 @@ import Testing
                 let error = await #expect(throws: AuthError.self) { try await client.signIn() }
                 #expect(error?.code == .invalidIDToken)
                 #expect(error?.message.contains("identity") == true)
-                // Nothing of a rejected sign-in remains.
+                // The tokens of the rejected sign-in are revoked.
                 #expect(emulator.requests.last == "POST /revoke")
             }
         }
@@ -66,6 +66,35 @@ import Testing
             #expect(signIn.authorizationParameters.pairs.isEmpty)
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.accessToken != signIn.credential.tokens.accessToken)
+        }
+    }
+
+    /// The device grant has no redirect URI, so that every redirect is followed, also one to another query of the same page.
+    @Test func followsARedirectToAnotherQueryOfTheVerificationPage() async throws {
+        struct Detour: HTTPTransport {
+            let base: any HTTPTransport
+
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                let path = call.head.path ?? ""
+                guard path.hasPrefix("/device?"), !path.hasSuffix("&step=2") else { return try await base.send(call) }
+                let location = path.dropFirst("/device".count) + "&step=2"
+                return TransportResponse(
+                    head: HTTPResponse(status: .found, headerFields: [.location: String(location)])
+                )
+            }
+        }
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let client = try scene.client(
+                registration: Self.settings(),
+                devicePresenter: HeadlessDevicePresenter(
+                    driver: try scene.driver(),
+                    transport: Detour(base: scene.transport)
+                ),
+                flows: [.device],
+                host: time.host
+            )
+            #expect(try await client.signIn().identity?.name == "Alice Example")
         }
     }
 
@@ -116,7 +145,7 @@ import Testing
         }
     }
 
-    // MARK: Waiting
+    // MARK: Polling
 
     private func waits(
         _ responses: [DevicePollResponse],
@@ -164,8 +193,8 @@ import Testing
         #expect(waits == [75])
     }
 
-    /// Timers that run fast poll too early, and the emulator's interval grows each time: a client that never slows
-    /// down never succeeds.
+    /// With timers that run fast, the client polls too early, and the emulator increases its interval each time. A
+    /// client that never slows down never succeeds.
     @Test(arguments: [1.1, 1.3, 1.8]) func pollingSucceedsWithTimersThatRunFast(_ drift: Double) async throws {
         let waits = try await waits([], drift: drift)
         #expect(waits.count < 8)
@@ -296,7 +325,7 @@ private struct AbsentUserAgent: UserAgent {
     }
 }
 
-/// A network that is down for the first polls.
+/// A network that is down during the first polls.
 private final class OutageTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let failures: Mutex<Int>

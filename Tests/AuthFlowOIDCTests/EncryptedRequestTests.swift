@@ -74,17 +74,17 @@ import Testing
         Refusal(name: "no key", hasKey: false),
         Refusal(name: "no key for the algorithm", encryption: .init(algorithm: .rsaOAEP256)),
         Refusal(
-            name: "an algorithm that is not announced",
+            name: "an algorithm that is not advertised",
             encryption: .init(algorithm: .ecdhESA256KW),
             metadata: .member("request_object_encryption_alg_values_supported", ["RSA-OAEP-256"])
         ),
         Refusal(name: "no algorithm", metadata: .member("request_object_encryption_alg_values_supported", ["RSA1_5"])),
         Refusal(
-            name: "no content encryption",
+            name: "no supported content encryption",
             metadata: .member("request_object_encryption_enc_values_supported", ["X"])
         ),
         Refusal(
-            name: "a content encryption that is not announced",
+            name: "a content encryption that is not advertised",
             encryption: .init(content: .a128GCM),
             metadata: .member("request_object_encryption_enc_values_supported", ["A256GCM"])
         ),

@@ -61,7 +61,8 @@ import Testing
             let client = try scene.client(registration: values)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
-            // The stored token is the signed token: it is sent back as a hint, which no other server could decrypt.
+            // The signed token is stored without its encryption, because it is later sent as a hint and only the
+            // client could decrypt it.
             #expect(credential.tokens.idToken?.exposed.split(separator: ".").count == 3)
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.idToken?.exposed.split(separator: ".").count == 3)
@@ -104,7 +105,7 @@ import Testing
         }
     }
 
-    /// A web server finds the request of a response by the state inside the JWT.
+    /// A web server uses the state inside the JWT to find the request that a response belongs to.
     @Test(arguments: [true, false]) func aServerFindsTheRequestOfASignedResponse(_ isEncrypted: Bool) async throws {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, responses: isEncrypted ? [.authorizationResponse] : [])
@@ -167,7 +168,7 @@ import Testing
             words: "encrypted twice"
         ),
         Hostile(
-            testDescription: "a tag that was cut",
+            testDescription: "a truncated authentication tag",
             change: { $0.text = { String($0.dropLast(6)) } },
             words: "cannot be decrypted"
         ),
@@ -187,7 +188,7 @@ import Testing
         #expect(try await client.credential() == nil)
     }
 
-    /// Only JWTs are ever encrypted: a requirement that could not be met is rejected.
+    /// Only JWTs can be encrypted, so a requirement that cannot be met is rejected.
     @Test(arguments: [EncryptedResponse.authorizationResponse, .introspection])
     func refusesADemandThatWouldBePassedOver(_ response: EncryptedResponse) throws {
         let values = try Self.registration([try DecryptionKey()]) { $0.encryptedResponses = [response] }

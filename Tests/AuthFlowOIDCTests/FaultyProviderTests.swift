@@ -16,7 +16,7 @@ import Testing
         var testDescription: String { row }
     }
 
-    /// Faults that are in no conformance table, and the last request that the client may send.
+    /// Faults that are not in the conformance table, and the last request that the client may send.
     static let faults: [Refused] = [
         Refused(row: "no ID Token", fault: .tokenResponse(.missingIDToken), code: .invalidIDToken, last: "POST /token"),
         Refused(
@@ -56,19 +56,19 @@ import Testing
             last: "GET /.well-known/openid-configuration"
         ),
         Refused(
-            row: "endpoint that is a number",
+            row: "numeric endpoint",
             fault: .metadata(.member("token_endpoint", 5)),
             code: .discoveryFailed,
             last: "GET /.well-known/openid-configuration"
         ),
         Refused(
-            row: "flag that is a string",
+            row: "flag as a string",
             fault: .metadata(.member("authorization_response_iss_parameter_supported", "yes")),
             code: .discoveryFailed,
             last: "GET /.well-known/openid-configuration"
         ),
         Refused(
-            row: "list that is a string",
+            row: "list as a string",
             fault: .metadata(.member("id_token_signing_alg_values_supported", "RS256")),
             code: .discoveryFailed,
             last: "GET /.well-known/openid-configuration"
@@ -86,7 +86,7 @@ import Testing
             last: "POST /token"
         ),
         Refused(
-            row: "token response that is a page",
+            row: "HTML page as the token response",
             fault: .tokenResponse(.notJSON),
             code: .invalidResponse,
             last: "POST /token"
@@ -109,7 +109,7 @@ import Testing
             last: "GET /userinfo"
         ),
         Refused(
-            row: "userinfo that is a page",
+            row: "HTML page as the userinfo response",
             fault: .userInfo(.notJSON),
             code: .invalidResponse,
             last: "GET /userinfo"
@@ -134,7 +134,7 @@ import Testing
         ),
         Refused(row: "no key set", fault: .metadata(.member("jwks_uri", nil)), code: .unsupported, last: "POST /token"),
         Refused(
-            row: "only other algorithms",
+            row: "only unsupported algorithms",
             fault: .metadata(.member("id_token_signing_alg_values_supported", ["PS512"])),
             code: .invalidIDToken,
             last: "POST /token"
@@ -161,16 +161,16 @@ import Testing
     }
 
     static let tolerated: [Tolerated] = [
-        Tolerated(row: "members that are null", fault: .metadata(.member("check_session_iframe", nil))),
-        Tolerated(row: "an endpoint that is null", fault: .metadata(.member("revocation_endpoint", .null))),
-        Tolerated(row: "a list that is null", fault: .metadata(.member("scopes_supported", .null))),
+        Tolerated(row: "an unknown null member", fault: .metadata(.member("check_session_iframe", .null))),
+        Tolerated(row: "a null endpoint", fault: .metadata(.member("revocation_endpoint", .null))),
+        Tolerated(row: "a null list", fault: .metadata(.member("scopes_supported", .null))),
         Tolerated(
-            row: "a flag that is null",
+            row: "a null flag",
             fault: .metadata(.member("authorization_response_iss_parameter_supported", .null))
         ),
         Tolerated(row: "expires_in as a string", fault: .tokenResponse(.member("expires_in", "3600"))),
-        Tolerated(row: "unknown members of the metadata", fault: .metadata(.member("new_member", ["x": [1]]))),
-        Tolerated(row: "unknown parameters of the redirect", fault: .callback(.unknownParameters)),
+        Tolerated(row: "unknown metadata members", fault: .metadata(.member("new_member", ["x": [1]]))),
+        Tolerated(row: "unknown redirect parameters", fault: .callback(.unknownParameters)),
         Tolerated(row: "no c_hash", fault: .idToken(.claim("c_hash", nil))),
     ]
 

@@ -71,12 +71,12 @@ import Testing
         let exchange = try #require(scene.work.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(exchange.form["audience"] == "https://api.example.com")
         #expect(exchange.form.values(for: "resource") == ["https://chat.example.com/"])
-        // The other server reads scopes and resources from the assertion.
+        // The other server takes the scopes and resources from the assertion.
         let grant = try #require(scene.api.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(grant.form["scope"] == nil && grant.form["resource"] == nil)
     }
 
-    /// With a proof in the first leg, "the same key" is needed in the second.
+    /// If the first request contains a DPoP proof, "the same key" must be used in the second.
     @Test func keepsTheKeyThatTheAssertionIsBoundTo() async throws {
         let scene = try Scene(dpop: true)
         _ = try await scene.user.signIn()
@@ -84,7 +84,7 @@ import Testing
         #expect(tokens.tokenType == "DPoP")
     }
 
-    /// A user who signs in after another user gets separate tokens, and none after a sign-out.
+    /// A user who signs in after another user receives separate tokens, and no tokens after a sign-out.
     @Test func theTokensOfOneUserAreNotHandedOutToTheNext() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()

@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// One issuer is never mistaken for another, and its metadata is read from the specified URL.
+/// Issuers are never confused with one another, and their metadata is read from the specified URL.
 @Suite struct IssuerTests {
     @Test func neverSendsATokenToAnotherIssuer() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
@@ -24,8 +24,8 @@ import Testing
     }
 
     @Test func refusesTheAuthorizationResponseOfAnotherProvider() async throws {
-        // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is passed to a
-        // sign-in at another provider, which would then receive the code.
+        // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is delivered
+        // to a sign-in at another provider, which would then receive the code.
         let (honest, evil) = (
             EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")),
             EmulatorScene(try OIDCEmulator(issuer: "https://evil.example.com"))

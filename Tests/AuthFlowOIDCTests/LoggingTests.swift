@@ -61,7 +61,7 @@ private struct MemoryLogHandler: LogHandler {
 
 private struct DatabaseIsDown: Error {}
 
-/// A custom transport of the app, with custom errors.
+/// An app's custom transport, which throws custom errors.
 private struct ThrowingTransport: HTTPTransport {
     let error: any Error
     func send(_ call: TransportRequest) async throws -> TransportResponse { throw error }

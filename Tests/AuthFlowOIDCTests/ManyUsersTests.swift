@@ -7,7 +7,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// One client of one authorization server, for many users in one process.
+/// One client of one authorization server serves many users in one process.
 @Suite struct ManyUsersTests {
     private let time = VirtualTime()
 
@@ -53,7 +53,7 @@ import Testing
         #expect(emulator.requests.count { $0 == "GET /jwks" } == 1)
     }
 
-    /// Runs `body` for each number, a few at a time.
+    /// Runs `body` for each number, up to 16 concurrently.
     private func forEach(_ count: Int, _ body: @escaping @Sendable (Int) async throws -> Void) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<count {
@@ -120,7 +120,7 @@ import Testing
             try await credentials.save(try await client.exchange(callback, for: request), for: "\(number)")
         }
         func refreshes() -> Int { emulator.receivedRequests.count { $0.form["refresh_token"] != nil } }
-        // Fresh for 540 seconds. In the last 30 seconds, each session is refreshed at a random time.
+        // The tokens stay fresh for 540 seconds. Each session is refreshed at a random time during the last 30 seconds.
         time.advance(by: .seconds(505))
         for number in 0..<20 { _ = try await credentials.freshTokens(for: "\(number)") }
         #expect(refreshes() == 0)
@@ -213,7 +213,7 @@ import Testing
         #expect(try await client.credential(account: alices.identity?.subject) != nil)
     }
 
-    /// A store whose lease is lost during a refresh, because another process has taken over.
+    /// A store that loses a lease during a refresh, because another process has taken it over.
     private actor LosingStore: TokenStore {
         let base = MemoryTokenStore()
         private var takeover: (@Sendable ([UInt8]) -> [UInt8])?
@@ -258,7 +258,7 @@ import Testing
         #expect(stored.contains(tokens.refreshToken?.exposed ?? "none"))
     }
 
-    /// The content of the store after another holder has refreshed: a fresh access token, and another refresh token.
+    /// The stored record after another lease holder has refreshed: a fresh access token and a new refresh token.
     private func refreshed(_ old: Credential) -> @Sendable ([UInt8]) -> [UInt8] {
         let (used, access) = (old.tokens.refreshToken?.exposed ?? "", old.tokens.accessToken.exposed)
         let later = time.now.timeIntervalSince1970 + 600
@@ -314,7 +314,7 @@ import Testing
         time.advance(by: .seconds(3600))
         await expectError(.loginRequired) { try await credentials.freshTokens(for: "s") }
         guard case .ended(let session) = await states.next() else {
-            Issue.record("The end of the session is not published.")
+            Issue.record("The end of the session was not published.")
             return
         }
         #expect(session.reason.contains("invalid_grant"))

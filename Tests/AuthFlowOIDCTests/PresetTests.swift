@@ -27,7 +27,7 @@ private struct PlainServer: ProviderEmulator {
     }
 }
 
-/// A multi-tenant server, each of whose keys belongs to one issuer.
+/// A multi-tenant server that assigns each of its keys to one issuer.
 private struct KeyIssuerServer: ProviderEmulator {
     let base: OIDCEmulator
     let keyIssuer: String
@@ -45,7 +45,8 @@ private struct KeyIssuerServer: ProviderEmulator {
     }
 }
 
-/// The presets as data, with an emulator at the URL of each provider. No preset was tested against the service itself.
+/// The presets as data, with an emulator at each provider's URL. The presets have not been tested against the actual
+/// services.
 @Suite struct PresetTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let preset: ProviderPreset
@@ -215,7 +216,7 @@ private struct KeyIssuerServer: ProviderEmulator {
 
     // MARK: A secret that is a JWT
 
-    /// Apple's server, as far as it concerns client secrets.
+    /// The part of Apple's server that checks client secrets.
     private struct SecretServer: ProviderEmulator {
         let base: OIDCEmulator
         let seen = Seen()

@@ -61,7 +61,7 @@ import Testing
         _ = try await client.signIn()
         #expect(asked.withLock { $0 } == 0)
         guard case .done = try await client.signOut().revocation else {
-            Issue.record("The tokens are revoked.")
+            Issue.record("The tokens were not revoked.")
             return
         }
         #expect(scene.emulator.requests.contains("POST /revoke"))
@@ -97,7 +97,7 @@ import Testing
         _ = try await client.signIn()
         #expect(scene.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
         _ = try await client.userInfo()
-        // Without the configured endpoint the binding differs, in either direction.
+        // A client without the configured endpoint has a different binding, and does not use the stored token.
         let discovered = try scene.client(store: store)
         let requests = scene.emulator.requests.count { $0 == "GET /userinfo" }
         let error = await #expect(throws: AuthError.self) { try await discovered.userInfo() }
@@ -122,7 +122,7 @@ import Testing
         #expect(error?.code == .loginRequired)
         let signOut = try await scene.client(store: store).signOut()
         guard case .failed = signOut.revocation else {
-            Issue.record("Nothing is revoked, and the result says so.")
+            Issue.record("The result must report that nothing was revoked.")
             return
         }
     }
@@ -268,7 +268,7 @@ import Testing
         let client = try scene.client(registration: settings)
         _ = try await client.signIn()
         guard case .done = try await client.signOut(endingSession: true).endSession else {
-            Issue.record("The session is not ended.")
+            Issue.record("The session was not ended.")
             return
         }
         let query = try #require(scene.emulator.receivedRequests.first { $0.path == "/end_session" }?.query)
@@ -291,7 +291,7 @@ import Testing
     }
 }
 
-/// A transport that responds to some requests itself.
+/// A transport that answers some requests itself.
 private struct ScriptedResponses: HTTPTransport {
     let base: any HTTPTransport
     let respond: @Sendable (TransportRequest) -> TransportResponse?

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Uploads that the proxy forwards as they arrive.
+/// Uploads that the proxy forwards as a stream.
 @Suite struct ProxyUploadTests {
     private static func proxy(_ server: SessionServer, duration: Duration = .seconds(900)) throws -> ResourceProxy {
         let route = try ResourceProxy.Route(
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    /// The nonce comes with the first response, when the body has been read.
+    /// The nonce arrives with the first response, when the body has already been consumed.
     @Test func anAPIThatWantsANonceGetsItWithTheNextRequest() async throws {
         try await WebScene.run { web in
             let proofs = Mutex(0)

@@ -118,7 +118,7 @@ import Testing
         ),
         Broken(name: "no expires_in", fault: .missingExpiry, code: .invalidResponse),
         Broken(name: "expires_in of zero", fault: .member("expires_in", 0), code: .invalidResponse),
-        Broken(name: "expires_in below zero", fault: .member("expires_in", -5), code: .invalidResponse),
+        Broken(name: "negative expires_in", fault: .member("expires_in", -5), code: .invalidResponse),
         Broken(
             name: "an error",
             fault: .response { $0 = .refusal("invalid_request_object") },
@@ -165,7 +165,7 @@ import Testing
         #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 330)
     }
 
-    /// RFC 9101 section 10.8: a request object must not be usable as any other JWT.
+    /// RFC 9101 section 10.8: a request object must not be usable as another kind of JWT.
     @Test func aConfiguredParameterReplacesNoClaimOfTheObjectItself() async throws {
         let client = try client {
             $0.requestObjectKey = SigningKeySource(key)
@@ -258,7 +258,7 @@ import Testing
         #expect(client.coversAuthorizationDetails(refreshed) == true)
     }
 
-    /// Some servers require pushed parameters in the browser, too, and otherwise respond with an error page.
+    /// Some servers also require the pushed parameters in the browser, and otherwise respond with an error page.
     @Test func anErrorPageAfterAPushedRequestNamesTheSettings() async throws {
         for mode in [PushedRequests.automatic, .always] {
             var values = try registration()
@@ -296,7 +296,7 @@ import Testing
     private static let grants = [
         Grant(testDescription: "exactly that", granted: payment, isCovered: true, isExact: true),
         Grant(
-            testDescription: "the same in another order",
+            testDescription: "the same members in a different order",
             granted: [["amount": ["currency": "EUR"], "actions": ["initiate"], "type": "payment"]],
             isCovered: true,
             isExact: true
@@ -307,7 +307,7 @@ import Testing
             isCovered: true
         ),
         Grant(
-            testDescription: "two of them",
+            testDescription: "the same element twice",
             granted: .array((payment.array ?? []) + (payment.array ?? [])),
             isCovered: true
         ),
@@ -331,7 +331,7 @@ import Testing
         let request = try await plain.authorizationRequest(options)
         let credential = try await plain.exchange(try await scene.visit(request.url), for: request)
         #expect(request.missingAuthorizationDetails(in: credential.tokens).isEmpty == grant.isCovered)
-        // Where the client requires it, nothing else is accepted.
+        // A client that requires an exact match accepts nothing else.
         var values = try registration()
         values.demandsExactAuthorizationDetails = true
         let strict = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))

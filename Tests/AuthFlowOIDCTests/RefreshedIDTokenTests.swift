@@ -7,7 +7,7 @@ import Testing
 
 /// ID Tokens in refresh responses (OpenID Connect Core section 12.2).
 @Suite struct RefreshedIDTokenTests {
-    /// In GitLab, Doorkeeper and Django the auth_time is that of the user's last sign-in in any browser.
+    /// In GitLab, Doorkeeper and Django, auth_time is the time of the user's most recent sign-in in any browser.
     @Test(arguments: [3600, -3600] as [TimeInterval])
     func aSignInElsewhereNeitherEndsTheSessionNorCountsAsItsOwn(_ difference: TimeInterval) async throws {
         let life = try TokenLifeScene()
@@ -25,7 +25,7 @@ import Testing
         #expect(refreshed.authentication == authentication)
         #expect(refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number == elsewhere)
         #expect(events.withLock { $0 }.contains { $0.details["auth_time"] == "of another sign-in" })
-        // And in the next process, and after the next refresh.
+        // This is also true in the next process, after its refresh.
         life.time.advance(7200)
         let next = try life.client(store: store)
         _ = try await next.freshTokens()

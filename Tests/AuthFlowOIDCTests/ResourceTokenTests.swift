@@ -32,12 +32,12 @@ import Testing
             #expect(first.accessToken != second.accessToken)
             #expect(first.refreshToken == nil)
             #expect(first.accessToken != signIn.credential.tokens.accessToken)
-            // Stored, for this and every other process.
+            // The tokens are stored for this process and every other process.
             #expect(try await client.freshTokens(for: Self.a) == first)
             let other = try scene.client(registration: try Self.registration(), store: store)
             #expect(try await other.freshTokens(for: Self.b, scopes: ["profile"]).accessToken == second.accessToken)
             #expect(Self.refreshes(scene) == [[Self.a], [Self.b]])
-            // The grant's own token is a different one, and is retained.
+            // The grant's own access token is different, and remains stored.
             #expect(try await client.freshTokens().accessToken == signIn.credential.tokens.accessToken)
         }
     }

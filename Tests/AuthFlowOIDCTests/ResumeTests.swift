@@ -6,9 +6,9 @@ import ConformanceRows
 import Synchronization
 import Testing
 
-/// Sign-ins whose redirect arrives through `AuthClient.resume(with:)`: from an app's URL handler, or pasted.
+/// Sign-ins whose redirect arrives through `AuthClient.resume(with:)`, either from an app's URL handler or pasted.
 @Suite struct ResumeTests {
-    /// Signs in with an agent that waits, and calls `act` with the URL that it shows.
+    /// Signs in with a waiting user agent, and calls `act` with the URL that the agent displays.
     private func signIn(
         _ agent: any UserAgent,
         at scene: EmulatorScene,

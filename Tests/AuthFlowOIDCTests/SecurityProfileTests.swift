@@ -41,7 +41,7 @@ import Testing
     static let breaches: [Breach] = [
         Breach(name: "a public client", clause: "5.3.3.1, 2") { $0.authentication = .none },
         Breach(name: "a secret", clause: "5.3.3.1, 2") { $0.authentication = .clientSecretBasic(Secret("s")) },
-        Breach(name: "a secret that signs", clause: "5.3.3.1, 2") {
+        Breach(name: "a secret that signs assertions", clause: "5.3.3.1, 2") {
             $0.authentication = .clientSecretJWT(Secret(String(repeating: "s", count: 32)))
         },
         Breach(name: "another audience", clause: "5.3.3.1, 5") {
@@ -58,10 +58,10 @@ import Testing
             $0.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/request" }
         },
         Breach(name: "ID Tokens by RS256", clause: "5.4.1") { $0.idTokenSigningAlgorithms = [.rs256] },
-        Breach(name: "no key to sign requests with", clause: "Message Signing section 5.3.2") {
+        Breach(name: "no request signing key", clause: "Message Signing section 5.3.2") {
             $0.securityProfile = .fapi2MessageSigning
         },
-        Breach(name: "responses that are not signed", clause: "Message Signing section 5.4.2") {
+        Breach(name: "unsigned responses", clause: "Message Signing section 5.4.2") {
             $0.securityProfile = .fapi2MessageSigning
             $0.requestObjectKey = SigningKeySource(try PrivateKey())
             $0.responseMode = .formPost
@@ -101,7 +101,8 @@ import Testing
         }
     }
 
-    /// FAPI 2.0 section 5.4.1: assertions and requests are signed with no other algorithm, whatever the provider advertises.
+    /// FAPI 2.0 section 5.4.1: assertions and requests are signed only with the permitted algorithms, whatever the
+    /// provider advertises.
     @Test(arguments: [
         "token_endpoint_auth_signing_alg_values_supported", "request_object_signing_alg_values_supported",
     ]) func signsNothingByAnotherAlgorithm(_ member: String) async throws {
@@ -143,7 +144,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 
-    /// Section 5.3.3.1, note 1: every attempt has new signatures, including that of the request object.
+    /// Section 5.3.3.1, note 1: every attempt is signed again, including the request object.
     @Test func aWrongClockIsCorrectedForSignedRequests() async throws {
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
@@ -165,7 +166,7 @@ import Testing
         #expect(objects.count == 2 && Set(objects).count == 2)
     }
 
-    /// A request that was stored before the client had these settings is not completed with weaker settings.
+    /// A request that was stored before the settings became stricter is not completed with the weaker settings.
     @Test func refusesAStoredRequestThatIsWeakerThanTheSettings() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let before = OAuthClient(
@@ -186,7 +187,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 
-    /// FAPI 2.0 section 5.4.1: tokens with other algorithms are rejected, whatever the provider advertises.
+    /// FAPI 2.0 section 5.4.1: tokens signed with other algorithms are rejected, whatever the provider advertises.
     @Test func refusesAnIDTokenByAnotherAlgorithm() async throws {
         let key = try PrivateKey()
         let scene = EmulatorScene(

@@ -41,7 +41,7 @@ import Testing
         return try await client.exchange(try emulator.redirect(for: request.url, as: "user\(user)"), for: request)
     }
 
-    /// Alice, who is the current account, and Bob, who was signed in before her.
+    /// Signs Bob in, and then Alice, whose account becomes the current account.
     private func aliceAndBob(_ store: MemoryTokenStore = MemoryTokenStore()) async throws -> (AuthClient, bob: String) {
         var registration = try EmulatorScene.registration()
         registration.scopes.append("offline_access")
@@ -102,14 +102,14 @@ import Testing
         for user in 0..<30 {
             await expectError(.invalidResponse) { try await credentials.freshTokens(for: "\(user)") }
         }
-        // The backoff still applies: requests that the provider cannot serve now are not repeated.
+        // The sessions stay in memory while their backoff applies, so that failed requests are not repeated.
         #expect(credentials.cachedCount == 30)
         time.advance(by: .seconds(3600))
         for user in 0..<6 { _ = try await credentials.credential(for: CredentialKey("\(user)")) }
         #expect(credentials.cachedCount <= 6)
     }
 
-    // MARK: Nothing is lost, and nothing is loosened
+    // MARK: No tokens are lost, and no checks are weakened
 
     private struct Unreachable: Error {}
 
@@ -127,7 +127,7 @@ import Testing
         }
     }
 
-    /// A client with an expired credential, whose refreshed ID Token requires keys that have to be fetched.
+    /// A client with an expired credential, for which validating the refreshed ID Token requires fetching keys.
     private func expired() async throws -> (OAuthClient, Credential, KeysTransport) {
         let transport = KeysTransport(scene.transport)
         let client = try client(transport: transport)

@@ -104,7 +104,7 @@ private struct Basket: SessionData, Equatable {
             #expect(try await server.data(Settings.self, of: old) == Settings(color: "upgraded from 1"))
             await expectError(.sessionDataUnusable) { try await server.data(NewSettings.self, of: old) }
             try await server.updateData(of: session) { (data: inout Settings?) in data = Settings(color: "green") }
-            // A process of the version before the upgrade does not replace data that it cannot read.
+            // A process that still runs the previous version does not replace data that it cannot decode.
             let error = await #expect(throws: AuthError.self) {
                 try await server.updateData(of: session) { (data: inout OldSettings?) in data = OldSettings() }
             }

@@ -13,7 +13,7 @@ private struct Basket: SessionData, Equatable {
 
 private struct HookError: Error {}
 
-/// The notifications that the hooks of a test received.
+/// The notifications that a test's hooks received.
 private final class Notes: Sendable {
     private let state = Mutex<[String]>([])
     var all: [String] { state.withLock { $0 } }
@@ -106,7 +106,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// A user who signs in through the link of another site must not find the accounts linked.
+    /// When a user signs in through a link on another site, the accounts must not be linked.
     @Test func theHookIsToldNoSessionUnlessTheApplicationLinksAccounts() async throws {
         try await WebScene.run { web in
             let notes = Notes()
@@ -173,7 +173,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// The user chose another account: neither data nor session is shared.
+    /// The user chose a different account, so neither data nor session is shared.
     @Test func dataOfOneUserDoesNotMoveToAnother() async throws {
         try await WebScene.run { web in
             let notes = Notes()
@@ -196,7 +196,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// Plain OAuth 2.0 does not identify the signed-in user: two sign-ins may be of two users.
+    /// Plain OAuth 2.0 does not identify the user, so two sign-ins may belong to different users.
     @Test func dataOfAnUnknownUserMovesToNoSession() async throws {
         try await WebScene.run { web in
             let server = try web.process(registration: { $0.scopes = ["repo", "offline_access"] })

@@ -6,11 +6,12 @@ import ConformanceRows
 import HTTPTypes
 import Testing
 
-/// The operators' view of a web application, and their actions.
+/// The information and operations that a web application provides for its operators.
 @Suite struct SessionOperationTests {
     private static let (old, new) = (Secret("the old key of the tags"), Secret("the new key of the tags"))
 
-    /// The keys of the processes during a key rotation: processes before and after a step run concurrently.
+    /// The tag keys during each step of a key rotation, in which processes with the old and the new list run
+    /// concurrently.
     @Test(arguments: [([old], [old, new]), ([old, new], [new, old]), ([new, old], [new])])
     func aTagKeyIsReplacedWhileProcessesRun(_ before: [Secret], _ after: [Secret]) async throws {
         try await WebScene.run { web in
@@ -39,7 +40,7 @@ import Testing
         }
     }
 
-    /// A logout token is recorded with the first key of one process, and looked up with all keys of another.
+    /// One process records a logout token with its first key, and another looks it up with all of its keys.
     @Test(arguments: [([old, new], [new, old]), ([new, old], [old, new]), ([old], [new, old])])
     func aLogoutTokenEndsASignInThatAProcessWithAnotherFirstKeyFinishes(
         _ ofLogout: [Secret],
@@ -49,7 +50,7 @@ import Testing
             let (told, server) = (try web.process { $0.tagKeys = ofLogout }, try web.process { $0.tagKeys = ofSignIn })
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
-            // By the provider's clock, after the iat of the next ID Token.
+            // On the provider's clock, this is later than the iat of the next ID Token.
             let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: "248289761001") {
                 _,
                 claims in

@@ -5,7 +5,7 @@ import ConformanceRows
 import HTTPTypes
 import Testing
 
-/// The server's pages, and its routes for other clients than browsers: provider frames, proxies, load balancers.
+/// The server's pages, and its routes for provider frames, proxies and load balancers.
 @Suite struct SessionPageTests {
     private func stale(
         _ server: SessionServer,
@@ -152,7 +152,8 @@ import Testing
                 let response = await auth.response(to: WebBrowser().request(.get, "/forward-auth", fields))
                 #expect(response?.head.headerFields[name("X-Sign-In")] == path)
             }
-            // An application that supports no users must not confuse this with a user without a name.
+            // A user without the configured claim is rejected, because the application would receive a request
+            // without a user.
             let lacking = ForwardAuth(server: server, fields: [name("X-User"): .claim("absent")])
             #expect(await lacking.response(to: browser.request(.get, "/forward-auth"))?.status == 403)
             #expect(unknown?.head.headerFields[name("X-User")] == nil)
@@ -160,7 +161,7 @@ import Testing
         }
     }
 
-    /// A cross-site page can make a browser post with its cookies if those are Lax.
+    /// With Lax cookies, a request from a cross-site page can contain the session cookie, so the method is checked.
     @Test(arguments: [
         ("POST", "cross-site", 403), ("GET", "cross-site", 204), ("HEAD", "cross-site", 204),
         ("get", "cross-site", 403),
@@ -177,7 +178,8 @@ import Testing
         }
     }
 
-    /// A page of a sibling host can open a WebSocket with the Strict cookie: its handshake is a GET with an Origin header.
+    /// A page on a sibling host can open a WebSocket with the Strict cookie. The handshake is a GET request with an
+    /// Origin header.
     @Test func aWebSocketOfAnotherOriginIsRefused() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())

@@ -33,7 +33,7 @@ final class SlowRefreshes: HTTPTransport {
     }
 }
 
-/// Concurrent refreshes with sign-outs, sign-ins in other processes, and rejections.
+/// Refreshes that run concurrently with sign-outs, sign-ins in other processes, and rejections.
 @Suite struct SessionRaceTests {
     private let time: TestTime
     private let scene: EmulatorScene
@@ -74,7 +74,8 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Signing out
 
-    /// In one process (the same client) and in another process (another client of the same store).
+    /// The sign-out runs in the same process (the same client) or in another process (another client with the same
+    /// store).
     @Test(arguments: [true, false]) func aSignOutRevokesTheTokensOfALateRefresh(_ isSameClient: Bool) async throws {
         let store = MemoryTokenStore()
         let slow = SlowRefreshes(scene.transport)
@@ -86,12 +87,12 @@ final class SlowRefreshes: HTTPTransport {
         let late = Task { try await refreshing.freshTokens() }
         await slow.arrival()
         let signOut = Task { try await leaving.signOut() }
-        // The sign-out has to wait for the refresh, and must revoke its tokens.
+        // The sign-out must wait for the refresh and revoke its tokens.
         while scene.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
         await Task.yield()
         slow.release()
         guard case .done = try await signOut.value.revocation else {
-            Issue.record("The tokens are revoked.")
+            Issue.record("The tokens were not revoked.")
             return
         }
         if isSameClient {
@@ -139,7 +140,7 @@ final class SlowRefreshes: HTTPTransport {
         ),
     ]
 
-    /// A client that finds the credential missing drops its cached tokens.
+    /// A client that finds no credential in the store discards its cached tokens.
     @Test(arguments: looks) func returnsNoCachedTokensOnceTheStoreWasSeenEmpty(
         _ test: Look
     ) async throws {
@@ -169,8 +170,8 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Responses of the provider
 
-    /// The old refresh token has been used when the new tokens are rejected: the new one is stored, and no tokens are
-    /// returned.
+    /// The old refresh token has already been used when the new tokens are rejected, so the new refresh token is
+    /// stored, but no tokens are returned.
     @Test(arguments: ["nonce", "sub"]) func aRefusedIDTokenLosesNoRefreshToken(_ claim: String) async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
@@ -190,7 +191,7 @@ final class SlowRefreshes: HTTPTransport {
         scene.emulator.fault = nil
         time.advance(400)
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
-        // Another process continues from there.
+        // Another process uses the stored tokens.
         #expect(try await self.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
     }
 
@@ -218,7 +219,7 @@ final class SlowRefreshes: HTTPTransport {
         let second = try await client.freshCredential(lasting: .seconds(3600)).tokens
         #expect(second != first)
         #expect(refreshes == 1)
-        // Tokens that another process has obtained meanwhile are used.
+        // Tokens that another process has obtained in the meantime are used.
         #expect(try await client.freshCredential(lasting: .seconds(60)).tokens == second)
         #expect(refreshes == 1)
     }
@@ -235,7 +236,7 @@ final class SlowRefreshes: HTTPTransport {
         let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
         #expect(twice?.message.contains("Sign in again") == true)
-        // The session has not certainly ended: the provider may have had a temporary fault.
+        // The session may not have ended, because the provider's fault may be temporary.
         #expect(try await first.credential()?.tokens == credential.tokens)
         transport.respond(nil)
         #expect(try await client(store: store).freshTokens() != credential.tokens)

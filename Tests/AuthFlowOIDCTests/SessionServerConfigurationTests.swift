@@ -88,7 +88,7 @@ import Testing
             )
         }
         let issues = "\(error?.issues ?? [])"
-        #expect(issues.contains("keeps no sessions"))
+        #expect(issues.contains("cannot store the sessions"))
     }
 
     @Test func aClientWithoutASecretIsRefused() throws {

@@ -7,12 +7,12 @@ import Testing
 
 @testable import AuthFlowServer
 
-/// A store that counts the writes, and that can lose the responses to removals.
+/// A store that counts writes and can lose the responses to removals.
 private final class WatchedStore: SessionTokenStore {
     enum Loss: CaseIterable, Sendable {
-        /// The records are removed, and the caller gets an error.
+        /// The records are removed, but the caller receives an error.
         case failed
-        /// The removal was retried, and finds nothing the second time.
+        /// The removal is retried, and the second attempt finds nothing.
         case repeated
         /// Half of the records are removed.
         case halfDone
@@ -50,7 +50,7 @@ private final class WatchedStore: SessionTokenStore {
         return try await base.withLease(on: key, body)
     }
     func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
-    /// Makes this many callers that look for records wait for each other, before and after the lookup.
+    /// Makes this many lookups of records wait for each other, both before and after reading.
     func meet(_ size: Int) { meeting.withLock { $0 = Meeting(size: size, rounds: 2) } }
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
         await arrive()
@@ -101,7 +101,7 @@ private final class WatchedStore: SessionTokenStore {
     }
 }
 
-/// A web application whose database fails, and visitors who have no session.
+/// A web application with a failing database, and requests without a session.
 @Suite struct SessionServerFaultTests {
     private func withWeb(
         _ body: @escaping @Sendable (WebScene, SessionServer, WatchedStore) async throws -> Void
@@ -148,12 +148,12 @@ private final class WatchedStore: SessionTokenStore {
             #expect(response.status == (loss == .repeated ? 303 : 503))
             #expect(await server.drain(within: .seconds(20)))
             #expect(revokedRefreshTokens(web) == browsers)
-            // The session that can request again is the last to end.
+            // The session that can repeat the request is removed last.
             #expect(store.removed.last?.name == own.name)
         }
     }
 
-    /// Their tokens may belong to the same grant, and profiles change.
+    /// The tokens of both sessions may belong to the same grant, and profile claims can change.
     @Test func aUserWhoSignsInAgainWithOtherClaimsKeepsTheGrant() async throws {
         try await withWeb { web, server, _ in
             let browser = WebBrowser()
@@ -182,7 +182,7 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
-    /// Comparing it takes quadratic time in the number of marks.
+    /// Comparing such text takes quadratic time in the number of combining marks.
     @Test func aStrangersPathAndCookiesAreNotCompared() async throws {
         let marks = String(repeating: "\u{301}", count: 100) + String(repeating: "\u{323}", count: 100)
         var request = HTTPRequest(method: .get, scheme: "https", authority: "app.example.com", path: "/\(marks)?a=1")
@@ -199,7 +199,7 @@ private final class WatchedStore: SessionTokenStore {
         try await withWeb { web, _, store in
             let server = try web.process { $0.sessionsPerUser = 1 }
             let browsers = [WebBrowser(), WebBrowser()]
-            // Each has stored its session when the other looks for excess sessions.
+            // Each sign-in has stored its session when the other looks for excess sessions.
             store.meet(browsers.count)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for browser in browsers { group.addTask { try await browser.signIn(web, at: server) } }

@@ -58,7 +58,8 @@ struct HeldRequests: HTTPTransport {
                         await proxy.response(to: alice.request(.get, "/api/slow", WebBrowser.ownPage))
                     }
                 }
-                // Eight requests are at the API and 32 wait, so the only request that ends is rejected.
+                // Eight requests are at the API and 32 are waiting, so the only request to complete is the rejected
+                // one.
                 let refused = await group.next() ?? nil
                 #expect(refused?.status == 429)
                 #expect(refused?.head.headerFields[.retryAfter] != nil)
@@ -130,7 +131,7 @@ struct HeldRequests: HTTPTransport {
             network.takeDown()
             let down = try web.process(transport: network, observer: observer)
             #expect(try await WebBrowser().send(.get, "/login", to: down).status == 502)
-            // A separate process: the first process sends the provider no requests for a while.
+            // This is a separate process, because the first process sends no requests to the provider for a while.
             let server = try web.process(observer: observer)
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
@@ -151,7 +152,7 @@ struct HeldRequests: HTTPTransport {
         #expect(SessionServer.response(for: AuthError(.invalidIDToken, "No.")) == nil)
     }
 
-    /// A user's requests count until their bodies have been read.
+    /// A request counts towards the user's limit until the response body has been read.
     @Test func aStreamedResponseArrivesWithItsBodyAndHoldsItsPlace() async throws {
         try await withWeb { web, _ in
             let api = APITransport(web.scene.transport) { _, _ in
@@ -190,7 +191,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// A user who is told that all sessions have ended relies on this message.
+    /// Users rely on the message that all sessions have ended.
     @Test func signingOutEverywhereSaysWhenTheOtherSessionsWereNotFound() async throws {
         try await withWeb { web, server in
             let (laptop, phone) = (WebBrowser(), WebBrowser())
@@ -224,7 +225,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// In Swift's characters a mark that joins the next character would hide the next cookie.
+    /// If cookies were split by `Character`, a mark that merges with an adjacent character would hide the next cookie.
     @Test(arguments: ["x=a\u{600}", "x\u{301}=1", "\u{1F1E6}=\u{1F1E6}"]) func anotherSitesCookieHidesNone(
         _ cookie: String
     )
@@ -239,7 +240,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// Each of them would cause a store lookup.
+    /// Each of these cookies would cause a store lookup.
     @Test func cookiesThatBelongToNoResponseCostNoAccessToTheStore() async throws {
         try await withWeb { web, server in
             let browser = WebBrowser()
@@ -247,7 +248,7 @@ struct HeldRequests: HTTPTransport {
             let own = try #require(browser.cookies.first { $0.key.contains("-login-") })
             let prefix = own.key.prefix(own.key.count - 8)
             for number in 0..<10 { browser.cookies["\(prefix)AAAAAAA\(number)"] = own.value }
-            // The right value in another cookie, and another value in the right cookie.
+            // The right value in other cookies, and then a wrong value in the right cookie.
             browser.cookies[own.key] = nil
             #expect(try await browser.send(.get, callback, to: server).status == 400)
             browser.cookies[own.key] = String(own.value.dropLast(4)) + "AAAA"

@@ -182,7 +182,7 @@ import Testing
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
-            // The Strict cookie stays in the browser, and the application sends the visit to the sign-in route.
+            // The browser does not send the Strict cookie, so the application redirects to the sign-in route.
             let page = try await WebBrowser().send(
                 .get,
                 "/login?return_to=/orders%3Fid%3D7",
@@ -208,7 +208,7 @@ import Testing
     @Test func aVisitByALinkWithoutASessionGoesToTheProviderAtTheSecondStep() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
-            // A link that already has the marker is not followed automatically.
+            // The page does not redirect automatically if the URL already has the marker.
             let marked = try await browser.send(.get, "/login?resume=1", to: server, Self.fromElsewhere)
             #expect(marked.status == 200)
             #expect(!String(decoding: marked.body, as: UTF8.self).contains("http-equiv=\"refresh\""))
@@ -219,7 +219,7 @@ import Testing
         }
     }
 
-    /// Login CSRF: a page of another site does not replace the session of a user by a session that it chose.
+    /// Login CSRF: a page on another site cannot replace a user's session with a session of the attacker's choice.
     @Test(arguments: ["login_hint=mallory", "prompt=login&resume=1"], [SessionServerOptions.SameSite.strict, .lax])
     func anotherSiteCannotSignAUserInAnew(_ query: String, _ sameSite: SessionServerOptions.SameSite) async throws {
         try await WebScene.run { web in
@@ -229,7 +229,7 @@ import Testing
             })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
-            // With its cookie: through Lax, or as the second step of Strict.
+            // The request contains the session cookie: it is Lax, or this is the second step with Strict.
             let response = try await browser.send(.get, "/login?\(query)", to: server, Self.fromElsewhere)
             #expect(response.status == 200)
             let page = String(decoding: response.body, as: UTF8.self)
@@ -254,7 +254,7 @@ import Testing
                 web,
                 at: server
             )
-            // The requirement is not removed with it.
+            // The stored requirement outlives the removed session.
             #expect(refused.status == 403 && browser.session == nil)
             web.scene.emulator.fault = nil
             let response = try await finish(

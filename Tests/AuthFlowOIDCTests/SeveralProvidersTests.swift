@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    /// A page of another site does not send the user to a provider of its choice.
+    /// A page on another site cannot send the user to a provider of its choice.
     @Test func aLinkOfAnotherSiteDoesNotChangeTheProvider() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())

@@ -5,13 +5,13 @@ import Expectations
 import Foundation
 import Testing
 
-/// Sign-ins by the steps of ``OAuthClient``, whose state is a value that another process can use to finish.
+/// Sign-ins in separate steps with ``OAuthClient``, whose state is a value with which another process can finish.
 @Suite struct SignInStepsTests {
     private let scene: EmulatorScene
 
     init() throws { scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")) }
 
-    /// A client with a separate server instance, like that of another process.
+    /// A client with a separate server instance, as in another process.
     private func client(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws -> OAuthClient {
         var values = try EmulatorScene.registration()
         change(&values)
@@ -36,7 +36,7 @@ import Testing
         #expect(credential.tokens.tokenType == "DPoP")
         let replay = await #expect(throws: AuthError.self) { try await finisher.exchange(callback, for: decoded) }
         #expect(replay?.code == .invalidCallback)
-        // A third process cannot know this, and the server rejects the code.
+        // A third process cannot detect the replay, but the server rejects the code.
         let third = await #expect(throws: AuthError.self) { try await client().exchange(callback, for: decoded) }
         #expect(third?.code == .providerRejected)
     }
@@ -204,7 +204,7 @@ import Testing
         #expect(error?.code == .insufficientUserAuthentication)
     }
 
-    /// A provider may revoke the whole grant with one token, and thereby the user's session.
+    /// Revoking one token may make the provider revoke the entire grant, and with it the user's session.
     @Test(arguments: [
         (IDTokenFault.authenticatedAnHourAgo, 0), (.missingAuthenticationTime, 0), (.claim("nonce", "another"), 2),
     ])

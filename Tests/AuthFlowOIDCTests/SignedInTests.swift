@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The operations of a client with a signed-in user: accounts, API calls, sign-out.
+/// Operations for a signed-in user: accounts, API calls and sign-out.
 @Suite struct SignedInTests {
     private let life: TokenLifeScene
 
@@ -66,7 +66,7 @@ import Testing
     @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
         let client = try life.client(apiOrigins: [Endpoint("https://id.example.com")])
         let first = try await client.signIn().credential.tokens
-        // Revoked at the provider, without this client's knowledge.
+        // The token is revoked at the provider, bypassing this client.
         _ = try await life.scene.transport.send(
             TransportRequest(
                 .post,
@@ -127,7 +127,7 @@ import Testing
     @Test func introspectsTokens() async throws {
         let client = try life.client()
         _ = try await client.signIn()
-        // A client without a secret may not use introspection.
+        // The provider does not allow introspection by a public client.
         let refused = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(refused?.code == .providerRejected)
         let confidential = EmulatorScene(

@@ -69,12 +69,12 @@ import Testing
         Hostile(testDescription: "not valid yet", fault: .claims { $0["nbf"] = 4_102_444_800 }, words: "(nbf)"),
         Hostile(testDescription: "a wrong signature", fault: .badSignature, words: "signature"),
         Hostile(testDescription: "not signed", fault: .header { $0["alg"] = "none" }, words: "(alg)"),
-        Hostile(testDescription: "with the secret", fault: .signed(with: .hs256), words: "(alg)"),
+        Hostile(testDescription: "signed with the client secret", fault: .signed(with: .hs256), words: "(alg)"),
         Hostile(testDescription: "another type", fault: .header { $0["typ"] = "JWT" }, words: "(typ)"),
         Hostile(testDescription: "no type", fault: .header { $0["typ"] = nil }, words: "(typ)"),
         Hostile(testDescription: "critical", fault: .header { $0["crit"] = ["x"] }, words: "crit"),
         Hostile(
-            testDescription: "an older form, with the members at the top",
+            testDescription: "an older draft, with top-level members",
             fault: .claims {
                 $0["token_introspection"] = nil
                 $0["active"] = true

@@ -24,12 +24,12 @@ import Testing
         Refused(name: "HMAC", fault: .signed(with: .hs256)),
         Refused(name: "a critical extension", fault: .header { $0["crit"] = ["b64"] }),
         Refused(name: "another type", fault: .header { $0["typ"] = "logout+jwt" }),
-        Refused(name: "a key ID that is no string", fault: .header { $0["kid"] = 1 }),
+        Refused(name: "a key ID that is not a string", fault: .header { $0["kid"] = 1 }),
         Refused(name: "not valid yet", fault: .claim("nbf", 4_102_444_800)),
-        Refused(name: "a code beside it", fault: .codeBeside), Refused(name: "not signed", fault: .plain),
+        Refused(name: "a code outside the JWT", fault: .codeBeside), Refused(name: "not signed", fault: .plain),
         Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),
         Refused(name: "no code", fault: .claim("code", nil)),
-        Refused(name: "a code that is no string", fault: .claim("code", ["x"])),
+        Refused(name: "a code that is not a string", fault: .claim("code", ["x"])),
         Refused(name: "another state", fault: .claims { $0["state"] = "other" }),
         Refused(name: "no state", fault: .claim("state", nil)),
         Refused(name: "no JWT", fault: .redirect { $0["response"] = "nonsense" }),
@@ -82,7 +82,8 @@ import Testing
         #expect(error?.code == .accessDenied)
     }
 
-    /// Keys are fetched only for a response of the right issuer and client: others could trigger fetches at will.
+    /// Keys are fetched only for a response with the right issuer and client. Otherwise, anyone could trigger fetches
+    /// at will.
     @Test(arguments: [SignedResponseFault.wrongIssuer, .wrongAudience, .expired])
     func fetchesNoKeysForAResponseThatItsClaimsRefuse(_ fault: SignedResponseFault) async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))

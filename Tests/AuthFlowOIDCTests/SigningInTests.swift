@@ -230,7 +230,7 @@ import Testing
         )
         switch mode.delivery {
         case .query:
-            // A response in a mode other than the requested mode is rejected.
+            // A response in a mode that was not requested is rejected.
             #expect(try await transport.send(form).status == 405)
             _ = try await transport.send(TransportRequest(.get, Endpoint(response)))
         case .fragment:

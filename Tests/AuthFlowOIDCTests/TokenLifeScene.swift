@@ -11,13 +11,13 @@ final class TestTime: Sendable {
     private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
     private let error = Mutex(TimeInterval(0))
     var now: Date { time.withLock { $0 } }
-    /// The host services of a machine whose clock may be wrong.
+    /// The host services of a machine whose clock can be wrong.
     var host: HostServices { HostServices(now: { self.now + self.error.withLock { $0 } }) }
     func setError(_ seconds: TimeInterval) { error.withLock { $0 = seconds } }
     func advance(_ seconds: TimeInterval) { time.withLock { $0 += seconds } }
 }
 
-/// A transport that can be taken offline, or made to return another response.
+/// A transport that can be taken offline or made to return a substitute response.
 final class FlakyTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let state = Mutex<(response: TransportResponse?, isDown: Bool, calls: Int)>((nil, false, 0))

@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Keeping tokens fresh.
+/// Token refresh, from fresh tokens to the end of a session.
 @Suite struct TokenLifeTests {
     private let life: TokenLifeScene
 
@@ -50,7 +50,7 @@ import Testing
         #expect(error?.code == .loginRequired)
         let brief = try life.client(scopes: ["openid"])
         _ = try await brief.signIn()
-        // Within the margin the token is used until its expiry, because there is no other.
+        // There is no refresh token, so the access token is used until its expiry, even within the margin.
         life.time.advance(3590)
         _ = try await brief.freshTokens()
         life.time.advance(10)
@@ -74,7 +74,7 @@ import Testing
         }
         #expect(second.accessToken != first.accessToken)
         #expect(life.refreshes == 1)
-        // One retry, not more.
+        // The call is retried only once.
         let tries = Mutex(0)
         await expectError(.accessTokenRejected) {
             try await client.perform { _ in
@@ -102,7 +102,8 @@ import Testing
         #expect(try await client.freshCredential(lasting: .seconds(3600)) == first)
         life.time.advance(2699)
         #expect(try await client.freshCredential(lasting: .seconds(900)) == first)
-        // At most three quarters of a token's lifetime are required: more would refresh it at every call.
+        // At most three quarters of a token's lifetime can be required. A larger requirement would cause a refresh at
+        // every call.
         #expect(try await client.freshCredential(lasting: .seconds(3000)) == first)
         life.time.advance(1)
         #expect(try await client.freshCredential(lasting: .seconds(899)) == first)
@@ -110,7 +111,7 @@ import Testing
         #expect(life.refreshes == 1)
     }
 
-    // MARK: One at a time
+    // MARK: One refresh at a time
 
     @Test func refreshesOnceForAThousandTasksAndSeveralClients() async throws {
         let store = MemoryTokenStore()
@@ -136,7 +137,7 @@ import Testing
         _ = try await other.freshTokens()
         life.time.advance(3600)
         let refreshed = try await one.freshTokens()
-        // The other process still has the old tokens cached; its refresh token has been used.
+        // The other process still caches the old tokens, whose refresh token has already been used.
         #expect(try await other.freshTokens() == refreshed)
         #expect(life.refreshes == 1)
     }
@@ -187,7 +188,7 @@ import Testing
         #expect(life.refreshes == 1)
         #expect(ends.withLock { $0 } == 1)
         #expect(try await client.credential() == nil)
-        // Another process gets the reason, and sends no request.
+        // Another process receives the reason without sending a request.
         let other = try life.client(store: store)
         let error = await #expect(throws: AuthError.self) { try await other.requiredCredential() }
         #expect(error?.message.contains("ended by the provider") == true)
@@ -198,14 +199,14 @@ import Testing
         _ = try await client.freshTokens()
     }
 
-    // MARK: Storms
+    // MARK: Request storms
 
     @Test func backsOffWhileTheNetworkIsDown() async throws {
         let client = try life.client()
         let first = try await client.signIn().credential.tokens
         life.transport.takeDown()
         life.time.advance(3545)
-        // No longer fresh, but still valid: better than an error.
+        // The token is no longer fresh, but it is still valid, so it is returned instead of an error.
         #expect(try await client.freshTokens() == first)
         life.time.advance(60)
         let before = life.transport.calls
@@ -275,7 +276,7 @@ import Testing
         #expect(warned.withLock { $0 } == 1)
         #expect(try await client.credential()?.tokens == second)
         #expect(try await life.client(store: store).credential()?.tokens == first)
-        // The refresh token in the store has been used; the next refresh uses the unsaved refresh token.
+        // The refresh token in the store has already been used, so the next refresh uses the unsaved one.
         store.fail(false)
         life.time.advance(3600)
         let third = try await client.freshTokens()

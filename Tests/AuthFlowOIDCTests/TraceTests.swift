@@ -7,14 +7,14 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A transport that records every value that was sent or received, to search for it afterwards.
+/// A transport that records every value it sends or receives, so that the test can search for it afterwards.
 private final class ValueCollector: HTTPTransport {
     private let base: any HTTPTransport
     private let seen = Mutex<Set<String>>([])
 
     init(_ base: any HTTPTransport) { self.base = base }
 
-    /// The values that look like a secret: long, and not dictionary words.
+    /// The values that look like secrets: long values that are not dictionary words.
     var secrets: Set<String> {
         seen.withLock { $0 }.filter { $0.count >= 16 && $0.contains { $0.isNumber || $0.isUppercase } }
     }
@@ -55,7 +55,7 @@ private final class ValueCollector: HTTPTransport {
                 "✓ storing",
             ] { #expect(page.contains(words), "\(words)") }
             #expect(!page.contains(tokens.accessToken.exposed))
-            // No value that was transmitted and looks like a secret.
+            // The page contains no transmitted value that looks like a secret.
             #expect(collector.secrets.count >= 5)
             for secret in collector.secrets { #expect(!page.contains(secret), "\(secret)") }
         }
@@ -69,7 +69,7 @@ private final class ValueCollector: HTTPTransport {
             await expectError(.invalidIDToken) { try await client.signIn() }
             let page = trace.html()
             #expect(page.contains("✗ ID Token validation: invalid_id_token"))
-            // The checks before it succeeded, and it failed.
+            // The checks before the nonce check succeeded, and the nonce check failed.
             #expect(page.contains("ID Token validation: iat "))
             #expect(!page.contains("ID Token validation: nonce "))
         }

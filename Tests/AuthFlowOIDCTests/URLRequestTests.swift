@@ -8,7 +8,7 @@ import Testing
 import FoundationNetworking
 #endif
 
-/// Requests of programs that send with `URLSession`.
+/// Requests from programs that use `URLSession`.
 @Suite struct URLRequestTests {
     private func client(usesDPoP: Bool) throws -> AuthClient {
         var registration = try EmulatorScene.registration()

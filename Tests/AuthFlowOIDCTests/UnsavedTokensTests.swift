@@ -8,7 +8,8 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Tokens that a provider has issued and that could not be stored: they are the only copy, whatever happens next.
+/// Tokens that a provider has issued but that could not be stored. The copy in memory is the only one, and must not
+/// be lost.
 @Suite struct UnsavedTokensTests {
     private let time: TestTime
     private let scene: EmulatorScene
@@ -44,7 +45,7 @@ import Testing
         scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
     }
 
-    /// Signs in, and refreshes while nothing can be written.
+    /// Signs in, and refreshes while all writes fail.
     private func refreshedUnsaved(_ client: AuthClient) async throws -> TokenSet {
         _ = try await client.signIn()
         time.advance(3600)
@@ -62,7 +63,7 @@ import Testing
         #expect(try await self.client().freshTokens().refreshToken == unsaved.refreshToken)
     }
 
-    /// The other process has the used refresh token, and writes it back with its change.
+    /// The other process still has the used refresh token, and writes it back together with its change.
     @Test func aChangeOfTheDataByAnotherProcessDoesNotReplaceWhatCouldNotBeStored() async throws {
         let client = try client()
         let credential = try await client.signIn().credential
@@ -143,7 +144,7 @@ import Testing
         let unsaved = try await alice.freshTokens()
         store.fail(false)
         try await alice.selectAccount("248289761002")
-        // Another process finds them.
+        // Another process reads them from the store.
         let other = try client(account: "248289761001")
         #expect(try await other.freshTokens().refreshToken == unsaved.refreshToken)
     }
@@ -157,7 +158,7 @@ import Testing
         #expect(try await client.freshTokens().accessToken == newer.accessToken)
     }
 
-    /// Without refresh tokens, too, a sign-out in another process ends the session.
+    /// A sign-out in another process ends the session even if there are no refresh tokens.
     @Test func unsavedTokensDoNotOutliveASignOutInAnotherProcess() async throws {
         scene.emulator.fault = .tokenResponse(.member("refresh_token", nil))
         let client = try client()
@@ -173,7 +174,7 @@ import Testing
         #expect(try await self.client().credential() == nil)
     }
 
-    /// A refresh of the previous session whose response arrives after a new sign-in.
+    /// The response to a refresh of the previous session arrives after a new sign-in.
     @Test func aLateRefreshOfThePreviousSessionReplacesNoNewSignIn() async throws {
         let slow = SlowRefreshes(scene.transport)
         var settings = try EmulatorScene.registration()
@@ -197,7 +198,7 @@ import Testing
 
     // MARK: Tokens that cannot be checked
 
-    /// The keys cannot be fetched when a refreshed ID Token has arrived: the refresh token is new, and nothing was
+    /// The keys cannot be fetched when a refreshed ID Token arrives. The refresh token is new, and no token was
     /// rejected.
     @Test func aRefreshThatCannotBeCheckedKeepsTheOldAccessToken() async throws {
         let client = try client()
@@ -207,7 +208,7 @@ import Testing
         var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
         let other = try scene.client(registration: settings, store: store, transport: network, host: time.host)
-        // Within the margin: the old token is valid for some seconds more.
+        // This is within the margin: the old token is still valid for a few seconds.
         time.advance(3590)
         #expect(try await other.freshTokens().accessToken == first.accessToken)
         let kept = try #require(try await other.credential()?.tokens)

@@ -22,8 +22,8 @@ import Testing
         Quirk(name: "tokens after a byte order mark", fault: .tokenResponse(.response(withMark))),
         Quirk(name: "metadata after a byte order mark", fault: .metadata(.response(withMark))),
         Quirk(name: "keys after a byte order mark", fault: .jwks(.response(withMark))),
-        Quirk(name: "an empty error beside tokens", fault: .tokenResponse(.member("error", ""))),
-        Quirk(name: "an empty endpoint that it does not have", fault: .metadata(.member("revocation_endpoint", ""))),
+        Quirk(name: "an empty error together with tokens", fault: .tokenResponse(.member("error", ""))),
+        Quirk(name: "an empty URL for a missing endpoint", fault: .metadata(.member("revocation_endpoint", ""))),
     ]) func signsInAndRefreshes(_ quirk: Quirk) async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    /// RFC 6749 section 5.2 has a description for developers, into which some servers copy the received values.
+    /// RFC 6749 section 5.2 defines a description for developers. Some servers copy received values into it.
     @Test(arguments: ["json", "challenge", "page"]) func whatAServerRepeatsOfARequestIsNotShown(_ place: String)
         async throws
     {

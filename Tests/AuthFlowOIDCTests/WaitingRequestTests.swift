@@ -6,7 +6,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// Requests that wait for a connection, and the effects on their tokens.
+/// Requests that wait for a connection, and the effect on their tokens.
 @Suite(.timeLimit(.minutes(1))) struct WaitingRequestTests {
     /// A transport whose token requests wait until a test releases them.
     private final class WaitingTransport: HTTPTransport {
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// A store whose leases expire when the test says so.
+    /// A store whose leases expire when the test makes them expire.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
         let term = Lease.Term(lasting: .seconds(600))
@@ -76,12 +76,12 @@ import Testing
         _ = try await client.signIn()
         let waits = Atomic(0)
         transport.wait(beforeSending: {
-            // The lease expires once; the next one is held.
+            // The first lease expires; the next one remains valid.
             let isFirst = waits.add(1, ordering: .relaxed).oldValue == 0
             store.term.extend(until: isFirst ? .zero : .seconds(600))
         })
         _ = try? await client.refresh()
-        // Whatever the result of the call, nothing was sent under the lost lease.
+        // Whatever the result of the call, no request was sent under the lost lease.
         #expect(refreshes(scene) <= waits.load(ordering: .relaxed) - 1)
         #expect(waits.load(ordering: .relaxed) >= 1)
     }
@@ -157,7 +157,7 @@ import Testing
         let base: MemoryTokenStore
         let gate = Gate()
         let leaseGate = Gate()
-        /// Whether the result of a read is delayed instead of the read: the result is then an old one.
+        /// Whether the result of a read is delayed instead of the read itself, so that the result is outdated.
         let isResultLate: Bool
 
         init(_ base: MemoryTokenStore, isResultLate: Bool = false) {
@@ -283,7 +283,7 @@ import Testing
         _ = try await client.signIn()
         let tokens = try await client.freshTokens()
         let end = try #require(tokens.expiresAt)
-        // In the margin before the expiry, in which an access token counts as expired.
+        // This is within the margin before expiry, in which an access token counts as expired.
         life.time.advance(end.timeIntervalSince(life.time.now) - 30)
         gate.close()
         let other = Task { try await client.refresh() }

@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Synchronization
 import Testing
 
-/// Adapters with one fault each: the conformance suite detects the fault, and names the rule.
+/// Adapters with one fault each. The conformance suite detects the fault and reports the rule.
 @Suite struct WrongAdapterTests {
     enum Fault: CaseIterable {
         case issuerWithoutTLS, metadataOfAnotherIssuer
@@ -112,7 +112,7 @@ import Testing
             case .userInfoOfAnother: return ["sub": "another"]
             case .userInfoOfOne: return ["id": 7]
             case .userInfoWithoutAsking:
-                // The last answer when the provider rejects the request.
+                // Returns the last response if the provider rejects the request.
                 if let claims = try? await base.userInfo(for: tokens, in: context) {
                     memory.claims.withLock { $0 = claims }
                 }

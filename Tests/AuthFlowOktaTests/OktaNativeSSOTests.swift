@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// One sign-in for all apps of a vendor: `device_secret`, token exchange, single logout.
+/// Single sign-on for a vendor's apps: `device_secret`, token exchange and single logout.
 @Suite struct OktaNativeSSOTests {
     @Test(arguments: EmulatorScene.Setting.allCases) func signsInOnceForAllApps(_ setting: EmulatorScene.Setting)
         async throws
@@ -18,7 +18,7 @@ import Testing
             let first = try await mail.signIn().credential
             #expect(first.tokens.deviceSecret != nil)
             #expect(first.identity?.displayName == "Alice Example")
-            // No password: only the secret that the first app shared can sign in.
+            // There is no password, so the second app can sign in only with the secret that the first app shared.
             let steps = Mutex<[FlowEvent.Step]>([])
             let calendar = try scene.app("calendar") { event in steps.withLock { $0.append(event.step) } }
             let second = try await calendar.signIn().credential
@@ -28,7 +28,7 @@ import Testing
             #expect(second.tokens.scopes == ["openid", "profile", "offline_access"])
             #expect(steps.withLock { $0.contains(.tokenExchange) && !$0.contains(.userAgentVisit) })
 
-            // The secret remains after refreshes, which return none.
+            // The secret survives refreshes, whose responses do not contain one.
             #expect(try await mail.refresh().tokens.deviceSecret == first.tokens.deviceSecret)
             _ = try await calendar.refresh()
 
@@ -188,7 +188,7 @@ import Testing
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let first = try await scene.app("mail", user: .alice, store: store).signIn().credential
-            // Another user, while alice is signed in: rejected, and nothing of that user is shared.
+            // Another user's sign-in while Alice is signed in is rejected, and none of that user's data is shared.
             let shared = SharedCredentialStore(group: "acme", store: scene.shared)
             let before = try await shared.value(for: scene.issuer)
             try await shared.change(for: scene.issuer) { _ in nil }
@@ -256,7 +256,7 @@ import Testing
     }
 
     @Test func acceptsTheNonceOfTheFirstSignInInAnExchangedIDToken() async throws {
-        // Defect 7 of the facts: an ID Token of a token exchange may contain the nonce of the original sign-in.
+        // Facts, defect 7: an ID Token from a token exchange may contain the nonce of the original sign-in.
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.repeatsNonce = true
             _ = try await scene.app("mail", user: .alice).signIn()

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// An emulated Okta org, the transport for it, and the apps of a vendor.
+/// An emulated Okta org, its transport, and a vendor's apps.
 struct OktaScene: Sendable {
     let emulator: OktaEmulator
     let transport: any HTTPTransport
@@ -45,7 +45,7 @@ struct OktaScene: Sendable {
         OktaProvider(issuer: issuer, audience: "api://default", signOut: signOut)
     }
 
-    /// An app of the group. Without a user it can sign in only with a secret that another app has shared.
+    /// An app in the group. Without a user, it can sign in only with a secret that another app has shared.
     func app(
         _ name: String,
         settings: ClientRegistration.Values? = nil,

@@ -60,7 +60,7 @@ import Testing
     @Test func conformsToTheAdapterSuite() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let client = try scene.app("mail", user: .alice)
-            // With the store that apps share, the other user would be signed in as this user.
+            // With the shared store, the other user would be signed in as this user.
             let apart = OktaScene(emulator: scene.emulator, transport: scene.transport)
             let other = try apart.app("mail", user: .bob)
             try await ProviderConformance(adapter: scene.provider(), client: client, other: other).run()
@@ -86,7 +86,7 @@ import Testing
         var testDescription: String { "\(failure)" }
     }
 
-    /// Facts 1.2, 1.5 and 1.7 to 1.9: errors of the token endpoint in both formats, and the resulting error codes.
+    /// Facts 1.2, 1.5 and 1.7 to 1.9: token endpoint errors in both formats, and the resulting error codes.
     static let errors: [TokenError] = [
         TokenError(
             failure: .init("invalid_grant", "The refresh token is invalid or expired."),
@@ -128,7 +128,7 @@ import Testing
             code: .providerRejected,
             words: "Come back"
         ),
-        // A rate-limit response in the format of an ended session, and with its code, must not end a session.
+        // A rate-limit response that has the format and error code of an ended session must not end the session.
         TokenError(
             failure: .init("invalid_grant", "API call exceeded rate limit due to too many requests.", status: 429),
             code: .temporarilyUnavailable,
@@ -180,12 +180,12 @@ import Testing
             #expect(error?.code == test.code, "\(String(describing: error))")
             #expect(error?.description.contains(test.words) == true || test.words.isEmpty)
             #expect(test.code == .temporarilyUnavailable || error?.providerError?.error == test.failure.code)
-            // Only a session that the provider has ended has ended.
+            // The session ends only if the provider has ended it.
             #expect((try await client.credential() == nil) == (test.code == .loginRequired))
         }
     }
 
-    /// An exchanged ID Token that names a device secret other than the exchanged one.
+    /// An ID Token from an exchange whose `ds_hash` does not match the exchanged device secret.
     @Test func comparesAnExchangedIDTokenWithTheSharedDeviceSecret() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
@@ -219,7 +219,7 @@ import Testing
         if isGood { _ = try client() } else { #expect(throws: ConfigurationError.self) { try client() } }
     }
 
-    /// Facts 1.4: error responses of the authorization endpoint, with Okta's texts as data.
+    /// Facts 1.4: error responses from the authorization endpoint, with Okta's original texts.
     @Test(arguments: [
         ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
         ("access_denied", "Policy evaluation failed for this request", .accessDenied),
@@ -268,7 +268,7 @@ import Testing
             scene.emulator.remainingCalls = 0
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.retryAfter == .seconds(60))
-            // No request is sent before (defects 1 and 3).
+            // No request is sent before that time (defects 1 and 3).
             let requests = scene.emulator.custom.requests.count
             scene.emulator.remainingCalls = nil
             await expectError(.temporarilyUnavailable) { try await client.freshTokens() }

@@ -24,26 +24,26 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
 
     static let refusedClaims: [Case<Change>] = [
         Case("another issuer") { $0["iss"] = "https://evil.example.com" },
-        Case("the issuer with a slash") { $0["iss"] = "https://id.example.com/" },
+        Case("the issuer with a trailing slash") { $0["iss"] = "https://id.example.com/" },
         Case("no issuer") { $0["iss"] = nil },
         Case("another API of the issuer") { $0["aud"] = "https://api.example.com/invoices" },
-        Case("an audience that begins like the API") { $0["aud"] = "https://api.example.com/orders/admin" },
-        Case("a part of the API's name") { $0["aud"] = "https://api.example.com" },
+        Case("an audience that has the API as a prefix") { $0["aud"] = "https://api.example.com/orders/admin" },
+        Case("a prefix of the API's identifier") { $0["aud"] = "https://api.example.com" },
         Case("no audience") { $0["aud"] = nil },
-        Case("an audience that is no string") { $0["aud"] = 1 },
+        Case("an audience that is not a string") { $0["aud"] = 1 },
         Case("expired") { $0["exp"] = 1_799_999_900 },
-        Case("no end") { $0["exp"] = nil },
-        Case("an end that is a string") { $0["exp"] = "1900000000" },
+        Case("no expiry") { $0["exp"] = nil },
+        Case("an expiry that is a string") { $0["exp"] = "1900000000" },
         Case("not valid yet") { $0["nbf"] = 1_800_000_100 },
         Case("issued in the future") { $0["iat"] = 1_800_000_100 },
         Case("no time of issue") { $0["iat"] = nil },
         Case("no subject") { $0["sub"] = nil },
         Case("no client") { $0["client_id"] = nil },
         Case("no identifier") { $0["jti"] = nil },
-        Case("a binding that is not known") { $0["cnf"] = ["kid": "1"] },
-        Case("a binding beside one that is known") { $0["cnf"] = ["x5t#S256": "a", "kid": "1"] },
+        Case("an unknown binding") { $0["cnf"] = ["kid": "1"] },
+        Case("an unknown binding together with a known one") { $0["cnf"] = ["x5t#S256": "a", "kid": "1"] },
         Case("an empty binding") { $0["cnf"] = [:] },
-        Case("a binding that is no object") { $0["cnf"] = "jkt" },
+        Case("a binding that is not an object") { $0["cnf"] = "jkt" },
     ]
 
     @Test(arguments: refusedClaims) func refusesATokenWith(_ claims: Case<Change>) async throws {
@@ -64,7 +64,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("an unknown key") { $0["kid"] = "unknown" },
         Case("no algorithm") { $0["alg"] = "none" },
         Case("a shared secret's algorithm") { $0["alg"] = "HS256" },
-        Case("another algorithm than the key's") { $0["alg"] = "ES384" },
+        Case("an algorithm other than the key's") { $0["alg"] = "ES384" },
     ]
 
     @Test(arguments: refusedHeaders) func refusesATokenWhoseHeaderHas(_ header: Case<Change>) async throws {
@@ -127,7 +127,8 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
     }
 
-    /// A token with a forged key ID uses up the key lookup. The next valid token must not be rejected because of that.
+    /// A token with a forged key ID consumes the key lookup, but the next valid token must not be rejected for that
+    /// reason.
     @Test func aTokenOfANewKeyIsNotRefusedAfterAForgedOne() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
@@ -164,7 +165,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("a nonce") { $0["nonce"] = "n" },
         Case("at_hash") { $0["at_hash"] = "h" },
         Case("its audience as azp") { $0["azp"] = .string(ResourceServerScene.resource) },
-        Case("the kind of an ID Token at Keycloak") { $0["typ"] = "ID" },
+        Case("the type of a Keycloak ID Token") { $0["typ"] = "ID" },
         Case("events") { $0["events"] = [:] },
         Case("neither subject nor client") { ($0["sub"], $0["client_id"]) = (nil, nil) },
         Case("another audience") { $0["aud"] = "https://api.example.com/invoices" },

@@ -27,14 +27,14 @@ import Testing
 
     static let refusedClaims: [Case<Change>] = [
         Case("another method") { $0["htm"] = "POST" },
-        Case("the method in lower case") { $0["htm"] = "get" },
+        Case("the method in lowercase") { $0["htm"] = "get" },
         Case("another path") { $0["htu"] = "https://api.example.com/orders/2" },
         Case("another host") { $0["htu"] = "https://api.example.org/orders/1" },
         Case("another scheme") { $0["htu"] = "http://api.example.com/orders/1" },
-        Case("a path in another case") { $0["htu"] = "https://api.example.com/Orders/1" },
+        Case("a path with different capitalization") { $0["htu"] = "https://api.example.com/Orders/1" },
         Case("an encoded slash") { $0["htu"] = "https://api.example.com/orders%2F1" },
         Case("no URL") { $0["htu"] = "orders" },
-        Case("a time long ago") { $0["iat"] = 1_799_999_900 },
+        Case("a time too far in the past") { $0["iat"] = 1_799_999_900 },
         Case("a time in the future") { $0["iat"] = 1_800_000_100 },
         Case("no time") { $0["iat"] = nil },
         Case("an infinite time") { $0["iat"] = 1e300 },
@@ -129,7 +129,7 @@ import Testing
             }
             if round < 4 { scene.advance(100) }
         }
-        // Only those of the last 180 seconds remain. The removal runs concurrently with the requests.
+        // Only the proofs of the last 180 seconds remain. They are removed concurrently with the requests.
         while await store.keys(after: nil, limit: 1000).count > 40 { await Task.yield() }
     }
 
@@ -220,7 +220,7 @@ import Testing
         let rejection = try await refusal(machines[0], try request(nil))
         #expect(rejection.error == "use_dpop_nonce")
         let nonce = try #require(rejection.response.head.headerFields[name])
-        // Another instance accepts it: they share only the key.
+        // Another instance accepts the nonce, although they share only the key.
         #expect(try await machines[1].authorize(try request(nonce)).responseFields[name] == nil)
         scene.advance(200)
         let next = try #require(try await machines[0].authorize(try request(nonce)).responseFields[name])
@@ -267,7 +267,8 @@ import Testing
             _ = try await scene.api { $0.certificateField = field }.authorize(request)
             request.headerFields.append(HTTPField(name: field.name, value: value))
             #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")
-            // A proxy that adds an empty field for a client without a certificate, and does not remove the client's own.
+            // The proxy adds an empty field for a client without a certificate, but does not remove the field that
+            // the client sent.
             request.headerFields[field.name] = value
             request.headerFields.append(HTTPField(name: field.name, value: ""))
             #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")

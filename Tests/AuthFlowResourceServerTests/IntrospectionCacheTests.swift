@@ -7,7 +7,7 @@ import Testing
 
 @testable import AuthFlowResourceServer
 
-/// An API's requests to the introspection endpoint.
+/// Caching of an API's requests to the introspection endpoint.
 @Suite struct IntrospectionCacheTests {
     private static let times = IntrospectionCache.Times(active: 30, inactive: 10)
 
@@ -94,7 +94,7 @@ import Testing
         #expect(requests.withLock { $0 } == 1)
         time.advance(11)
         _ = try await ask("5", nil)
-        // A fault of one token does not affect the next token.
+        // A failure for one token does not affect the next token.
         await expectError(.invalidResponse) { _ = try await ask("6", AuthError(.invalidResponse, "Not JSON.")) }
         _ = try await ask("7", nil)
     }

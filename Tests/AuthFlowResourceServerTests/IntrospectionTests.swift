@@ -38,9 +38,9 @@ import Testing
 
     static let refused: [Case<Change>] = [
         Case("inactive") { $0 = ["active": false] },
-        Case("the use of a refresh token") { $0["token_use"] = "refresh_token" },
-        Case("the kind of a refresh token") { $0["typ"] = "Refresh" },
-        Case("active that is no boolean") { $0["active"] = "true" },
+        Case("token_use of a refresh token") { $0["token_use"] = "refresh_token" },
+        Case("the type of a refresh token") { $0["typ"] = "Refresh" },
+        Case("active that is not a boolean") { $0["active"] = "true" },
         Case("no audience") { $0["aud"] = nil },
         Case("a bound token without its key") { $0["token_type"] = "DPoP" },
         Case("another API") { $0["aud"] = "https://api.example.com/invoices" },
@@ -106,7 +106,7 @@ import Testing
         let api = try api(scene, introspectsJWTs: true)
         scene.advance(11)
         _ = try await api.authorize(request)
-        // A token that was verified a moment ago, too.
+        // A token that was accepted a moment ago can also become inactive.
         scene.provider.introspect(as: ["active": false])
         scene.advance(31)
         #expect(try await refusal(api, request).error == "invalid_token")
@@ -134,7 +134,8 @@ import Testing
         #expect(try await api.authorize(ResourceServerScene.request("Bearer opaque")).subject == "alice")
     }
 
-    /// One issuer encrypts its tokens or issues malformed ones; the other, which introspects opaque tokens, must not receive them.
+    /// One issuer encrypts its tokens or issues malformed ones. The other, which introspects opaque tokens, must not
+    /// receive them.
     @Test func aJWTThatCannotBeReadIsShownToNoOtherIssuer() async throws {
         let scene = try ResourceServerScene()
         let (first, second) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))

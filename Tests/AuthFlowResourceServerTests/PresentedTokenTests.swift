@@ -5,7 +5,7 @@ import Expectations
 import Synchronization
 import Testing
 
-/// The request and its challenges (RFC 6750, RFC 9728, RFC 9470).
+/// Tokens in requests, and the challenges in responses (RFC 6750, RFC 9728, RFC 9470).
 @Suite struct PresentedTokenTests {
     @Test(arguments: [nil, "Basic YTpi", "Negotiate abc", "", "Bearertoken"])
     func aRequestWithoutATokenLearnsWhereToGetOneAndNoError(_ authorization: String?) async throws {
@@ -151,7 +151,7 @@ import Testing
             TrustedIssuer(one, introspector: try scene.introspector(one)),
             TrustedIssuer(two, introspector: try scene.introspector(two)),
         ]
-        // The second is a tenant of the first: it would be ambiguous whose rules apply.
+        // The second issuer is a tenant of the first, so it would be ambiguous whose rules apply.
         let tenants = try TokenIssuerTemplate("https://two.example.com/{t}/v2", claim: "t", tenants: ["a"])
         let tenant = AuthorizationServer(issuer: "https://two.example.com/a/v2")
         let overlapping = [TrustedIssuer(two, tenants: tenants), TrustedIssuer(tenant)]

@@ -4,7 +4,7 @@ import AuthFlowResourceServerConfiguration
 import AuthFlowTesting
 import Testing
 
-/// The section "resource_server" of a configuration file.
+/// The "resource_server" section of a configuration file.
 @Suite struct ResourceServerConfigurationTests {
     private static let resource = ResourceServerScene.resource
 
@@ -86,7 +86,7 @@ import Testing
         Case("plain HTTP", ["resource": "http://api.example.com/", "issuers": ["https://id.example.com"]]),
         Case("a query", ["resource": "https://api.example.com/?a", "issuers": ["https://id.example.com"]]),
         Case(
-            "an issuer twice",
+            "a duplicate issuer",
             ["resource": .string(resource), "issuers": ["https://id.example.com", "https://id.example.com"]]
         ),
         Case(
@@ -109,7 +109,7 @@ import Testing
             ]
         ),
         Case(
-            "introspection by a certificate that is not there",
+            "introspection with a missing certificate",
             [
                 "resource": .string(resource),
                 "issuers": [
@@ -128,7 +128,7 @@ import Testing
             ]
         ),
         Case(
-            "tenants that are not named",
+            "tenants without a list",
             [
                 "resource": .string(resource),
                 "issuers": [
@@ -147,14 +147,14 @@ import Testing
             ]
         ),
         Case(
-            "DPoP that is demanded and not accepted",
+            "DPoP required but not accepted",
             [
                 "resource": .string(resource), "issuers": ["https://id.example.com"], "required_binding": "dpop",
                 "dpop": false,
             ]
         ),
         Case(
-            "a misspelt key",
+            "a misspelled key",
             ["resource": .string(resource), "issuers": ["https://id.example.com"], "audience": "x"]
         ),
         Case(

@@ -73,7 +73,7 @@ final class ResourceServerScene: Sendable {
         return try keys.sign(.object(claims), header: .object(head), with: algorithm)
     }
 
-    /// A token that was signed by another key with the same key ID.
+    /// A token that was signed with a different key under the same key ID.
     func decoyToken() throws -> String {
         try keys.decoys().sign(.object(claims), header: .object(header()), with: .es256)
     }
@@ -139,7 +139,7 @@ final class IssuerTransport: HTTPTransport {
     }
 }
 
-/// A client's DPoP key, and proofs with all kinds of faults.
+/// A client's DPoP key, with which tests create valid and faulty proofs.
 struct ProofKey {
     let key = P256.Signing.PrivateKey()
 
@@ -179,7 +179,7 @@ struct ProofKey {
     }
 }
 
-/// A named case of a table.
+/// A named case in a table.
 struct Case<Value: Sendable>: Sendable, CustomTestStringConvertible {
     let name: String
     let value: Value
@@ -187,7 +187,7 @@ struct Case<Value: Sendable>: Sendable, CustomTestStringConvertible {
     var testDescription: String { name }
 }
 
-/// Runs an authorization that must be rejected.
+/// Authorizes a request that must be rejected, and returns the rejection.
 func refusal(
     _ api: ResourceServer,
     _ request: HTTPRequest,
@@ -198,7 +198,7 @@ func refusal(
         _ = try await api.authorize(request, requiring: requirement, clientCertificate: clientCertificate)
     }
     let rejection = try #require(error)
-    // The parameters of the challenge. Without a challenge (503) the code is only in the body.
+    // The parameters of the challenge. Without a challenge (503), only the body contains the code.
     let challenges = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)
     let told = challenges.compactMap { $0.parameters["error"] }
     #expect(told == (challenges.isEmpty ? [] : [rejection.error].compactMap { $0 }))

@@ -36,11 +36,11 @@ import Testing
         Case("an ID Token's type", Fault(header: { $0["typ"] = "JWT" }, check: .header)),
         Case("a critical extension", Fault(header: { $0["crit"] = ["x"] }, check: .header)),
         Case("another API", Fault(claims: { $0["aud"] = "https://api.example.com/other" }, check: .audience)),
-        Case("an end in the past", Fault(claims: { $0["exp"] = 1_700_000_000 }, check: .lifetime)),
+        Case("an expiry in the past", Fault(claims: { $0["exp"] = 1_700_000_000 }, check: .lifetime)),
         Case("a start in the future", Fault(claims: { $0["nbf"] = 1_900_000_000 }, check: .lifetime)),
         Case("no client", Fault(claims: { $0["client_id"] = nil }, check: .claims)),
-        Case("a key that is not the issuer's", Fault(header: { $0["kid"] = "forged" }, check: .signature)),
-        Case("a binding that is not known", Fault(claims: { $0["cnf"] = ["kid": "1"] }, check: .signature)),
+        Case("a key of a different issuer", Fault(header: { $0["kid"] = "forged" }, check: .signature)),
+        Case("an unknown binding", Fault(claims: { $0["cnf"] = ["kid": "1"] }, check: .signature)),
         Case("an old sign-in", Fault(claims: { $0["auth_time"] = 1_700_000_000 }, check: .authentication)),
         Case(
             "too few scopes",
@@ -70,7 +70,7 @@ import Testing
         #expect(!reason.contains(token.prefix(20)))
     }
 
-    /// A report and a request are decided alike: a token that is rejected in a report is rejected in a request.
+    /// A report and a request have the same outcome: a token that a report rejects is also rejected in a request.
     @Test(arguments: faults) func aReportDecidesAsARequest(_ fault: Case<Fault>) async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token(fault.value.claims, header: fault.value.header)

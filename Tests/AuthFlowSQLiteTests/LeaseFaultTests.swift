@@ -24,7 +24,7 @@ import Testing
         )
     }
 
-    /// A table that rejects writes for as long as a test requires.
+    /// A table that rejects writes while a test requires it.
     private struct RefusingTable: RecordTable {
         let base: SQLiteRecords
         let isRefusing: FailingWrites
@@ -90,7 +90,7 @@ import Testing
         writes.value.store(false, ordering: .relaxed)
         try await records.write([2], nil, under: held)
         #expect(try await other.withLease(on: key) { _ in try await other.bytes(for: key) } == [2])
-        // And not again: the lease was released.
+        // The lease was released, so it cannot be used again.
         let lost = await #expect(throws: AuthError.self) { try await records.write([3], nil, under: held) }
         #expect(lost?.code == .leaseLost)
     }

@@ -18,7 +18,7 @@ import Glibc
 #endif
 
 @Suite struct SQLiteTokenStoreTests {
-    /// A directory that is removed with the test.
+    /// A directory that is removed at the end of the test.
     final class Folder: Sendable {
         let path: String
         init() throws {
@@ -30,11 +30,11 @@ import Glibc
         var file: String { "\(path)/sessions.sqlite" }
     }
 
-    /// A machine's clock that a test can move.
+    /// A wall clock that a test can set.
     final class WallClock: Sendable {
         private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
         var host: HostServices { HostServices(now: { self.time.withLock { $0 } }) }
-        /// The lease clock of one boot of the machine.
+        /// The lease clock since one boot of the machine.
         func leases(boot: UInt8 = 1) -> LeaseClock {
             LeaseClock(boot: [boot]) {
                 Int64(self.time.withLock { $0.timeIntervalSince1970 } * 1000) - 1_799_999_000_000
@@ -108,7 +108,7 @@ import Glibc
         #expect(first > 0 && LeaseClock.system.now() >= first)
     }
 
-    /// Its holder ended with the machine, whatever the clock shows.
+    /// The lease holder no longer exists after a reboot, whatever the clock shows.
     @Test func aLeaseDoesNotOutliveTheMachine() async throws {
         let (before, after) = (try store(boot: 1), try store(boot: 2))
         let key = key("killed")
@@ -125,7 +125,7 @@ import Glibc
         #expect(try await after.bytes(for: key) == [2])
     }
 
-    /// The clock of the machine is changed for all processes: a lease is valid for as long as before.
+    /// Setting the machine's clock affects all processes, but does not change how long a lease is valid.
     @Test func aClockThatIsSetEndsNoLease() async throws {
         let leases = LeaseClock(boot: [1]) { 1000 }
         let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: leases)
@@ -161,7 +161,7 @@ import Glibc
         _ = try await store?.claim(key("claim"), for: .seconds(60))
         #expect(FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
         store = nil
-        // The last connection that closes removes the log, on a separate thread.
+        // The last connection to close removes the log on a separate thread.
         let deadline = ContinuousClock.now + .seconds(20)
         while FileManager.default.fileExists(atPath: "\(folder.file)-wal"), ContinuousClock.now < deadline {
             try await Task.sleep(for: .milliseconds(5))
@@ -210,7 +210,7 @@ import Glibc
         #expect(!String(decoding: bytes, as: UTF8.self).contains(secret))
     }
 
-    // MARK: Files that are not trusted
+    // MARK: Untrusted files
 
     enum Fault: String, CaseIterable, CustomTestStringConvertible {
         case othersCanRead, link, folder, text, otherProgram, newerVersion, logWithoutFile, folderOfOthers
@@ -311,7 +311,7 @@ import Glibc
         let (store, key) = (try store(), key("user"))
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
         for name in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.file + name) }
-        // A new file, like that of a process that starts now.
+        // The store creates a new file, as a process that starts now would.
         #expect(try await store.bytes(for: key) == nil)
         try await store.withLease(on: key) { try await store.write([2], under: $0) }
         #expect(try await self.store().bytes(for: key) == [2])
@@ -348,7 +348,7 @@ import Glibc
         #expect(FileManager.default.fileExists(atPath: "\(folder.path)/real/sessions/a.sqlite"))
     }
 
-    /// The messages that no process has read for a long time.
+    /// Messages that have not been read for a long time are removed.
     @Test func theMessagesDoNotGrowWithoutBound() async throws {
         let (store, key) = (try store(), key("user"))
         _ = try await store.bytes(for: key)
@@ -374,14 +374,14 @@ import Glibc
         try await store.withLease(on: key("user")) { try await store.write([1], under: $0) }
         let other = try SQLiteFiles(folder.file)
         try other.run("BEGIN IMMEDIATE")
-        // A reader does not wait for it.
+        // A reader does not wait for the other connection's transaction.
         #expect(try await store.bytes(for: key("user")) == [1])
         let waiting = Task { try await store.claim(key("claim"), for: .seconds(60)) }
         try other.run("COMMIT")
         #expect(try await waiting.value)
     }
 
-    /// The last connection that closes removes the log, and locks the file for as long.
+    /// The last connection to close removes the log, and locks the file while doing so.
     @Test func aStoreOpensWhileAnotherCloses() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<4 {
@@ -395,7 +395,7 @@ import Glibc
     }
 
     @Test func twoThatOpenANewFileAtOnceAreSafe() async throws {
-        // The first that any of them requests.
+        // The claim is the first operation of every store on the new file.
         let claim = key("claim")
         let claims = try await withThrowingTaskGroup(of: Bool.self) { group in
             for _ in 0..<8 {
@@ -408,7 +408,7 @@ import Glibc
     }
 }
 
-/// Another program that uses the file.
+/// A direct connection to the file, like that of another program.
 @safe final class SQLiteFiles {
     private var database: OpaquePointer?
 
@@ -420,14 +420,14 @@ import Glibc
         }
         let result = unsafe authflow_sqlite_open(path, &database)
         try #require(result == 0)
-        // The last connection that closes locks the file for a moment, on a separate thread.
+        // The last connection to close locks the file for a moment, on a separate thread.
         if let database = unsafe database { unsafe authflow_sqlite_set_patience(database, 20_000) }
     }
 
     deinit { if let database = unsafe database { unsafe authflow_sqlite_close(database) } }
 
-    /// Runs a statement to its first row.
-    /// - Returns: The number in it; zero if there is no row.
+    /// Runs a statement up to its first row.
+    /// - Returns: The number in that row, or zero if there is no row.
     @discardableResult func number(_ text: String) throws -> Int64 {
         guard let database = unsafe database else { throw CancellationError() }
         var statement: OpaquePointer?

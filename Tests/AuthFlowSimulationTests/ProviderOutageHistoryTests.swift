@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    /// The number of requests to the provider for each call; each call is for a different user's tokens.
+    /// The number of provider requests for each call. Each call requests a different user's tokens.
     private static func requests() throws -> [Int] {
         let simulation = Simulation(seed: 1)
         let world = World(simulation: simulation, faults: Faults())
@@ -49,7 +49,7 @@ import Testing
         for user in 0..<6 { use(user) }
         simulation.run(until: simulation.now + .seconds(10))
         provider.isAway = false
-        // It ends the sessions, which counts as an answer.
+        // The provider ends the sessions, which shows that it is available again.
         for user in 6..<9 { use(user) }
         return counts
     }

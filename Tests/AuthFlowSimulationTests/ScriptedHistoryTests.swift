@@ -12,7 +12,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     private(set) var processes: [Simulation.Process] = []
     private(set) var managers: [CredentialManager] = []
     var results: [String] = []
-    /// The number of times that the scripted call was made.
+    /// The number of scripted calls so far.
     var scriptedCalls = 0
 
     init() throws {
@@ -36,7 +36,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
 
     var key: RecordKey { managers[0].recordKey(for: CredentialKey("s")) }
 
-    /// The owners of the stored tokens: the grants, with the numbers of their refresh tokens.
+    /// The grants of the stored tokens, with the number of each grant's refresh token.
     var stored: [Int: Int] { records.grants(in: key.digest) }
 
     func credential(isExpired: Bool = false) -> Credential {
@@ -68,7 +68,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     /// The remaining lifetime of the sign-in's access token, in seconds.
     var lifeLeft: Double { Double(provider.lifetime) - simulation.now / .seconds(1) }
 
-    /// Lets some time pass.
+    /// Advances the simulation by a duration.
     func wait(_ seconds: Int) { simulation.run(until: simulation.now + .seconds(seconds)) }
 
     func signIn() {
@@ -95,7 +95,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.records.script = { [unowned stage] call, _ in
                 guard call == "write" else { return nil }
                 defer { stage.scriptedCalls += 1 }
-                // The response to the first attempt is lost; before the second, another process removes the session.
+                // The response to the first attempt is lost, and another process removes the session before the second.
                 if stage.scriptedCalls == 1 { _ = stage.records.removeAtOnce(stage.key) }
                 return stage.scriptedCalls == 0 ? .lostAfter : nil
             }
@@ -173,7 +173,8 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.records.script = { [unowned stage] call, process in
                 guard call == "take", process == stage.processes[0], stage.scriptedCalls == 0 else { return nil }
                 stage.scriptedCalls += 1
-                // It continues with its lease after the session was removed and another one, with an expired access token, was stored.
+                // The process resumes with its lease after the session was removed and another, with an expired
+                // access token, was stored.
                 stage.world.pause(process, for: .seconds(3))
                 stage.simulation.begin(in: .world) {
                     try? await stage.simulation.clock.sleep(for: .seconds(1))
@@ -219,7 +220,8 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.records.script = { [unowned stage] call, _ in
                 guard call == "write", stage.stored == [0: 0] else { return nil }
-                // Other callers request tokens while the refresh is being stored, which the removal prevents.
+                // Other callers request tokens while the refreshed tokens are being stored. The removal of the
+                // session prevents the write.
                 _ = stage.records.removeAtOnce(stage.key)
                 for number in 0..<20 { stage.use("use \(number)", at: 0) }
                 return nil
@@ -231,7 +233,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             return (stage.results, stage.stored, stage.world.violation)
         }
         #expect(results.count == 21)
-        // Callers of a token from memory may get the old token for ten seconds.
+        // Callers that read from memory may receive the old token for ten seconds.
         #expect(!results.contains { $0.contains("at.0.1") })
         #expect(stored == [:])
         #expect(violation == nil)

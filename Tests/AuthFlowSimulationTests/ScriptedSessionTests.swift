@@ -25,7 +25,7 @@ import Testing
             sessions = try provider.application(at: process, simulation.host(of: process), records)
         }
 
-        /// Requests a page, and lets some time pass.
+        /// Requests a page, and advances the simulation.
         func open(_ path: String, wait seconds: Int = 30) -> TransportResponse? {
             let request = browser.request(.get, path)
             response = nil

@@ -8,7 +8,7 @@ import Testing
 @testable import AuthFlowTerminal
 
 @Suite struct TerminalTests {
-    /// The lines that a presenter writes for a code of the emulator.
+    /// The lines that a presenter writes for a code from the emulator.
     private func lines(showsQRCode: Bool) async throws -> [String] {
         let time = VirtualTime()
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
@@ -46,7 +46,7 @@ import Testing
         #expect(text.contains("\nhttps://id.example.com/device\n"))
         #expect(text.contains("enter this code:  "))
         #expect(text.contains("?user_code="))
-        // Standard error of the tests is not a terminal, so the user may see none of it.
+        // Standard error is not a terminal during the tests, so the user might not see any of this text.
         #expect(text.contains("5 min") || text.contains("10 min"))
         #expect(!text.contains("\u{1B}"))
     }

@@ -84,11 +84,11 @@ import Testing
 
     static let cases: [Case] = [
         Case(
-            name: "informational responses before it",
+            name: "informational responses before the final response",
             steps: [.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n\(response)")]
         ),
         Case(
-            name: "informational responses without end",
+            name: "endless informational responses",
             steps: [.flood("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")],
             code: .invalidResponse
         ),
@@ -98,16 +98,16 @@ import Testing
             code: .invalidResponse
         ),
         Case(
-            name: "a length that is too long",
+            name: "a Content-Length that is too large",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")],
             code: .networkFailed
         ),
         Case(
-            name: "a length that is too short",
+            name: "a Content-Length that is too small",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n")]
         ),
         Case(
-            name: "a length that is no number",
+            name: "a Content-Length that is not a number",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n{}")],
             code: .invalidResponse
         ),
@@ -127,11 +127,11 @@ import Testing
             code: .invalidResponse
         ),
         Case(
-            name: "the same length twice",
+            name: "a repeated Content-Length",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}")]
         ),
         Case(
-            name: "a length beside chunks",
+            name: "a Content-Length together with chunked encoding",
             steps: [
                 .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
             ],
@@ -156,32 +156,32 @@ import Testing
             code: .networkFailed
         ),
         Case(
-            name: "a header without end",
+            name: "endless header fields",
             steps: [.send("HTTP/1.1 200 OK\r\n"), .flood("X-Field: 0123456789\r\n")],
             code: .invalidResponse
         ),
         Case(
-            name: "a field without end",
+            name: "an endless header field",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field: "), .flood("0123456789")],
             code: .invalidResponse
         ),
         Case(
-            name: "a body without end",
+            name: "an endless body",
             steps: [.send("HTTP/1.1 200 OK\r\n\r\n"), .flood("0123456789")],
             code: .invalidResponse
         ),
         Case(name: "no header", steps: [.send("{}")], code: .invalidResponse),
         Case(
-            name: "something else than HTTP",
+            name: "a response that is not HTTP",
             steps: [.send("SSH-2.0-OpenSSH_9.2\r\n"), .hold],
             code: .invalidResponse
         ),
         Case(
-            name: "a field on two lines",
+            name: "a folded field",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n  two\r\nContent-Length: 2\r\n\r\n{}")]
         ),
         Case(
-            name: "a first field that is folded",
+            name: "a folded first field",
             steps: [.send("HTTP/1.1 200 OK\r\n one: two\r\n\r\n{}")],
             code: .invalidResponse
         ),
@@ -207,7 +207,7 @@ import Testing
         ),
         Case(name: "a body after HEAD", steps: [.send(response)], method: .head, body: ""),
         Case(
-            name: "a status of four digits",
+            name: "a four-digit status",
             steps: [.send("HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\n{}")],
             code: .invalidResponse
         ),
@@ -229,12 +229,12 @@ import Testing
             code: .invalidResponse
         ),
         Case(
-            name: "gzip that is none",
+            name: "plain text labeled as gzip",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nplain")],
             code: .invalidResponse
         ),
         Case(
-            name: "gzip over and over",
+            name: "more than 200 layers of gzip",
             steps: [
                 .send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\(String(repeating: ", gzip", count: 200))\r\n\r\n"),
                 .send(Compressed.small),
@@ -243,7 +243,7 @@ import Testing
         ),
         Case(name: "a drip", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"), .hold], code: .timedOut),
         Case(
-            name: "chunk extensions without end",
+            name: "endless chunk extensions",
             steps: [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;"), .hold],
             code: .timedOut
         ),
@@ -324,13 +324,13 @@ import Testing
         }
     }
 
-    /// A connection that the server has closed while it was idle is replaced by another connection.
+    /// An idle connection that the server has closed is replaced.
     @Test func anIdleConnectionThatTheServerClosedIsReplaced() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)], [.receive, .send(Self.response)]) { server in
             for _ in 0..<2 {
                 let response = try await post(server)
                 #expect(response.status == 200)
-                // Otherwise the next request may meet a connection that is being closed.
+                // Otherwise, the next request might use a connection that is being closed.
                 await server.allClosed()
             }
             #expect(server.requests.allSatisfy { $0.count == 1 && $0[0].hasSuffix("refresh_token=once") })
@@ -393,7 +393,7 @@ import Testing
     }
 }
 
-/// Compressed bodies: 200,000 zero bytes in a few hundred, and `{"a":1}`.
+/// Compressed bodies: 200,000 zero bytes compressed to a few hundred bytes, and `{"a":1}`.
 private enum Compressed {
     static let gzipBomb = bytes(
         "H4sIAAAAAAACA+3BMQEAAADCoPVPbQZ/o" + String(repeating: "A", count: 257) + "CA1wB7WOBcQA0DAA=="

@@ -23,7 +23,7 @@ import Testing
             #expect(String(decoding: part, as: UTF8.self) == "data: a\n\n")
             break
         }
-        // When the client stops reading, the transfer is ended at the server, too.
+        // When the client stops reading, the transfer also ends at the server.
         response.body.cancel()
         server.stop()
     }
@@ -33,7 +33,7 @@ import Testing
             .receive, .send(Self.head), .flood(String(repeating: "x", count: 4096)), .hold,
         ])
         let response = try await SystemTransport().stream(try Self.request(server, limit: 100_000))
-        // Nothing is read before the limit has been reached, after which nothing more is accepted.
+        // The body is not read until the limit has been reached. After that, no more data is accepted.
         while response.body.append([0]) { await Task.yield() }
         let error = await #expect(throws: AuthError.self) { _ = try await response.body.collect(upTo: 1 << 30) }
         #expect(error?.code == .invalidResponse)
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain() async throws {
-        // A server that does not read the body parses it as the next request.
+        // A server that rejects a request without reading its body would parse the body as the next request.
         let refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         let server = try ScriptedServer([.receive, .send(refusal), .hold], [.receive, .send(answer), .hold])

@@ -1,27 +1,28 @@
 import Foundation
 import Synchronization
 
-/// A server that follows a test's script on each connection, byte for byte, right or wrong.
+/// A server that follows a test's script on each connection, byte for byte, whether or not the result is valid HTTP.
 final class ScriptedServer: Sendable {
-    /// An action of the server on a connection.
+    /// An action that the server performs on a connection.
     enum Step: Sendable {
-        /// Waits for a whole request.
+        /// Waits for a complete request.
         case receive
         /// Waits for the header fields of a request.
         case receiveHead
         /// Waits for a number of bytes.
         case receiveBytes(Int)
-        /// Sends bytes; in a flood again and again, until the client leaves.
+        /// Sends bytes. In a flood, sends them repeatedly until the client disconnects.
         ///
-        /// One case for both: with two, an array is marked by a bit of its address, by which the leak sanitizer loses it.
+        /// Both are one case: with two cases, the enum would tag the array with a bit of its address, and the leak
+        /// sanitizer would lose track of it.
         case send([UInt8], isFlood: Bool)
-        /// Waits until the client leaves.
+        /// Waits until the client disconnects.
         case hold
         /// Lets the client read the bytes sent so far before the next action.
         case pause
         /// Sends nothing more.
         case finish
-        /// Waits until the client leaves, and reads nothing.
+        /// Waits until the client disconnects, without reading.
         case stall
         /// Ends the connection with a reset instead of a close.
         case reset
@@ -31,7 +32,7 @@ final class ScriptedServer: Sendable {
         static func flood(_ text: String) -> Step { .send(Array(text.utf8), isFlood: true) }
     }
 
-    /// The maximum number of bytes in a flood, so that a client that reads everything ends too.
+    /// The maximum number of bytes in a flood, so that a client that reads everything also terminates.
     private static let floodLimit = 1 << 26
 
     let port: Int
@@ -43,7 +44,7 @@ final class ScriptedServer: Sendable {
     private struct Connections {
         var open: Set<Int32> = []
         var isStopped = false
-        /// Waiters for the close of all connections.
+        /// Callers waiting for all connections to close.
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -52,7 +53,8 @@ final class ScriptedServer: Sendable {
     /// The raw requests, by connection.
     var requests: [[String]] { seen.withLock { $0 } }
 
-    /// - Parameter scripts: The actions on each connection, in the order of arrival; the last script serves all further ones.
+    /// - Parameter scripts: The actions for each connection, in order of arrival. All further connections use the
+    ///   last script.
     convenience init(_ scripts: [Step]...) throws {
         try self.init(scripts: scripts)
     }
@@ -76,7 +78,7 @@ final class ScriptedServer: Sendable {
             var number = 0
             while true {
                 let connection = accept(listener, nil, nil)
-                // Closed by its user: its number may be reused by another server at once.
+                // The listener is closed only here, because another server may reuse its descriptor immediately.
                 guard connection >= 0 else {
                     _ = close(listener)
                     return
@@ -104,7 +106,8 @@ final class ScriptedServer: Sendable {
         return try await body(server)
     }
 
-    /// Closes the port and the connections: a client reuses them, and the next server may get the same port.
+    /// Closes the port and the connections. A client would reuse the connections, and the next server may get the
+    /// same port.
     func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
         connections.withLock {

@@ -4,7 +4,7 @@ import Expectations
 import HTTPTypes
 import Testing
 
-/// The transport over real sockets, and the things that it must not do automatically.
+/// The transport over real sockets, and the actions that it must not take automatically.
 @Suite struct SystemTransportTests {
     private func response(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> TransportResponse {
         TransportResponse(head: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)

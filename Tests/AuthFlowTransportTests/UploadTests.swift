@@ -4,7 +4,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Requests whose bodies are sent as they arrive.
+/// Requests whose bodies are streamed.
 @Suite(.timeLimit(.minutes(1))) struct UploadTests {
     private typealias Parts = AsyncThrowingStream<[UInt8], any Error>
 
@@ -73,20 +73,20 @@ import Testing
         }
     }
 
-    /// The endings of a response that rejects a request before its body has ended.
+    /// Responses that reject a request before its body has ended, with different ways to end the response.
     private static let rejections = [
         "a length": "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\n",
         "a close": "HTTP/1.1 413 No\r\nConnection: close\r\n\r\n",
         "a length and a close": "HTTP/1.1 413 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n",
         "HTTP/1.0": "HTTP/1.0 413 No\r\n\r\n",
-        "a status for authentication": "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n",
+        "an authentication challenge": "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n",
     ]
 
     private struct Rejection: CustomTestStringConvertible {
         let name: String
         let head: String
         let length: Int?
-        /// Whether parts wait to be sent, or the browser sends none.
+        /// Whether more parts are ready to be sent, as opposed to a browser that sends none.
         let isFast: Bool
 
         var testDescription: String { "\(name), \(length == nil ? "chunks" : "a length"), \(isFast ? "fast" : "slow")" }
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(arguments: [nil, 10]) func aBodyThatFailsDoesNotLookWholeToTheServer(length: Int?) async throws {
-        // Each has five more bytes to send: the rest, or the end of the chunks.
+        // A complete body would have five more bytes: the rest, or the final chunk.
         let begun = length == nil ? "5\r\nfirst\r\n" : "first"
         let server = try ScriptedServer([.receiveHead, .receiveBytes(begun.utf8.count), .receiveBytes(5), .hold])
         defer { server.stop() }
@@ -171,7 +171,7 @@ import Testing
                 _ = try await Self.send(parts, to: server, timeout: .milliseconds(300))
             }
             #expect(error?.code == .timedOut)
-            // In MiB: the system's buffer for a connection, and the waiting part.
+            // The limit in MiB covers the system's connection buffer and the waiting part.
             #expect(produced.withLock { $0 } < 64)
         }
     }
@@ -221,7 +221,7 @@ import Testing
         }
     }
 
-    /// The server responds, stops reading, and the body never ends.
+    /// The server responds and stops reading, and the body never ends.
     @Test func anEarlyResponseDoesNotEndTheTimeout() async throws {
         try await ScriptedServer.run([.receiveHead, Self.ok, .hold]) { server in
             let (parts, continuation) = Parts.makeStream()

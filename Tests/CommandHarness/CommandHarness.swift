@@ -1,6 +1,7 @@
 public import Foundation
 
-/// Runs only a few programs concurrently: too many leave no processor time for the emulator.
+/// Limits the number of programs that run concurrently, because too many would leave no processor time for the
+/// emulator.
 private actor Gate {
     private var free: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -52,7 +53,8 @@ public enum CommandHarness {
 
     /// The directory of the programs that were built with the tests.
     ///
-    /// `AUTHFLOW_PROGRAMS` names another directory, to run the same tests on programs of another version.
+    /// `AUTHFLOW_PROGRAMS` can specify a different directory, in order to run the same tests on another version of
+    /// the programs.
     public static let folder =
         ProcessInfo.processInfo.environment["AUTHFLOW_PROGRAMS"].map { URL(fileURLWithPath: $0) }
         ?? URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()

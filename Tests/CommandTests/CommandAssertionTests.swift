@@ -96,7 +96,8 @@ import Testing
         }
     }
 
-    /// One sign-in at work, and tokens for the API without a second sign-in: with only a configuration file.
+    /// After one sign-in at work, the tool obtains tokens for the API without a second sign-in, using only a
+    /// configuration file.
     @Test func theSignInOfOneProfileGivesTokensOfAnother() async throws {
         try await CommandHarness.withConfiguration("{}") { path, folder in
             try await EmulatorServer.run {

@@ -5,9 +5,10 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tool without a user: keys, assertions, and client credentials tokens.
+/// The tool without a user: keys, assertions, and the client credentials grant.
 @Suite struct CommandMachineTests {
-    /// A provider at which a new key from `authflow keys new` is registered, and a configuration that uses it.
+    /// Runs `body` with a provider at which a new key from `authflow keys new` is registered, and a configuration
+    /// with that key.
     private func withRobot(
         _ changes: [String: String?] = [:],
         algorithm: String = "ES256",
@@ -57,7 +58,7 @@ import Testing
                 return try await group.reduce(into: [CommandHarness.Outcome]()) { $0.append($1) }
             }
             #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
-            // One request for all callers, and one token.
+            // All callers share one request and one token.
             #expect(Set(outcomes.map(\.output)).count == 1 && outcomes[0].output.count > 20)
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
             let status = try await CommandHarness.run(["status", "--config", path])

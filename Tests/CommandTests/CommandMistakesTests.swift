@@ -23,7 +23,7 @@ import Testing
             status: 2,
             words: #"the key "client_id" is missing"#
         ),
-        Mistake(name: "a misspelt key", changes: ["isuer": #""x""#], status: 2, words: #"Did you mean "issuer"?"#),
+        Mistake(name: "a misspelled key", changes: ["isuer": #""x""#], status: 2, words: #"Did you mean "issuer"?"#),
         Mistake(
             name: "an unknown provider",
             changes: ["provider": #""oidcc""#],
@@ -43,7 +43,7 @@ import Testing
             words: "never written into the file"
         ),
         Mistake(
-            name: "a scope that cannot be",
+            name: "an invalid scope",
             changes: ["scopes": #"["a b"]"#],
             status: 2,
             words: "RFC 6749 section 3.3"
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    /// The user's browser is on another machine: the user copies the URL there, and the final URL back to the
+    /// The user's browser is on another machine, so the user copies the URL there, and pastes the final URL into the
     /// terminal.
     @Test(arguments: [
         (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
@@ -120,7 +120,7 @@ import Testing
                 )
                 #expect(outcome.status == 0, "\(outcome.output)")
                 #expect(outcome.output.contains("User agent: \(agent), because"))
-                #expect(outcome.output.contains("That is not the address that this sign-in waits for."))
+                #expect(outcome.output.contains("That is not the address that this sign-in is waiting for."))
                 #expect(outcome.output.contains("Signed in as Alice Example"))
                 #expect(outcome.output.contains("alice@192.0.2.1") == (agent == "loopback"))
             }
@@ -254,7 +254,8 @@ import Testing
     }
 
     #if os(Linux)
-    /// Two processes crash in the same way: the system writes a core dump of the first, which is unprotected, but not of the second.
+    /// Two processes crash in the same way. The system writes a core dump of the first, unprotected process, but not
+    /// of the second.
     @Test func leavesNoCoreDumpWhenItCrashes() async throws {
         let script = """
             import os, resource, signal, subprocess, sys, tempfile
@@ -283,7 +284,7 @@ import Testing
             environment: environment
         )
         let (control, ours) = ("\(SIGABRT) True\n", "\(SIGABRT) False\n")
-        // Where the system writes no core dumps the test cannot check anything.
+        // On a system that writes no core dumps, the test cannot check anything.
         #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.talk)")
     }
     #endif

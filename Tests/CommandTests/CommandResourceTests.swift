@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tool with the URL of a protected resource in place of a profile.
+/// The tool with the URL of a protected resource instead of a profile.
 @Suite struct CommandResourceTests {
     /// A resource, and an environment in which a browser signs the user in.
     private func with(

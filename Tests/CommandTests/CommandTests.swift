@@ -130,14 +130,14 @@ import Testing
     }
 
     @Test func failsAtOnceWhereNoUserCouldSignIn() async throws {
-        // No server listens at this issuer, and no request is sent to it.
+        // No server is listening at this issuer's URL, and no request is sent to it.
         try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1", ["user_agent": nil])) {
             path,
             _ in
             let outcome = try await CommandHarness.run(["login", "--config", path])
             #expect(outcome.status == 4)
-            #expect(outcome.talk.contains("no terminal to show the address at"))
-            #expect(outcome.talk.contains("paste: there is no terminal to paste at"))
+            #expect(outcome.talk.contains("no terminal to show the URL in"))
+            #expect(outcome.talk.contains("paste: there is no terminal to paste into"))
         }
     }
 
@@ -148,7 +148,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, _ in
                 for (arguments, status, words) in [
                     (["--user-agent", "headless"], 0, "User agent: headless"),
-                    (["--user-agent", "paste"], 4, "no terminal to paste at"),
+                    (["--user-agent", "paste"], 4, "no terminal to paste into"),
                     (["--user-agent", "auto"], 4, "no terminal"),
                     (["--user-agent", "tree"], 2, "needs options"),
                     (["--user-agent", "loobpack"], 2, "Did you mean \"loopback\"?"),
@@ -192,7 +192,8 @@ import Testing
                 #expect(again.talk.contains("already exists"))
                 #expect(emulator.requests.count { $0 == "POST /register" } == 1)
 
-                // The tests have no browser: only the user agent is added.
+                // The tests have no browser, so a headless user agent and a memory store are added to the
+                // configuration.
                 let agent = """
                     {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
                     """

@@ -19,7 +19,7 @@ import Testing
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) { path, _ in
-                // The token expires at once; the provider rejects a refresh token that is reused.
+                // The token expires immediately, and the provider rejects a reused refresh token.
                 emulator.accessTokenLifetime = 0
                 let login = try await CommandHarness.run(
                     ["login", "--config", path],
@@ -48,7 +48,7 @@ import Testing
                     environment: ["PASSWORD": "x"]
                 )
                 #expect(known.status == 0)
-                // A one-hour token cannot be valid for a day: a new token is not refreshed because of that.
+                // A one-hour token can never be valid for a day, so a new token is not refreshed for that reason.
                 #expect(known.output == outcomes[0].output)
                 #expect(refreshes(emulator) == 1)
                 let renewed = try await CommandHarness.run(
@@ -77,7 +77,7 @@ import Testing
                     }
                 )
                 let before = try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)"))
-                // A full disk: no file may grow, and the corresponding signal is ignored.
+                // Simulates a full disk: no file can grow, and the corresponding signal is ignored.
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 let outcome = try await CommandHarness.run(
                     ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --min-ttl 86400 --config '\(path)'"],
@@ -120,7 +120,7 @@ import Testing
         var testDescription: String { name }
     }
 
-    /// Damage to a stored credential: the command that damages it, and a word of the resulting message.
+    /// Damage to a stored credential: the command that damages it, and a phrase from the resulting message.
     static let damages: [Damage] = [
         Damage(name: "truncated", command: "truncate -s 40 \"$f\"", word: "is damaged"),
         Damage(name: "garbage", command: "head -c 500 /dev/urandom > \"$f\"", word: "is damaged"),
@@ -148,7 +148,7 @@ import Testing
                 #expect(token.status == 8, "\(damage.name): \(token.talk)")
                 #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
                 #expect(refreshes(emulator) == 0)
-                // No existing data is overwritten, and the user does not sign in unnecessarily.
+                // No existing data is overwritten, and the user is not prompted to sign in unnecessarily.
                 let asked = emulator.requests.count { $0 == "GET /authorize" }
                 let login = try await CommandHarness.run(
                     ["login", "--config", path],

@@ -5,9 +5,9 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tokens that other programs get. The programs themselves are run by `Tests/Interop/helpers.sh`.
+/// Tokens for other programs. `Tests/Interop/helpers.sh` runs the programs themselves.
 @Suite struct CredentialHelperTests {
-    /// Signs in, and runs `body` with a way to run the tool.
+    /// Signs in, and runs `body` with a function that runs the tool.
     private func signedIn(
         _ changes: [String: String?] = [:],
         _ body: (
@@ -23,7 +23,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, scopes)) { path, _ in
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 try await body(emulator) { arguments, input, environment in
-                    // The calling program's input comes through a pipe.
+                    // The calling program sends its input through a pipe.
                     try await CommandHarness.run(
                         ["-c", #"input=$1; shift; printf '%b' "$input" | "$@""#, "sh", input, tool] + arguments,
                         program: "/bin/sh",
@@ -64,9 +64,9 @@ import Testing
 
     @Test(arguments: [
         ("the host of the profile", #"protocol=https\nhost=git.example.com:8443\n\n"#, true),
-        ("the same in capitals", #"protocol=https\nhost=GIT.example.com:8443\n"#, true),
+        ("the same host in uppercase", #"protocol=https\nhost=GIT.example.com:8443\n"#, true),
         ("another port", #"protocol=https\nhost=git.example.com\n\n"#, false),
-        ("a host that begins the same", #"protocol=https\nhost=git.example.com:8443.evil.example\n\n"#, false),
+        ("a host with the same prefix", #"protocol=https\nhost=git.example.com:8443.evil.example\n\n"#, false),
         ("no TLS", #"protocol=http\nhost=git.example.com:8443\n\n"#, false),
         ("another user", #"protocol=https\nhost=git.example.com:8443\nusername=bob\n\n"#, false),
         ("a second request after the first", #"protocol=https\nhost=a.example\n\nhost=git.example.com:8443\n"#, false),
@@ -120,7 +120,7 @@ import Testing
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com.evil.example"}}}"#
         ),
         (
-            "no check of the certificate",
+            "no certificate verification",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","insecure-skip-tls-verify":true}}}"#
         ),
         (
@@ -128,11 +128,11 @@ import Testing
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","proxy-url":"http://evil.example"}}}"#
         ),
         (
-            "another name for TLS",
+            "a different TLS server name",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","tls-server-name":"evil.example"}}}"#
         ),
         (
-            "an authority of its own",
+            "a custom certificate authority",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","certificate-authority-data":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="}}}"#
         ),
         ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
@@ -164,7 +164,8 @@ import Testing
                 [:]
             )
             #expect(input.output == "input\n\(token)")
-            // Descriptor numbers that connections could have, too: each run refreshes, and so opens connections.
+            // Connections could also have these descriptor numbers, because each run refreshes and therefore opens
+            // connections.
             for number in [3, 5, 7, 8, 9] {
                 let descriptor = try await tool(
                     [

@@ -3,7 +3,7 @@ import Testing
 
 @testable import AuthFlowCommand
 
-/// Commands that are parsed without the argument parser have the same meaning as with it.
+/// Commands that bypass the argument parser have the same meaning as with it.
 @Suite struct DirectCommandTests {
     @Test(arguments: [
         ["token"], ["token", "--json"], ["token", "-c", "a.json", "-p", "work"], ["token", "--min-ttl", "0"],

@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// A configuration that the tool writes, and signing in without a configuration.
+/// Configurations that the tool writes, and sign-in without a configuration.
 @Suite struct InitCommandTests {
     /// Runs `body` with a provider, a separate directory, and a function that runs the tool there.
     private func newcomer(
@@ -138,7 +138,7 @@ import Testing
             #expect(mended.output.contains("fixed") && !mended.output.contains("!!  configuration"))
             let permissions = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
             #expect(permissions as? Int == 0o644)
-            // A client that is configured by options is checked like one in a file.
+            // A client that is configured with options is checked like a client in a file.
             let client = try await tool(["doctor", "--issuer", emulator.issuer, "--client-id", "authflow-demo"])
             #expect(client.output.contains("ok  provider      \(emulator.issuer)"), "\(client.output)")
         }

@@ -24,7 +24,7 @@ import Testing
                 #expect(status.status == 0 && status.output.contains("unknown user"), "\(status.output)")
                 #expect(try await run("token", at: path).status == 0)
                 let again = try await run("login", at: path)
-                #expect(again.status == 1 && again.talk.contains("does not say whether this is the same one"))
+                #expect(again.status == 1 && again.talk.contains("does not indicate whether this is the same user"))
                 #expect(try await run("login", "--replace-account", at: path).status == 0)
                 #expect(try await run("logout", at: path).status == 0)
                 let gone = try await run("token", at: path)

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The behaviour of several processes with one sign-in and one store.
+/// The behaviour of several processes that share one sign-in and one store.
 @Suite struct ProcessesTests {
     private func step(_ arguments: String...) async throws -> String {
         try await CommandHarness.run(arguments, program: "sign-in-steps").output
@@ -36,7 +36,7 @@ import Testing
             let callback = try await scene.visit(lines[0])
             #expect(try await step("open", issuer, key, lines[1], callback) == "Alice Example")
             let replay = try await step("open", issuer, key, lines[1], callback)
-            #expect(replay.contains("error"), "The server refuses the code: \(replay)")
+            #expect(replay.contains("error"), "The server rejects the code: \(replay)")
             let stranger = try await step("open", issuer, String(repeating: "x", count: 43), lines[1], callback)
             #expect(stranger.contains("cannot be opened"))
         }
@@ -53,8 +53,8 @@ import Testing
         }
     }
 
-    /// A process that is stopped in the middle of a refresh, for longer than its lease: another takes over, and its
-    /// writes remain.
+    /// A process is stopped in the middle of a refresh for longer than its lease. Another process takes over, and its
+    /// writes are not overwritten.
     @Test func aProcessThatWasStoppedBeyondItsLeaseOverwritesNothing() async throws {
         let isHeld = Mutex(false)
         let (arrived, arrival) = AsyncStream<Void>.makeStream()
@@ -94,10 +94,11 @@ import Testing
                 let stopped = process.withLock { $0 }
                 kill(stopped, SIGSTOP)
                 release.finish()
-                // The waits of this store take no time, and the stopped process does not renew its lease in them.
+                // This store's waits return immediately, and the stopped process does not renew its lease in the
+                // meantime.
                 let store = FileTokenStore(directory: directory, clock: ImmediateClock())
                 let stored = try #require(try await store.bytes(for: key))
-                // Another process has refreshed the credential meanwhile, and the new access token is fresh.
+                // Another process has refreshed the credential in the meantime, and the new access token is fresh.
                 let written = Array(
                     String(decoding: stored, as: UTF8.self)
                         .replacing(/"expires_at": [0-9.]+/, with: "\"expires_at\": 4000000000").utf8
@@ -112,7 +113,7 @@ import Testing
     }
 }
 
-/// A clock whose waits end at once.
+/// A clock whose sleeps return immediately.
 private struct ImmediateClock: Clock {
     typealias Instant = ContinuousClock.Instant
     var now: Instant { .now }

@@ -80,7 +80,7 @@ import Testing
         #expect(outcome.status == line.status, "\(outcome.talk)")
         #expect(outcome.talk.contains(line.words), "\(outcome.talk)")
         #expect(outcome.output.isEmpty)
-        // No location in a file that the user has not written, and nothing about the file format.
+        // The message mentions neither the file format nor a location in a file that the user has not written.
         for words in ["options:", "configuration:", "profiles.", ".probe", ".new", ".tmp"] {
             #expect(!outcome.talk.contains(words), "\(outcome.talk)")
         }

@@ -3,9 +3,9 @@
 
     paste.py PROGRAM ARGUMENTS
 
-runs a login at a separate terminal, carries the URL that it prints to a browser which reaches the provider and not
-this machine's other ports, pastes a wrong URL, and then the final URL of the browser. Prints what the terminal
-showed, and exits as the program did.
+runs a login in a separate terminal, passes the URL that it prints to a browser that can reach the provider but not
+this machine's other ports, and pastes a wrong URL followed by the browser's final URL. Prints the terminal's output,
+and exits with the program's status.
 """
 import importlib.util, os, pathlib, pty, re, sys
 

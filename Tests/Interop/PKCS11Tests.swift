@@ -137,7 +137,7 @@ struct PKCS11Tests {
 
     @Test(.enabled(if: isSoftware)) func asksForAPINAndDoesNotTryAWrongOneTwice() throws {
         let without = try SigningKeySource.pkcs11("pkcs11:token=Fragile;object=x?module-path=\(module)")
-        #expect(#expect(throws: AuthError.self) { try without.key() }?.message.contains("asks for a PIN") == true)
+        #expect(#expect(throws: AuthError.self) { try without.key() }?.message.contains("requires a PIN") == true)
         let wrong = try source("token=Fragile;object=x", pin: "9999")
         #expect(#expect(throws: AuthError.self) { try wrong.key() }?.message.contains("PIN is wrong") == true)
         for _ in 0..<5 {

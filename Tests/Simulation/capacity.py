@@ -10,13 +10,13 @@ import sys
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 COLUMNS = ["of them failed/s", "token requests/s", "database calls/s"]
-EVENTS = {"steady": "nothing", "restart": "all processes are killed, and start within 30 s", "provider": "the provider answers with 503 for an hour",
+EVENTS = {"steady": "nothing", "restart": "all processes are killed, and start within 30 s", "provider": "the provider responds with 503 for an hour",
     "database": "the database cannot be reached for ten minutes"}
 
 
 def main():
     processes, sessions = sys.argv[1:]
-    lines = [f"With {int(processes):,} processes and {int(sessions):,} sessions, a second:", "",
+    lines = [f"With {int(processes):,} processes and {int(sessions):,} sessions, per second:", "",
         "| event (in minute 2) | figure | before | at most | in the last minute |", "|---|---|---|---|---|"]
     for event, name in EVENTS.items():
         with open(DOCS / "capacity" / f"{event}.csv", newline="") as file:
@@ -27,7 +27,7 @@ def main():
             lines.append(f"| {name} | {figure} | {values[1]:,.0f} | {max(values[2:]):,.0f} | {values[-1]:,.0f} |")
         lost = sum(int(minute["sessions lost"]) for minute in minutes)
         if lost:
-            lines.append(f"| {name} | sessions lost, in all | | {lost} | |")
+            lines.append(f"| {name} | sessions lost in total | | {lost} | |")
     page = DOCS / "servers.md"
     text, count = re.subn(r"(<!-- capacity -->\n).*?(<!-- end -->)", lambda found: found[1] + "\n".join(lines) + "\n" + found[2],
         page.read_text(), flags=re.S)

@@ -39,7 +39,7 @@ FAULTS = {
             "if state.check != nil, case .unchecked(let known) = answer { return (.cached(known.credential), nil) }\n"
             "            let check =\n                state.check\n")],
     "a-cancelled-caller-is-served-unchecked": [
-        (MANAGED, "            try Task.checkCancellation()\n            // A store", "            // A store")],
+        (MANAGED, "            try Task.checkCancellation()\n            // A failed read", "            // A failed read")],
     "an-answer-counts-from-its-arrival": [
         (RECORD, "let reading = state.withLock { $0.machine.beginReading(at: asked) }",
             "let reading = state.withLock { $0.machine.beginReading(at: asked + 3) }")],

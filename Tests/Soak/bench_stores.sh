@@ -10,11 +10,11 @@ trap 'kill $provider 2>/dev/null; wait $provider 2>/dev/null || true; rm -rf "$f
 for _ in $(seq 200); do [ -s "$folder/issuer" ] && break; sleep 0.05; done
 issuer=$(cat "$folder/issuer")
 "$program" seed "$issuer" postgresql 1 >/dev/null
-echo "| store | fresh | provider alone, p50 | refresh, p50 | p99 | added, p50 | waiting, p50 | p99 | refreshes a second, $sessions at once |"
+echo "| store | fresh | provider only, p50 | refresh, p50 | p99 | added, p50 | waiting, p50 | p99 | refreshes per second, $sessions concurrent |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for store in memory "$folder/file" "$folder/file.sqlite" postgresql redis; do "$program" bench "$issuer" "$store" "$sessions" | sed "s|$folder/||; s|file.sqlite|sqlite|"; done
 echo
-echo "| store | sessions | written a second | read, p50 | refresh, p50 | p99 | ended, p50 | memory for each that was read |"
+echo "| store | sessions | written per second | read, p50 | refresh, p50 | p99 | ended, p50 | memory per session read |"
 echo "|---|---|---|---|---|---|---|---|"
 for store in "$folder/file.sqlite" postgresql redis; do
   for count in 1000 10000 100000; do "$program" scale "$issuer" "$store" "$count" | sed "s|$folder/file.||"; done

@@ -169,7 +169,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     processes = []
-    print("| product | sessions | requests at once | refreshes wanted | refreshes | reuses | sessions lost | HTTP | p50 | p99 |")
+    print("| product | sessions | concurrent requests | refreshes expected | refreshes | reuses | sessions lost | HTTP | p50 | p99 |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

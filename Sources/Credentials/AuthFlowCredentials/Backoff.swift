@@ -1,13 +1,14 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// The backoff after a provider's failure: increasing waits, or as long as the provider requests.
+/// The backoff after a provider's failure: exponentially increasing delays, or a longer delay if the provider
+/// requests it.
 struct Backoff: Sendable {
-    /// The first wait, in seconds; each subsequent wait is twice as long, up to ``longest``.
+    /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
-    /// The maximum wait, in seconds, unless the provider requests a longer one.
+    /// The maximum delay, in seconds, unless the provider requests a longer one.
     static let longest: TimeInterval = 300
-    /// The maximum wait that a provider can request, in seconds.
+    /// The maximum delay that a provider can request, in seconds.
     static let longestAsked: TimeInterval = 3600
 
     private let failure: AuthError
@@ -18,8 +19,8 @@ struct Backoff: Sendable {
     /// - Parameters:
     ///   - previous: The previous backoff, if the request failed again.
     ///   - error: The failure.
-    ///   - now: The time.
-    ///   - random: Spreads the clients of one provider, so that they do not all retry at the same time.
+    ///   - now: The current time.
+    ///   - random: Random jitter, so that the clients of one provider do not all retry at the same time.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1
         let doubled = min(Self.longest, Self.first * Double(1 << (min(failures, 20) - 1)))
@@ -31,7 +32,8 @@ struct Backoff: Sendable {
         self.until = now + max(spread, asked)
     }
 
-    /// Whether the next failure belongs to the same series, which it still does for a while after the backoff interval.
+    /// Whether a failure at this time continues the same series. A series ends some time after its last backoff
+    /// interval.
     func counts(at now: Date) -> Bool { now >= since && now < until + Self.longest }
 
     /// The error for a caller during the backoff interval; nil afterwards.

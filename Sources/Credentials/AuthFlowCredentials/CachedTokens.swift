@@ -8,25 +8,25 @@ package final class CachedTokens: Sendable {
     package let credential: Credential
     private let notBefore: Double
     private let freshUntil: Double
-    /// The time from which using the tokens starts a refresh.
+    /// The time after which the next use of the tokens starts a refresh ahead of their expiry.
     private let refreshAt: Double
     private let isRefreshed = Atomic(false)
 
     /// - Parameters:
     ///   - credential: The credential.
     ///   - margin: How long before its expiry the access token is treated as expired.
-    ///   - random: Spreads the refreshes of tokens that were issued at the same time.
+    ///   - random: Random jitter, so that tokens issued at the same time are not all refreshed at the same time.
     init(_ credential: Credential, margin: Duration, random: UInt8) {
         self.credential = credential
         self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
         let end = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
         self.freshUntil = end
-        // At most half a minute, and at most a fifth of the period in which they are fresh.
+        // The refresh starts at most 30 seconds early, and at most a fifth of the period in which the tokens are fresh.
         let most = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
         self.refreshAt = end - most * (0.25 + 0.75 * Double(random) / 255)
     }
 
-    /// Whether it is time to refresh; true only for the first caller.
+    /// Whether a refresh ahead of expiry is due; true only for the first caller.
     func isDue(at now: Double) -> Bool {
         now >= refreshAt && credential.tokens.refreshToken != nil
             && !isRefreshed.exchange(true, ordering: .relaxed)

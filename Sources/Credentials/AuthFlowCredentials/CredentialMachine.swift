@@ -3,9 +3,10 @@ import AuthFlowHTTP
 import AuthFlowOAuth
 import AuthFlowStorage
 
-/// The state of one credential in one process, and the decisions that follow from it: which tokens are returned from memory, what a read of
-/// the store means, which credentials are unsaved, and when no requests are sent to the provider. It never waits, and has neither a clock nor
-/// a lock: ``ManagedCredential`` passes it each event, with its time, and performs the resulting actions.
+/// The state of one credential in one process, and the decisions that follow from it: which tokens are returned from
+/// memory, how the result of a store read is interpreted, which credentials are unsaved, and when requests to the
+/// provider are suspended. It never waits, and has neither a clock nor a lock: ``ManagedCredential`` passes it each
+/// event, with its time, and performs the resulting actions.
 ///
 /// | event | nothing cached | cached, checked in the last 10 s | cached, unchecked | unsaved tokens |
 /// |---|---|---|---|---|
@@ -26,10 +27,12 @@ import AuthFlowStorage
 /// | a request succeeded | end the backoff | unchanged | unchanged | unchanged |
 /// | work of an earlier epoch completes | return nothing | return nothing | return nothing | stored, unless a newer one exists |
 ///
-/// An epoch is the period between two changes of the user. "Written" means written under the lease; docs/models/lease.pml has the
-/// transitions `end_take`, `read`, `send`, `respond`, `write` and `release` of the lease itself.
+/// An epoch is the period between two changes of the signed-in user. "Written" means written under the lease;
+/// docs/models/lease.pml models the transitions `end_take`, `read`, `send`, `respond`, `write` and `release` of the
+/// lease itself.
 struct CredentialMachine {
-    /// How long cached tokens are returned before the store is read again, because another process may have signed out, in seconds.
+    /// The interval, in seconds, after which the store is read again before cached tokens are returned, because the
+    /// user may have signed out in another process.
     static let checkInterval: TimeInterval = 10
 
     /// The subject of the account; nil for the current one.
@@ -38,18 +41,20 @@ struct CredentialMachine {
     private(set) var cached: CachedTokens?
     /// The time at which the store was last known to contain the cached tokens.
     private var checkedAt = -Double.infinity
-    /// The time of the last read or write that determined the content of the store.
+    /// The time of the last read or write after which the contents of the store were known.
     private var askedAt = -Double.infinity
     /// The current account, according to the last read or write of the store.
     private var current: AccountID?
     private(set) var epoch = 0
     /// The number of successful and failed writes: a read that overlaps with a write is outdated.
     private var version = 0
-    /// The backoffs of the accounts whose refresh failed: one user's failure says little about another's.
+    /// The backoffs of the accounts whose refresh failed. They are separate, because one user's failure says little
+    /// about another's.
     private var backoffs: [AccountID: Backoff] = [:]
     /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
-    /// The credentials whose lease was lost before they were written: the write can be retried at once, under the next lease.
+    /// The credentials whose lease was lost before they were written. The write can be retried immediately under the
+    /// next lease.
     private var lostLeases: [Lease: Credential] = [:]
 
     init(account: String?) { self.account = account }
@@ -61,7 +66,7 @@ struct CredentialMachine {
         var replaces: Replaced
         /// Whether it is the result of a sign-in, and therefore the current account.
         let isSignIn: Bool
-        /// The epoch in which it was created: work of an earlier epoch neither replaces nor removes it.
+        /// The epoch in which it was created. Operations of an earlier epoch neither replace nor remove it.
         let epoch: Int
 
         var account: AccountID { credential.account }
@@ -73,7 +78,7 @@ struct CredentialMachine {
         case unknown
         case entry(StoredAccounts.Entry?)
 
-        /// Whether an entry has the same tokens: a change of the application's data alone does not make an entry newer.
+        /// Whether an entry has the same tokens. A change to the application's data only does not make an entry newer.
         func isTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.withoutApplicationData == other?.withoutApplicationData
@@ -98,7 +103,7 @@ extension CredentialMachine {
 
     private func isChecked(at now: Double) -> Bool { now < checkedAt + Self.checkInterval && now >= checkedAt }
 
-    /// The cached tokens that can be returned without a read. No allocation.
+    /// The cached tokens that can be returned without a read. This method does not allocate memory.
     func fresh(at now: Double) -> CachedTokens? {
         guard let cached, cached.isFresh(at: now), isChecked(at: now) else { return nil }
         return cached
@@ -114,7 +119,7 @@ extension CredentialMachine {
         return isChecked(at: now) ? .cached(cached.credential) : .unchecked(cached)
     }
 
-    /// Tokens were obtained: return them from now on, unless a new epoch has started.
+    /// New tokens were obtained: return them from now on, unless a new epoch has started.
     /// - Parameter epoch: The epoch in which the work that obtained them started; nil for the current one.
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, keeps(credential.account) else { return }
@@ -123,7 +128,7 @@ extension CredentialMachine {
         checkedAt = askedAt
     }
 
-    /// The provider has sent tokens of another user: the cached tokens are no longer returned.
+    /// The provider has issued tokens for another user: the cached tokens are no longer returned.
     mutating func forget(_ epoch: Int) {
         if self.epoch == epoch { cached = nil }
     }
@@ -134,7 +139,7 @@ extension CredentialMachine {
         version += 1
     }
 
-    /// Whether an account is the one that this credential is for: the one with the given subject, or the current one.
+    /// Whether this credential belongs to an account: the account with the given subject, or the current account.
     func keeps(_ other: AccountID) -> Bool {
         guard let account else { return current.map { $0 == other } ?? true }
         return other.isNamed(account)
@@ -144,7 +149,8 @@ extension CredentialMachine {
 // MARK: - Users
 
 extension CredentialMachine {
-    /// The user changes: neither cached tokens nor results of work in progress are returned. Unsaved credentials stay: they are the only copies.
+    /// The signed-in user changes: neither cached tokens nor the results of operations in progress are returned.
+    /// Unsaved credentials remain in memory, because they are the only copies.
     /// - Returns: The new epoch.
     @discardableResult
     mutating func beginEpoch() -> Int {
@@ -156,7 +162,8 @@ extension CredentialMachine {
 
     /// An account was signed in, and is now the current one.
     /// - Parameter epoch: The epoch in which the store was read.
-    /// - Returns: The new epoch; and whether the user did not change in the meantime, so that the new tokens can be returned.
+    /// - Returns: The new epoch; and whether the user stayed the same in the meantime, so that the new tokens can be
+    ///   returned.
     mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isUndisturbed: Bool) {
         let isUndisturbed = self.epoch == epoch
         let new = beginEpoch()
@@ -178,7 +185,7 @@ extension CredentialMachine {
         return !unsaved.isEmpty
     }
 
-    /// The provider has ended a session, and the store contains that fact.
+    /// The provider has ended a session, and this has been recorded in the store.
     mutating func ended(_ account: AccountID, _ epoch: Int) {
         if self.epoch == epoch { (cached, backoffs[account]) = (nil, nil) }
         unsaved.removeAll { $0.account == account && $0.epoch <= epoch }
@@ -204,7 +211,7 @@ extension CredentialMachine {
         var known: StoredAccounts
         /// The epoch of ``known``.
         let epoch: Int
-        /// If cached tokens were removed from the store, the entry that replaced them: to be published.
+        /// If cached tokens were removed from the store, the entry that replaced them. The caller publishes it.
         var lost: StoredAccounts.Entry??
         /// Unsaved credentials whose session was removed.
         var dropped: [Credential] = []
@@ -214,11 +221,12 @@ extension CredentialMachine {
         Reading(askedAt: now, epoch: epoch, version: version, cached: cached)
     }
 
-    /// The store was read. Its tokens are then cached, unless the epoch or the cached tokens have changed in the meantime.
+    /// The store was read. The tokens found are cached, unless the epoch or the cached tokens have changed in the
+    /// meantime.
     /// - Parameters:
     ///   - margin: As for ``adopt(_:_:margin:random:)``.
     ///   - random: As for ``adopt(_:_:margin:random:)``.
-    /// - Returns: nil when a write succeeded or failed in the meantime, so that its result cannot be compared with the read. Read again.
+    /// - Returns: nil when a write succeeded or failed in the meantime. The read may be outdated and must be repeated.
     mutating func finishReading(
         _ reading: Reading,
         _ stored: StoredAccounts,
@@ -240,7 +248,8 @@ extension CredentialMachine {
         }
         for unsaved in unsaved {
             var credential = unsaved.credential
-            // The application's data is never unsaved, and another process may have changed it since.
+            // Changes to the application's data are never left unsaved, and another process may have changed the data
+            // since.
             if !unsaved.isSignIn {
                 credential.applicationData = stored.entry(of: unsaved.account)?.credential?.applicationData
             }
@@ -248,7 +257,7 @@ extension CredentialMachine {
         }
         current = found.known.current
         let entry = found.known.entry(account)
-        // A read that finds no tokens says nothing about tokens that a refresh in progress will obtain.
+        // The time of a read that finds no tokens must not be used for tokens that a refresh in progress will obtain.
         if epoch == reading.epoch, entry?.credential != nil { askedAt = reading.askedAt }
         guard epoch == reading.epoch, cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
@@ -266,19 +275,20 @@ extension CredentialMachine {
     /// The known accounts of an epoch were written.
     mutating func wrote(_ epoch: Int, askedAt: Double) {
         self.askedAt = askedAt
-        // The cached tokens may be those that were replaced.
+        // The write may have replaced the cached tokens.
         checkedAt = -.infinity
         version += 1
         unsaved.removeAll { $0.epoch <= epoch }
-        // A newer one replaces the entry that has just been written, whatever the next read returns.
+        // A newer unsaved credential replaces the entry that has just been written, whatever the next read returns.
         for index in unsaved.indices { unsaved[index].replaces = .unknown }
     }
 
-    /// A credential could not be written: it stays in memory, unless there is one of a later epoch.
+    /// A credential could not be written. It remains in memory, unless there is an unsaved credential of a later epoch.
     /// - Parameters:
     ///   - old: The entry that is still in the store.
     ///   - isSignIn: Whether it is the result of a sign-in, and therefore the current account.
-    ///   - lease: The lease, if it was lost: the read under the next lease determines whether the credential is still the newest.
+    ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
+    ///     the newest.
     mutating func couldNotWrite(
         _ credential: Credential,
         replacing old: Replaced,
@@ -295,7 +305,7 @@ extension CredentialMachine {
         unsaved.append(
             Unsaved(
                 credential: credential,
-                // The store still contains the entry that the earlier one would have replaced.
+                // The store still contains the entry that the earlier unsaved credential would have replaced.
                 replaces: earlier.map(\.replaces) ?? old,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
                 epoch: epoch
@@ -313,7 +323,7 @@ extension CredentialMachine {
 // MARK: - The provider
 
 extension CredentialMachine {
-    /// The error for a caller during the backoff after a failed request; nil when a request may be sent.
+    /// The error to throw to a caller during the backoff after a failed request; nil when a request may be sent.
     func wait(for account: AccountID, at now: Date) -> AuthError? { backoffs[account]?.error(at: now) }
 
     /// A request for an account failed.

@@ -25,7 +25,7 @@ extension Credential {
         }
     }
 
-    /// Stores a token for one resource in place of the previous one, and removes expired tokens.
+    /// Replaces the token for one resource, and removes expired tokens.
     mutating func keep(_ token: ResourceToken, at now: Date) {
         resourceTokens.removeAll { $0.expiresAt.map { $0 <= now } ?? false }
         resourceTokens.removeAll { $0.isFor(token.resource, token.requestedScopes) }
@@ -54,7 +54,8 @@ extension ManagedCredential {
             do {
                 return try await currentTokens(for: resource, scopes: scopes, rejected: rejected, margin: margin)
             } catch is Outdated {
-                // Another user has signed in meanwhile, or another process has taken over: the store is read again.
+                // Another user has signed in meanwhile, or another process has taken over the lease: the store is
+                // read again.
                 continue
             }
         }
@@ -75,14 +76,14 @@ extension ManagedCredential {
         if let known = freshCredential(), let tokens = fresh(known) { return tokens }
         if let tokens = fresh(try await lastCredential()) { return tokens }
         return try await unfinished.finish { [self] in
-            // It stays in memory even if its caller is cancelled.
+            // This object must remain in memory even if the caller is cancelled.
             willBeUsed()
             return try await used {
                 try await underLease { lease in
                     let epoch = state.withLock { $0.machine.epoch }
                     var accounts = try await latestAccounts(lease)
                     let credential = try signedIn(in: accounts)
-                    // Another task or process may have obtained it meanwhile.
+                    // Another task or process may have obtained the token meanwhile.
                     if let tokens = fresh(credential) { return tokens }
                     return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
                 }
@@ -132,7 +133,8 @@ extension ManagedCredential {
         }
         state.withLock { $0.machine.succeeded(credential.account) }
         kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
-        // The refresh token matters most: access tokens that do not fit into the record are requested again.
+        // The refresh token takes precedence: access tokens that do not fit into the record are dropped and requested
+        // again later.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
         await save(kept, in: &accounts, lease, epoch)
         adopt(kept, epoch)

@@ -8,20 +8,20 @@ public struct TaggedCredential: Sendable, Hashable {
     /// The key of its record. It contains the SHA-256 of the session's identifier, not the identifier.
     public let key: RecordKey
 
-    /// The credential; nil when it has ended, or this process cannot read it.
+    /// The credential; nil when its session has ended, or this process cannot read the record.
     public let credential: Credential?
 
     /// The time of the session's start or last use, accurate to a minute.
     public let lastUse: Date
 
-    /// Whether the store has confirmed that this call removed it; false if the store's response was lost.
+    /// Whether the store has confirmed that this call removed the record; false if the store's response was lost.
     package var isKnownToBeRemoved = true
 }
 
 /// The sessions of many users, in a ``SessionTokenStore``. With another store these methods throw `invalid_configuration`.
 extension CredentialManager {
-    /// The stored credential, even if its access token has expired: from memory, when the store was read in the last
-    /// ten seconds.
+    /// Returns the stored credential, even if its access token has expired. If the store was read in the last ten
+    /// seconds, the credential is returned from memory.
     /// - Throws: ``AuthError`` with `login_required` and the reason, `storage_failed`.
     public func lastCredential(for key: CredentialKey) async throws -> Credential {
         try await using(key) { managed in
@@ -45,16 +45,17 @@ extension CredentialManager {
 
     /// Removes credentials in every process, even during a refresh, whose tokens are then discarded. Nothing is
     /// revoked.
-    /// - Returns: The removed credentials, with the last valid tokens. If the store's response was lost, also those that another
-    ///   process may have removed at the same time: revoking tokens twice is harmless.
+    /// - Returns: The removed credentials, with the last valid tokens. If the store's response was lost, they include
+    ///   credentials that another process may have removed at the same time; revoking their tokens again is harmless.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
         defer { for key in keys { forget(key.digest) } }
         let store = try sessionStore
-        // It completes even if the task is cancelled: a user who signs out and closes the page is signed out.
+        // The removal completes even if the task is cancelled: a user who signs out and closes the page must be
+        // signed out.
         return try await unfinished.finish { [self] in
-            // If the response to a removal is lost, it is retried, and then finds nothing.
+            // If the response to a removal is lost, the removal is retried, and the retry no longer finds the record.
             let before = await withTaskGroup { group in
                 for key in keys { group.addTask { (key, try? await self.stored(key)?.credential) } }
                 return await group.reduce(into: [RecordKey: Credential]()) { found, next in found[next.0] = next.1 }
@@ -70,7 +71,7 @@ extension CredentialManager {
         }
     }
 
-    /// Changes the application's data in a session. It completes even if the task is cancelled.
+    /// Changes the application's data in a session. The change completes even if the task is cancelled.
     package func changeApplicationData(
         of key: CredentialKey,
         _ body: @escaping @Sendable (Secret?) throws -> Secret?
@@ -86,7 +87,7 @@ extension CredentialManager {
         }
     }
 
-    /// The record under a key, even if this process cannot read it; nil when there is none. It is not cached.
+    /// The record under a key, even if this process cannot read it; nil when there is none. The result is not cached.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {
         do {
@@ -102,7 +103,7 @@ extension CredentialManager {
         try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
     }
 
-    /// Starts a revocation, or the removal of leftover records, for which ``drain(within:)`` waits.
+    /// Starts a revocation or the removal of leftover records. ``drain(within:)`` waits for its completion.
     package func beginCleanup(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
 
     /// Causes the tokens from any refresh in progress, in any process, to be revoked. Call it before ``remove(_:)``.
@@ -132,7 +133,7 @@ extension CredentialManager {
 }
 
 extension RecordKey {
-    /// The claim that a sign-out leaves for a refresh in progress.
+    /// The claim by which a sign-out informs a refresh in progress.
     var signOut: RecordKey {
         RecordKey(name: "signed out\n\(name)", issuer: issuer, clientID: clientID, resource: resource, kind: .claim)
     }

@@ -22,7 +22,7 @@ public final class CredentialManager: Sendable {
     package let unfinished = UnfinishedWork()
     package let store: any TokenStore
     private let freshnessMargin: Duration
-    /// Revocations in progress. No credential is lost if one does not complete.
+    /// Revocations in progress. No credential is lost if a revocation does not complete.
     let revocations = UnfinishedWork()
     private let outage = SharedOutage()
     private let cacheLimit: Int
@@ -36,11 +36,12 @@ public final class CredentialManager: Sendable {
     private struct Cache {
         var recent: [CredentialKey: ManagedCredential] = [:]
         var earlier: [CredentialKey: ManagedCredential] = [:]
-        /// The keys by the digests of their records, which notifications contain.
+        /// The credential keys, indexed by the digests of their records: notifications contain only the digest.
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
-    /// Obtains a credential without a user and without a refresh token, for the resource of the key; nil for no particular resource.
+    /// Obtains a credential without a user and without a refresh token. The resource is that of the credential key;
+    /// nil for no particular resource.
     public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
     /// Creates a manager.
@@ -51,8 +52,8 @@ public final class CredentialManager: Sendable {
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
     ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
-    ///   - refreshesAhead: Whether tokens that are used shortly before they expire are refreshed in the background, so that busy
-    ///     sessions never wait; each at a random time in its last 30 seconds. Default: no.
+    ///   - refreshesAhead: Whether tokens that are used shortly before they expire are refreshed in the background,
+    ///     at a random time in their last 30 seconds, so that busy sessions never wait. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
     ///   - onEnd: Called with the last credential when the provider has ended the session and this process has detected it; ``drain(within:)``
     ///     waits for it.
@@ -78,11 +79,11 @@ public final class CredentialManager: Sendable {
 
     /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
-    /// Call it before each use; do not store the result. At most every ten seconds the store is read to see if another process
-    /// has ended the session; in between, the cache is trusted.
+    /// Call this method before each use; do not store the result. The store is read at most every ten seconds to
+    /// check whether another process has ended the session; in between, the cache is trusted.
     ///
-    /// With a resource in the key, it is the token for that resource: of a grant for it alone, or for several (RFC 8707), whose
-    /// refresh token serves all of them.
+    /// If the key has a resource, the access token is for that resource. The grant may be for this resource only, or
+    /// for several resources that share a refresh token (RFC 8707).
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; the errors
     ///   of refreshing; `CancellationError`, which does not cancel the refresh for other tasks.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
@@ -97,7 +98,7 @@ public final class CredentialManager: Sendable {
                 return tokens
             }
         } catch let error as AuthError where error.code == .loginRequired {
-            // The grant may be for several resources, of which this is one.
+            // The grant may be for several resources, including this one.
             let whole = CredentialKey(key.session)
             guard let resource = key.resource,
                 try await credential(for: whole)?.resources.contains(where: { $0.isIdentical(to: resource) }) == true
@@ -106,7 +107,7 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// As ``freshTokens(for:)-(CredentialKey)``, with fewer scopes than were granted.
+    /// Like ``freshTokens(for:)-(CredentialKey)``, but with fewer scopes than were granted.
     /// - Parameters:
     ///   - session: The user or session.
     ///   - resource: One of the resources that the user was signed in for.
@@ -115,16 +116,17 @@ public final class CredentialManager: Sendable {
         try await using(CredentialKey(session)) { try await $0.tokens(for: resource, scopes: scopes) }
     }
 
-    /// As ``freshTokens(for:)``, for a user or session by its identifier.
+    /// Like ``freshTokens(for:)``, for a user or session by its identifier.
     public func freshTokens(for session: String, resource: String? = nil) async throws -> TokenSet {
         try await freshTokens(for: CredentialKey(session, resource: resource))
     }
 
-    /// Stores the credential of a sign-in in place of the previous one under this key. It completes even if the task is
-    /// cancelled.
+    /// Stores the credential of a sign-in, and replaces the previous credential under this key. The operation
+    /// completes even if the task is cancelled.
     ///
-    /// A one-time refresh token must be stored under one key only, so a credential that was granted for one resource
-    /// (RFC 8707) needs a key with this resource, and any other a key without a resource.
+    /// A one-time refresh token must be stored under one key only, so a credential that was granted for exactly one
+    /// resource (RFC 8707) requires a key with that resource, and any other credential requires a key without a
+    /// resource.
     /// - Parameters:
     ///   - credential: The credential.
     ///   - key: The user or session.
@@ -154,7 +156,8 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// As ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, for a user or session by its identifier.
+    /// Like ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, for a user or session by its
+    /// identifier.
     public func save(
         _ credential: Credential,
         for session: String,
@@ -169,7 +172,8 @@ public final class CredentialManager: Sendable {
         recordKey(named: Self.recordName(of: key.session), resource: key.resource)
     }
 
-    /// The name of the record of a session. Its identifier is a secret in many applications, and a record's name is not.
+    /// The name of a session's record. It is a hash, because session identifiers are secret in many applications and
+    /// record names are not.
     package static func recordName(of session: String) -> String {
         Base64URL.encode(SHA256.hash(data: Array(session.utf8)))
     }
@@ -183,13 +187,13 @@ public final class CredentialManager: Sendable {
         )
     }
 
-    /// Evicts credentials as soon as another process removes them from a ``SessionTokenStore``, instead of at the next read of the
-    /// store. It has no effect with other stores.
+    /// Evicts credentials as soon as another process removes them from a ``SessionTokenStore``, instead of at the
+    /// next read of the store. This method has no effect with other stores.
     public func followRemovals() {
         (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.forget(digest) }
     }
 
-    /// Makes the next call for a credential read the store.
+    /// Forces the next call for a credential to read the store.
     /// - Parameter digest: The digest of the record; nil when any record may have been removed.
     func forget(_ digest: [UInt8]?) {
         guard let digest else {
@@ -217,7 +221,8 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// Removes a credential, and waits for a refresh in progress, here or in another process. Nothing is revoked.
+    /// Removes a credential after any refresh in progress, in this or another process, has completed. Nothing is
+    /// revoked.
     /// - Returns: The last valid credential, for ``OAuthClient/revoke(_:)-(Credential)`` and
     ///   ``OAuthClient/endSessionRequest(for:)``; nil when there was none.
     /// - Throws: ``AuthError`` with `storage_failed`.
@@ -226,16 +231,18 @@ public final class CredentialManager: Sendable {
         try await unfinished.finish { [self] in try await using(key) { try await $0.remove()?.credential } }
     }
 
-    /// The states of a credential, starting with the current one: for views and logs. A slow reader may miss some.
+    /// The states of a credential, starting with the current one, for views and logs. A slow reader may miss some
+    /// states.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
         try await using(key) { try await $0.states() }
     }
 
-    /// Waits for operations that must complete: refreshes, whose results are then stored. They complete
-    /// even if tasks are cancelled, but not when the process exits: call this before.
+    /// Waits for operations that must complete, such as refreshes, until their results are stored. These operations
+    /// complete even if tasks are cancelled, but not if the process exits, so call this method before the process
+    /// exits.
     /// - Parameter patience: How long to wait; default: three seconds.
-    /// - Returns: Whether everything is stored. It also waits for revocations, which do not affect the result.
+    /// - Returns: Whether everything is stored. The method also waits for revocations, which do not affect the result.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()
         let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
@@ -251,7 +258,7 @@ public final class CredentialManager: Sendable {
     ///
     /// | gauge | |
     /// |---|---|
-    /// | `authflow_credentials_in_memory` | at most the cache limit, plus those in use |
+    /// | `authflow_credentials_in_memory` | at most the cache limit, plus the credentials in use |
     /// | `authflow_credential_work_in_progress` | refreshes, sign-ins and sign-outs |
     /// | `authflow_credentials_unsaved` | refreshed or obtained, but not yet stored: the only copies |
     /// | `authflow_provider_is_held_back` | 1 while the provider does not respond and refreshes are throttled |
@@ -265,7 +272,8 @@ public final class CredentialManager: Sendable {
         ]
     }
 
-    /// Runs a call with the credential of a key, which stays in memory meanwhile, because two objects for one record would each refresh it.
+    /// Runs a call with the credential of a key. The credential object remains in memory during the call, because two
+    /// objects for one record would each refresh it.
     func using<Return: Sendable>(
         _ key: CredentialKey,
         _ body: (ManagedCredential) async throws -> Return
@@ -299,8 +307,8 @@ public final class CredentialManager: Sendable {
     /// - Parameters:
     ///   - key: The key of its record.
     ///   - account: The subject of the account to use when several are signed in; nil for the current one.
-    ///   - label: The display name for it.
-    ///   - renewal: Obtains it without a user; default: the manager's renewal.
+    ///   - label: The display name of the credential.
+    ///   - renewal: Obtains the credential without a user; default: the manager's renewal.
     package func managed(
         _ key: RecordKey,
         account: String?,
@@ -328,7 +336,7 @@ public final class CredentialManager: Sendable {
 
 /// The key of a credential among those of one client.
 public struct CredentialKey: Sendable, Hashable {
-    /// The user, session or profile, by an identifier that the application chooses.
+    /// The identifier of the user, session or profile, which the application chooses.
     public let session: String
 
     /// The resource that the access token is for (RFC 8707); nil for no particular resource.
@@ -354,7 +362,7 @@ public enum CredentialState: Sendable, Hashable {
     case signedIn(Identity?)
     /// The tokens were refreshed.
     case refreshed
-    /// The access token has expired and cannot be refreshed: only a new sign-in helps.
+    /// The access token has expired and cannot be refreshed. The user must sign in again.
     case expired
     /// The provider has ended the session.
     case ended(EndedSession)

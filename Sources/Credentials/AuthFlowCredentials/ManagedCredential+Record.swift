@@ -6,8 +6,7 @@ package import AuthFlowStorage
 import Synchronization
 
 extension ManagedCredential {
-    /// The stored accounts, with unsaved credentials in place of older ones. Cached tokens that are no longer stored are
-    /// dropped.
+    /// The stored accounts, updated with unsaved credentials. Cached tokens that are no longer stored are dropped.
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
     package func accounts() async throws -> StoredAccounts { try await read().known }
 
@@ -16,12 +15,12 @@ extension ManagedCredential {
         under lease: Lease? = nil
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
         while true {
-            // After a write during the read, successful or not, the two cannot be compared.
+            // If a write ran during the read, successfully or not, the read may be outdated.
             if let result = try await readOnce(lease) { return result }
         }
     }
 
-    /// - Returns: As ``read(under:)``; nil when a write succeeded or failed in the meantime.
+    /// - Returns: The result of ``read(under:)``; nil when a write succeeded or failed in the meantime.
     private func readOnce(
         _ lease: Lease?
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
@@ -44,12 +43,12 @@ extension ManagedCredential {
         return (found.stored, found.known, found.epoch)
     }
 
-    /// Revokes tokens that were received after the session was removed, if a sign-out removed it: after a new sign-in of the same user, they
-    /// may belong to the same grant.
+    /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it: after a
+    /// new sign-in by the same user, the tokens may belong to the same grant.
     private func revokeAfterSignOut(_ credentials: [Credential]) {
         guard let store = store as? any SessionTokenStore else { return }
         _ = revocations.begin { [self] in
-            // If it cannot be claimed again, the claim of the sign-out exists.
+            // If the key cannot be claimed again, the sign-out's claim exists.
             guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
             for credential in credentials {
                 try await reporter().step(.revocation) { try await client.revoke(credential) }
@@ -57,7 +56,7 @@ extension ManagedCredential {
         }
     }
 
-    /// The stored accounts. Unsaved credentials are written, if that is possible now.
+    /// The stored accounts, updated with unsaved credentials, which are written if possible.
     /// - Throws: ``AuthError``; ``Outdated`` when the lease is lost.
     func latestAccounts(_ lease: Lease) async throws -> StoredAccounts {
         let (stored, known, epoch): (StoredAccounts, StoredAccounts, Int)
@@ -70,9 +69,10 @@ extension ManagedCredential {
         return known
     }
 
-    /// Runs work that may refresh tokens, under an exclusive lease. If the lease is lost in the meantime, the tokens are written under another,
-    /// whether or not the work succeeds.
-    /// - Throws: The errors of `body`; ``Outdated`` when they were not written, because another holder has changed the record since.
+    /// Runs an operation that may refresh tokens under an exclusive lease. If the lease is lost in the meantime, the
+    /// tokens are written under a new lease, whether or not the operation succeeds.
+    /// - Throws: The errors of `body`; ``Outdated`` when the tokens were not written, because another holder has
+    ///   changed the record since.
     func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
         let result: Result<Return, any Error>
         var held: Lease?
@@ -119,7 +119,7 @@ extension ManagedCredential {
     }
 
     /// Changes the application's data in the session under an exclusive lease.
-    /// - Parameter body: Changes the data. It may be called more than once.
+    /// - Parameter body: Changes the data. This closure may be called more than once.
     /// - Throws: ``AuthError`` with `login_required`, or the errors of the store and of `body`.
     func changeApplicationData(_ body: (Secret?) throws -> Secret?) async throws -> Credential {
         try await store.withLease(on: key) { lease in
@@ -140,7 +140,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Writes the known accounts of an epoch, so that none of its credentials remains unsaved.
+    /// Writes the known accounts of an epoch, so that none of the epoch's credentials remain unsaved.
     /// - Parameter attributes: The new expiry and tags of the record; nil to leave them unchanged.
     func write(
         _ accounts: StoredAccounts,
@@ -163,7 +163,7 @@ extension ManagedCredential {
         state.withLock { $0.machine.wrote(epoch, askedAt: askedAt) }
     }
 
-    /// Checks whether the store is usable and has room, before a user is asked to sign in.
+    /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
     package func probe() async throws {
         try await store.withLease(on: key) { _ in try await accounts().requireRoom() }
     }
@@ -182,7 +182,7 @@ extension ManagedCredential {
             if let other, policy != .replaceAccount, other == credential.account {
                 throw AuthError(
                     .accountMismatch,
-                    "A user is already signed in, and the provider does not say whether this is the same one. Sign out first, or choose to replace the account."
+                    "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
                 )
             }
             if other != nil, policy == .sameAccount {
@@ -197,14 +197,14 @@ extension ManagedCredential {
                 try await write(accounts, lease, epoch, attributes: attributes)
             }
             let (new, isUndisturbed) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
-            // A client for one account stores the credentials of other accounts that it signs in, but does not use them.
-            // A credential that another task of this process is removing is not returned from memory.
+            // A client for one account stores the credentials of other accounts that sign in through it, but does not
+            // use them. A credential that another task of this process is removing is not returned from memory.
             if isUndisturbed, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
-    /// The account that this credential is for, if it differs from the one that signed in.
+    /// The account of this credential, if it differs from the account that signed in.
     private func otherAccount(than signedIn: AccountID, in accounts: StoredAccounts) -> AccountID? {
         let known = accounts.entry(account)?.account
         // Unknown users cannot be distinguished, so a signed-in unknown user counts as another user.
@@ -215,7 +215,7 @@ extension ManagedCredential {
         return known == signedIn ? nil : known
     }
 
-    /// Keeps in memory the credential of a sign-in that could not be stored, for as long as this process runs.
+    /// Keeps the credential of a sign-in in memory until this process exits, because it could not be stored.
     package func keepInMemory(_ credential: Credential) async {
         let stored = try? await read().stored
         let epoch = beginEpoch()
@@ -254,7 +254,8 @@ extension ManagedCredential {
         }
     }
 
-    /// Retries writing the unsaved credentials until that succeeds or none are left, for as long as this object is in use.
+    /// Retries writing the unsaved credentials until a write succeeds or none are left, for as long as this object is
+    /// in use.
     private func repeatWriting() {
         let isFirst = state.withLock { state in
             defer { state.isRepeating = true }
@@ -278,8 +279,8 @@ extension ManagedCredential {
     /// - Returns: Whether none are left.
     private func isWritten() async -> Bool {
         _ = try? await unfinished.finish { [self] in
-            // Under the lease that it still has, if the store allows that: other processes continue when the lease has expired, and would send
-            // the old refresh token.
+            // First try the lease under which the write failed, which the store may still accept. After its expiry,
+            // other processes continue and would send the old refresh token.
             if let lease = state.withLock({ $0.unwrittenLease }) {
                 do {
                     let (stored, known, epoch) = try await read(under: lease)
@@ -309,11 +310,11 @@ extension ManagedCredential {
                     return try await body(tokens)
                 }
             } catch is Outdated {
-                // If the replacement has not started, it can be retried under another lease.
+                // The replacement can be retried under another lease only if it has not started.
                 continue
             }
         }
-        // If the user has signed out, that is the error to throw.
+        // If the user has signed out, this call throws the appropriate error.
         _ = try await lastCredential()
         throw Lease.lost
     }
@@ -333,8 +334,8 @@ extension ManagedCredential {
         }
     }
 
-    /// Removes an account under an exclusive lease, so that the last valid credential is removed, whichever process has refreshed
-    /// it.
+    /// Removes an account under an exclusive lease, so that the latest credential is removed, whichever process has
+    /// refreshed it.
     /// - Returns: The entry of the account; the credential is nil when the session had ended.
     package func remove() async throws -> StoredAccounts.Entry? {
         beginEpoch()
@@ -345,7 +346,8 @@ extension ManagedCredential {
             do {
                 return try await removeUnderLease { found = $0 } ?? found
             } catch let error as AuthError where error.isOfLostLease && attempts > 0 {
-                // Another process has changed or removed it in the meantime, or this one has, and the response was lost.
+                // Another process has changed or removed the record in the meantime, or this process has done so and
+                // the response was lost.
             }
         }
     }
@@ -358,7 +360,7 @@ extension ManagedCredential {
             lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {
-                // Another process has removed it, and a read that started before may not have returned yet.
+                // Another process has removed the account, and a read that started earlier may not have returned yet.
                 beginEpoch()
                 return (nil, .signedOut)
             }
@@ -373,11 +375,11 @@ extension ManagedCredential {
         return removed
     }
 
-    /// Removes everything, whether or not it can be read.
+    /// Removes the entire record, even if it cannot be read.
     package func clear() async throws -> Bool {
         beginEpoch()
         let existed = try await store.withLease(on: key) { lease in
-            // A record that cannot be read exists nevertheless.
+            // A record that cannot be read still exists.
             let existed: Bool
             do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
             try await store.write(nil, under: lease)
@@ -387,7 +389,7 @@ extension ManagedCredential {
         return existed
     }
 
-    /// The credential of the account that this object is for.
+    /// The credential of this object's account.
     /// - Throws: ``AuthError`` with `login_required` and the reason.
     func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential { try signedIn(in: accounts, account) }
 

@@ -9,7 +9,8 @@ extension ManagedCredential {
     /// The number of unexplained rejections of a refresh after which the user is asked to sign in again.
     static let toleratedRefusals: Int64 = 2
 
-    /// Reads the store again, and refreshes if that returned no fresh tokens. No other holder writes the record in the meantime.
+    /// Reads the store again, and refreshes unless the store contains fresh tokens. The lease prevents other writes
+    /// in the meantime.
     func refreshUnderLease(
         _ lease: Lease,
         of account: String?,
@@ -23,7 +24,7 @@ extension ManagedCredential {
             return try await renew(nil, renewal, in: &accounts, lease, epoch)
         }
         let credential = try signedIn(in: accounts, account)
-        // The read has cached it.
+        // The read has already cached this credential.
         if isFresh(credential, margin), credential.tokens.accessToken != rejected { return credential }
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
@@ -36,7 +37,7 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        // Without a user there is one account.
+        // Without a user, there is exactly one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         if let wait = wait(for: account) { throw wait }
         do {
@@ -52,7 +53,7 @@ extension ManagedCredential {
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
         } catch let error as AuthError {
-            // Something that is missing locally, not at the provider, may be available at the next call.
+            // No backoff for local failures: a missing key or assertion may be available at the next call.
             if !Self.localCodes.contains(error.code) { backOff(error, account) }
             throw error
         }
@@ -69,7 +70,7 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        // A token that has not expired is better than none.
+        // A token that has not expired is better than no token.
         func fallback(_ error: any Error, _ credential: Credential) throws -> Credential {
             guard !credential.isExpired(at: client.host.now()), credential.tokens.accessToken != rejected,
                 !(error is CancellationError)
@@ -87,8 +88,8 @@ extension ManagedCredential {
             let error = AuthError(
                 .loginRequired,
                 """
-                The access token of \(credential.displayName) has expired, and the provider gave no refresh token. Sign in again; \
-                many providers give one for the scope "offline_access".
+                The access token of \(credential.displayName) has expired, and the provider issued no refresh token. \
+                Sign in again; many providers issue one for the scope "offline_access".
                 """
             )
             do {
@@ -141,8 +142,8 @@ extension ManagedCredential {
         } catch let error as AuthError where error.code == .loginRequired {
             throw error
         } catch let error as AuthError where isEnd(error) {
-            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store was read a moment ago under the
-            // lease, so this is the token that is stored, and no newer one is lost.
+            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store has just been read
+            // under the lease, so this is the stored token, and no newer token is lost.
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
         } catch let error as AuthError {
             backOff(error, credential.account)
@@ -156,9 +157,9 @@ extension ManagedCredential {
         let error: AuthError
     }
 
-    /// Sends a refresh token if the lease is still held at that moment: a process that was paused, or whose request waited, must not send
-    /// a refresh token that another process has used in the meantime.
-    /// - Throws: ``Outdated`` when the lease has expired: the store is read again.
+    /// Sends a refresh token if the lease is still held at the time of sending. A process that was paused, or whose
+    /// request was delayed, must not send a refresh token that another process has used in the meantime.
+    /// - Throws: ``Outdated`` when the lease has expired: the caller must read the store again.
     func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
@@ -166,7 +167,7 @@ extension ManagedCredential {
         _ lease: Lease
     ) async throws -> RefreshOutcome {
         do {
-            // Also checked here, for transports that do not report when they send.
+            // Also checked here, because some transports do not call the closure below before sending.
             try lease.requireTime()
             return try await asking(for: credential.account) {
                 try await client.refresh(credential, scopes: scopes, resources: resources) {
@@ -182,7 +183,8 @@ extension ManagedCredential {
         }
     }
 
-    /// Reports that a refreshed ID Token has a different `auth_time` from that of the session, which does not change.
+    /// Reports that the `auth_time` of a refreshed ID Token differs from that of the session. The session's
+    /// `auth_time` does not change.
     private func reportOtherAuthentication(in refreshed: Credential) {
         guard let time = refreshed.authentication?.time,
             let named = refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number,
@@ -191,7 +193,8 @@ extension ManagedCredential {
         reporter().report(.refresh, details: ["auth_time": "of another sign-in"])
     }
 
-    /// Reports that a refresh token was sent under a lease that another holder has taken over: it may have been sent twice.
+    /// Reports that a refresh token was sent under a lease that another holder has taken over, so both may have sent
+    /// it.
     func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
 
     /// Whether the provider has ended the session.
@@ -223,20 +226,21 @@ extension ManagedCredential {
         }
     }
 
-    /// The error for a caller during the backoff.
+    /// The error to throw to a caller during the backoff.
     func wait(for account: AccountID) -> AuthError? {
         let now = client.host.now()
         return state.withLock { $0.machine.wait(for: account, at: now) }
     }
 
-    /// As ``wait(for:)``, and also during an outage of the provider.
+    /// Like ``wait(for:)``, but also takes an outage of the provider into account.
     func waitToRefresh(_ account: AccountID) -> AuthError? {
         let now = client.host.now()
         return wait(for: account) ?? outage.use { $0.ask(at: now) }
     }
 
-    /// Counts rejections other than `invalid_grant`: some providers end a session with an empty 400 response. If the access token has
-    /// expired and it happens again, only a new sign-in helps; the credential stays stored, because it is not known to be invalid.
+    /// Counts rejections other than `invalid_grant`: some providers end a session with an empty 400 response. If the
+    /// access token has expired and the rejection is repeated, the user must sign in again. The credential remains
+    /// stored, because it is not known to be invalid.
     private func repeatedRefusal(
         of credential: Credential,
         _ error: AuthError,
@@ -268,7 +272,7 @@ extension ManagedCredential {
         )
     }
 
-    /// Replaces the credential with a record that the provider has ended the session, and of the reason.
+    /// Replaces the credential with a record of the session's end and its reason.
     func endSession(
         of credential: Credential,
         _ error: AuthError,

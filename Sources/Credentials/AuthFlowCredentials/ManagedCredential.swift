@@ -5,14 +5,15 @@ package import AuthFlowOAuth
 import AuthFlowStorage
 import Synchronization
 
-/// One credential that is kept fresh: across tasks, processes, crashes and rotations.
+/// A credential that is kept fresh across tasks, processes, crashes and refresh token rotation.
 ///
-/// One refresh runs at a time: the tasks of this process wait for the same one, and processes wait for the lease. The holder of
-/// the lease reads the store again, adopts tokens that another process has refreshed in the meantime, and otherwise refreshes and writes
-/// the new tokens before any tokens are returned.
+/// One refresh runs at a time: the tasks of this process share one refresh, and processes wait for the lease. The
+/// holder of the lease reads the store again, adopts tokens that another process has refreshed in the meantime, and
+/// otherwise refreshes and writes the new tokens before any tokens are returned.
 ///
-/// Every change of the signed-in user (a sign-in, a sign-out, another account) starts a new epoch. Work that started in an earlier
-/// epoch is completed and written, but its result is not returned: its callers read the store again.
+/// Every change of the signed-in user (a sign-in, a sign-out, another account) starts a new epoch. An operation that
+/// started in an earlier epoch completes and its result is written, but not returned: its callers read the store
+/// again.
 package final class ManagedCredential: Sendable {
     let client: OAuthClient
     let store: any TokenStore
@@ -39,7 +40,7 @@ package final class ManagedCredential: Sendable {
         var running: [[UInt8]?: SharedTask<Credential>] = [:]
         /// The number of callers that use this object.
         var users = 0
-        /// The lease under which a write has failed. The store may accept the same write once more under this lease.
+        /// The lease under which a write has failed. The store may still accept the write under this lease.
         var unwrittenLease: Lease?
         /// Whether a task is retrying to write the unsaved credentials.
         var isRepeating = false
@@ -47,7 +48,7 @@ package final class ManagedCredential: Sendable {
         var lastObserver: UInt64 = 0
     }
 
-    /// Thrown when another user was signed in, or the user was signed out, before the work was complete.
+    /// Thrown when another user signed in, the user signed out, or the lease was lost before the operation completed.
     struct Outdated: Error {}
 
     /// - Parameter account: The subject of the account; nil for the current one.
@@ -85,8 +86,8 @@ package final class ManagedCredential: Sendable {
 
     private var now: Double { client.host.now().timeIntervalSinceReferenceDate }
 
-    /// Whether it has state that exists nowhere else: work in progress, unsaved tokens, a backoff that still counts,
-    /// observers.
+    /// Whether this object has state that exists nowhere else: operations in progress, unsaved tokens, an active
+    /// backoff series, or observers.
     var isNeeded: Bool {
         let now = client.host.now()
         return state.withLock {
@@ -94,7 +95,7 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Runs a call of the manager, and keeps this object in memory meanwhile.
+    /// Runs a call of the manager, and keeps this object in memory during the call.
     func used<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
         defer { state.withLock { $0.users -= 1 } }
         return try await body()
@@ -105,8 +106,8 @@ package final class ManagedCredential: Sendable {
 
     // MARK: Fresh tokens
 
-    /// The cached tokens, if they are fresh and the store was read recently. No waiting, no I/O, no
-    /// allocation.
+    /// The cached tokens, if they are fresh and the store was read recently. This method does not wait, perform I/O
+    /// or allocate memory.
     package func fresh() -> CachedTokens? {
         let now = now
         return state.withLock { $0.machine.fresh(at: now) }
@@ -115,7 +116,7 @@ package final class ManagedCredential: Sendable {
     /// Starts a refresh of tokens that are still fresh, for later callers. This call does not wait.
     func refreshAhead(_ cached: CachedTokens) {
         guard cached.isDue(at: now) else { return }
-        // A failure does not affect any caller: a later one finds the tokens expired, and tries again.
+        // A failure does not affect any caller: the next caller after the tokens have expired starts another refresh.
         _ = sharedRefresh(account, freshnessMargin, cached.credential.tokens.accessToken)
     }
 
@@ -130,7 +131,7 @@ package final class ManagedCredential: Sendable {
     ///   - account: The subject of an account; default: the account of this object. The credential of another account is not cached.
     ///   - margin: How long before its expiry the access token is treated as expired; default: the manager's margin. At most a
     ///     quarter of the token's lifetime is used.
-    ///   - rejected: An access token that an API has rejected, even if it seems fresh.
+    ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; the errors of the refresh,
     ///   if the old token has expired too; `CancellationError`, which does not cancel the refresh for other callers.
     package func credential(
@@ -147,7 +148,7 @@ package final class ManagedCredential: Sendable {
             if isFresh(stored, margin) { return stored }
         }
         // A refresh that was already in progress may return the same token that was rejected, a token with a shorter lifetime than requested
-        // here, or one of a user who has signed out in the meantime. Then another refresh is started, once.
+        // here, or a token of a user who has signed out in the meantime. In these cases, one more refresh is started.
         try Task.checkCancellation()
         for attempt in 0..<4 {
             let (task, isOwn) = sharedRefresh(account, margin, rejected)
@@ -158,7 +159,8 @@ package final class ManagedCredential: Sendable {
             } catch is Outdated {
                 continue
             } catch  where !isOwn && attempt == 0 && !Task.isCancelled {
-                // The error of a refresh that another caller started, such as one ahead of time: this caller's tokens may not have expired.
+                // Another caller started the failed refresh, possibly ahead of expiry, so this caller's tokens may
+                // not have expired.
                 continue
             } catch let error as AuthError where Self.storeCodes.contains(error.code) {
                 guard rejected == nil, account.isIdentical(to: self.account),
@@ -174,15 +176,16 @@ package final class ManagedCredential: Sendable {
 
     private static let storeCodes: Set<AuthError.Code> = [.storageFailed, .leaseBusy]
 
-    /// Tokens that have not expired, for a caller whose refresh has failed: they are better than none.
-    /// - Parameter isStoreThere: Whether the store is readable, and only the lease is unavailable. A sign-out in the meantime is then
-    ///   detected.
+    /// Tokens that are no longer fresh but have not expired, for a caller whose refresh has failed.
+    /// - Parameter isStoreThere: Whether the store is readable, and only the lease is unavailable. In this case, a
+    ///   sign-out in the meantime is detected.
     private func unexpired(isStoreThere: Bool) async throws -> Credential? {
         let (epoch, cached) = state.withLock { ($0.machine.epoch, $0.machine.cached) }
         var known = cached?.credential
         if isStoreThere, let accounts = try? await accounts() {
             guard isCurrent(epoch) else { return nil }
-            // Without a user there is no sign-out: the holder of the lease may be about to store the first credential.
+            // With a renewal, a missing credential does not mean a sign-out: the lease holder may be about to store
+            // the first credential.
             known = renewal == nil ? try signedIn(in: accounts, account) : accounts.entry(account)?.credential
         }
         let now = client.host.now()
@@ -200,7 +203,8 @@ package final class ManagedCredential: Sendable {
             case .cached, .stale: return (answer, nil)
             case .unread, .unchecked: break
             }
-            // One read serves all callers. None of them gets cached tokens meanwhile, because the user may have signed out elsewhere.
+            // One read serves all callers. None of them receives cached tokens before it completes, because the user
+            // may have signed out elsewhere.
             let check =
                 state.check
                 ?? SharedTask { [self] in
@@ -214,7 +218,7 @@ package final class ManagedCredential: Sendable {
             try await check?.value()
         } catch {
             try Task.checkCancellation()
-            // A store that cannot be read says nothing about the tokens.
+            // A failed read says nothing about the tokens.
             guard let credential = stillCached(answer) else { throw error }
             return credential
         }
@@ -275,13 +279,13 @@ package final class ManagedCredential: Sendable {
     /// Whether an epoch is still the current one.
     func isCurrent(_ epoch: Int) -> Bool { state.withLock { $0.machine.epoch == epoch } }
 
-    /// Drops the cached tokens and the results of work in progress, so that the next call reads the store. Unsaved credentials stay in
-    /// memory: they are the only copies.
+    /// Drops the cached tokens and the results of operations in progress, so that the next call reads the store.
+    /// Unsaved credentials remain in memory, because they are the only copies.
     /// - Returns: The new epoch.
     @discardableResult
     package func beginEpoch() -> Int { state.withLock { $0.machine.beginEpoch() } }
 
-    /// Makes the next call read the store, which may have changed. Work in progress continues.
+    /// Forces the next call to read the store, which may have changed. Operations in progress continue.
     func invalidate() { state.withLock { $0.machine.invalidate() } }
 
     // MARK: States
@@ -299,7 +303,7 @@ package final class ManagedCredential: Sendable {
         return stream
     }
 
-    /// The state of the account of this object.
+    /// The state of this object's account.
     func presentState(in accounts: StoredAccounts) -> CredentialState {
         switch accounts.entry(account) {
         case .signedIn(let credential)?:

@@ -5,8 +5,8 @@ public import AuthFlowOAuth
 public import AuthFlowStorage
 import Crypto
 
-/// Stores authorization requests until their response arrives, in a store that several processes share: each can be taken once, and
-/// only for the browser that it was created for.
+/// Stores authorization requests until their responses arrive, in a store that several processes share. Each request
+/// can be retrieved once, and only for the browser that it was created for.
 ///
 /// ```swift
 /// let pending = PendingAuthorizations(store: store)
@@ -23,7 +23,7 @@ public struct PendingAuthorizations: Sendable {
     /// Creates a collection of requests in a store. A ``SessionTokenStore`` removes those whose users never return.
     /// - Parameters:
     ///   - store: The store.
-    ///   - host: The time; default: the system's.
+    ///   - host: The clock; default: the system's.
     public init(store: any TokenStore, host: HostServices = .system) {
         self.store = store
         self.now = host.now
@@ -32,9 +32,9 @@ public struct PendingAuthorizations: Sendable {
     /// Stores a request.
     /// - Parameters:
     ///   - request: The request.
-    ///   - browser: A value that only the user's browser has, such as the value of a cookie set for it. RFC 6749 section 10.12: the
-    ///     response must arrive through the browser that the request was created for; otherwise an attacker could sign the user in to
-    ///     the attacker's account.
+    ///   - browser: A value that only the user's browser has, such as the value of a cookie that was set for it. RFC
+    ///     6749 section 10.12: the response must arrive through the browser that the request was created for;
+    ///     otherwise an attacker could sign the user in to the attacker's account.
     /// - Throws: ``AuthError`` with `storage_failed`; `invalid_configuration` when the value is shorter than 16 bytes.
     public func keep(_ request: AuthorizationRequest, for browser: Secret) async throws {
         guard browser.exposed.utf8.count >= 16 else {
@@ -46,7 +46,8 @@ public struct PendingAuthorizations: Sendable {
             guard let sessions = store as? any SessionTokenStore else {
                 return try await store.write(bytes, under: lease)
             }
-            // A user may never return. A response that arrives too late gets the appropriate error for a while.
+            // The user may never return, so the record expires; but a late response must still get the error
+            // `timed_out` for a while.
             let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
             try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
         }
@@ -55,25 +56,26 @@ public struct PendingAuthorizations: Sendable {
     /// How long a request is stored after its expiry, in seconds.
     private static let graceTime: TimeInterval = 60
 
-    /// Removes and returns the request that an authorization response belongs to. No other call, in this or another process, gets it again.
+    /// Removes and returns the request that an authorization response belongs to. No other call, in this or another
+    /// process, can retrieve it again.
     /// - Parameters:
     ///   - callback: The complete URL that the user was redirected to.
     ///   - browser: The value of the browser that sent the callback.
     ///   - client: The client that made the request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when there is no pending request for this response: it was already used, was
-    ///   never created, or has been removed; `timed_out` when it has expired.
+    /// - Throws: ``AuthError`` with `invalid_callback` when there is no pending request for this response because the
+    ///   request was already used, was never created, or has been removed; `timed_out` when the request has expired.
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest
     {
         let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
         let response = try? RedirectResponse(encoded: encoded, at: "", decrypt: client.responseDecryption)
         guard let state = response?.state, !state.exposed.isEmpty else {
-            throw AuthError(.invalidCallback, "The authorization response has no state.")
+            throw AuthError(.invalidCallback, "The authorization response has no state parameter.")
         }
         return try await take(state, in: browser, of: client)
     }
 
-    /// As ``take(for:in:of:)``, with the response's state, which is not verified yet.
+    /// Like ``take(for:in:of:)``, with the response's state, which has not been verified yet.
     package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest
     {
         let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
@@ -81,7 +83,7 @@ public struct PendingAuthorizations: Sendable {
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
             throw AuthError(
                 .invalidCallback,
-                "There is no pending authorization request of this browser for this response: it was used already, or was never created. Sign in again."
+                "This browser has no pending authorization request for this response: it was used already, or was never created. Sign in again."
             )
         }
         guard client.host.now() < request.expiresAt else {

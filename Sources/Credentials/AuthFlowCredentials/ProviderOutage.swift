@@ -4,14 +4,15 @@ import Synchronization
 
 /// The detection of a provider outage, based on the refreshes of one process.
 ///
-/// One user's failed refresh says little about another's. Failures for several users, with no response in between, mean that the provider
-/// is unavailable: one caller retries after a while, and the others fail immediately.
+/// One user's failed refresh says little about another's. If the refreshes of several users fail with no response in
+/// between, the provider is considered unavailable: one caller retries after a while, and the others fail
+/// immediately.
 struct ProviderOutage: Sendable {
     /// The number of users whose refreshes must fail before other refreshes are held back.
     static let tolerated = 5
-    /// The first wait, in seconds; each subsequent wait is twice as long, up to ``longest``.
+    /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
-    /// The maximum wait, in seconds.
+    /// The maximum delay, in seconds.
     static let longest: TimeInterval = 60
     /// The maximum duration of a retry, in seconds: after that, another caller retries.
     static let patience: TimeInterval = 35
@@ -30,7 +31,8 @@ struct ProviderOutage: Sendable {
     private var failedAt: Date?
     private var wait: Wait?
 
-    /// Whether few refreshes are sent, because the provider did not respond to the last ones. If none was requested since, this is unknown.
+    /// Whether refreshes are throttled, because the provider did not respond to the latest ones. The value becomes
+    /// false if no refresh is requested for a while.
     func isHeldBack(at now: Date) -> Bool {
         wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
     }
@@ -42,7 +44,7 @@ struct ProviderOutage: Sendable {
         guard let wait, now >= wait.since else { return nil }
         guard now >= wait.until else {
             let seconds = Int(wait.until.timeIntervalSince(now).rounded(.up))
-            // Not the failure itself: it was another user's, and its message may refer to that user.
+            // Not the original failure, because it belongs to another user, and its message may refer to that user.
             return AuthError(
                 wait.code,
                 "The provider is not responding. Retrying in \(seconds) s.",
@@ -57,15 +59,16 @@ struct ProviderOutage: Sendable {
     /// A refresh has failed.
     /// - Parameters:
     ///   - user: The user of the refresh.
-    ///   - began: The time at which it was sent.
-    ///   - random: Spreads the processes, so that they do not all retry at the same time.
+    ///   - began: The time at which the refresh was sent.
+    ///   - random: Random jitter, so that the processes do not all retry at the same time.
     mutating func failed(_ user: [UInt8], _ error: AuthError, since began: Date, at now: Date, random: UInt8) {
         guard error.isProviderAway else {
-            // A rejection is a response. Without a status nothing was sent: the next caller retries instead.
+            // A rejection counts as a response. Without a status, no request was sent, so the next caller retries
+            // instead.
             if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
             return
         }
-        // A refresh that was sent before the wait started.
+        // Ignore a refresh that was sent before the wait started.
         if let wait, began <= wait.since, wait.since <= now { return }
         if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.longest { failed = [] }
         failedAt = now
@@ -85,7 +88,8 @@ struct ProviderOutage: Sendable {
 }
 
 extension AuthError {
-    /// Whether the provider did not respond, or not properly. Status 429 is a proper response: it requests fewer requests from this client.
+    /// Whether the provider did not respond, or responded with a server error. Status 429 is not an outage: it asks
+    /// this client to send fewer requests.
     fileprivate var isProviderAway: Bool { isPassing && status != 429 }
 }
 

@@ -4,7 +4,7 @@ package import AuthFlowJSON
 public import AuthFlowOAuth
 import AuthFlowStorage
 
-/// A session that the provider has ended: the record that replaces a credential whose refresh token was rejected.
+/// A session that the provider has ended. This record replaces a credential whose refresh token was rejected.
 public struct EndedSession: Sendable, Hashable {
     /// The user; nil when unknown.
     public let identity: Identity?
@@ -12,10 +12,11 @@ public struct EndedSession: Sendable, Hashable {
     /// The reason, in the provider's words.
     public let reason: String
 
-    /// The time at which the end was detected, by this machine's clock.
+    /// The time at which the end of the session was detected, according to this machine's clock.
     public let endedAt: Date
 
-    /// Whether the previous process exited while it worked on the session. It may have refreshed, and its new refresh token may be lost.
+    /// Whether an earlier lease holder never released its lease, for example because its process was killed. It may
+    /// have refreshed the tokens, and the new refresh token may be lost.
     public let isAfterUnfinishedRefresh: Bool
 
     let account: AccountID
@@ -23,8 +24,8 @@ public struct EndedSession: Sendable, Hashable {
 
 /// One record of a store: the accounts that are signed in under one key, and which of them is the default.
 ///
-/// The session of a web server has one account; an app may have several. They form one document, so that every change is written
-/// atomically.
+/// The session of a web server has one account; an app may have several. The accounts form one document, so that
+/// every change is written atomically.
 package struct StoredAccounts: Sendable, Hashable {
     package enum Entry: Sendable, Hashable {
         case signedIn(Credential)
@@ -54,11 +55,11 @@ package struct StoredAccounts: Sendable, Hashable {
     /// The default account.
     private(set) var current: AccountID?
 
-    /// No accounts.
+    /// Creates a record without accounts.
     package init() {}
 
-    /// The entry of an account by its subject, or of the current one. If two issuers have the same subject, the current account takes
-    /// precedence.
+    /// The entry of the account with the given subject, or of the current account. If two issuers have the same
+    /// subject, the current account takes precedence.
     package func entry(_ subject: String?) -> Entry? {
         let named = entries.filter { subject.map($0.account.isNamed) ?? ($0.account == current) }
         return named.first { $0.account == current } ?? named.first
@@ -121,7 +122,7 @@ extension StoredAccounts {
         return bytes
     }
 
-    /// Checks that there is room for one more sign-in, however much the provider sends.
+    /// Checks that there is room for one more credential of the maximum size.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func requireRoom() throws(AuthError) {
         guard !entries.isEmpty else { return }
@@ -132,7 +133,7 @@ extension StoredAccounts {
     private static var full: AuthError {
         AuthError(
             .storageFailed,
-            "The stored accounts of this client leave no room for another account within \(maximumSize / 1024) KiB. Sign out of one of them."
+            "There is no room for another account: the accounts of a client are limited to \(maximumSize / 1024) KiB. Sign out of one of them."
         )
     }
 

@@ -1,8 +1,8 @@
 public import AuthFlowHTTP
 public import AuthFlowStorage
 
-/// Encrypts the sessions in another store, as ``EncryptedTokenStore`` encrypts credentials. The expiry and the tags of a record remain in
-/// plaintext, because the store needs them.
+/// Encrypts the sessions in another store, in the same way as ``EncryptedTokenStore`` encrypts credentials. The
+/// expiry and the tags of a record remain in plaintext, because the underlying store needs them.
 public struct EncryptedSessionStore: Sendable {
     /// The store for the encrypted records.
     public let base: any SessionTokenStore
@@ -12,14 +12,15 @@ public struct EncryptedSessionStore: Sendable {
     /// - Parameters:
     ///   - base: The store for the encrypted records.
     ///   - keys: The keys.
-    ///   - host: Randomness.
+    ///   - host: Provides random bytes.
     public init(_ base: any SessionTokenStore, keys: EncryptionKeys, host: HostServices = .system) {
         self.base = base
         self.encrypted = EncryptedTokenStore(base, key: .keys(keys), host: host)
     }
 
-    /// Rewraps the keys of all records with the current key. Other processes may use the store meanwhile.
-    /// - Returns: The number of records that were rewrapped, and of those that could not be: run it again, until that is zero.
+    /// Rewraps the data keys of all records with the current key. Other processes may use the store during the call.
+    /// - Returns: The number of records that were rewrapped, and the number of records that could not be rewrapped.
+    ///   Call the method again until the latter is zero.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func rewrap() async throws -> (rewrapped: Int, left: Int) {
         var (rewrapped, left) = (0, 0)
@@ -43,7 +44,7 @@ public struct EncryptedSessionStore: Sendable {
     private func decrypted(_ records: [TaggedRecord]) async throws -> [TaggedRecord] {
         var result: [TaggedRecord] = []
         for record in records {
-            // A record that cannot be decrypted exists nevertheless, and can be removed.
+            // A record that cannot be decrypted still exists, and can be removed.
             let bytes = (try? await encrypted.decrypted(record.bytes, of: record.key)) ?? []
             result.append(TaggedRecord(key: record.key, bytes: bytes, lastUse: record.lastUse))
         }

@@ -7,24 +7,26 @@ import Crypto
 import CryptoExtras
 import Synchronization
 
-/// Encrypts the records of another store: a copy or backup of the disk or the database is then useless without the key.
+/// Encrypts the records of another store, so that a copy or backup of the disk or database is useless without the key.
 ///
 /// Each write is encrypted with a new data key (AES-256-GCM), which is wrapped with the key of this store (AES Key Wrap, RFC 3394); the
-/// record contains the key ID. The ciphertext is bound to its key in the underlying store, so that records cannot be swapped; an
-/// attacker who can write to the underlying store can restore an older version of a record. An attacker who can read the memory of the
-/// process, or the key where it is stored, can read the credential too.
+/// record contains the key ID. The ciphertext is bound to the record's key in the underlying store, so that records
+/// cannot be swapped. However, an attacker who can write to the underlying store can restore an older version of a
+/// record. An attacker who can read the memory of the process, or the key where it is stored, can read the credential
+/// too.
 public struct EncryptedTokenStore: Sendable {
     /// The source of the key.
     public enum KeySource: Sendable {
-        /// A file of 32 random bytes that only its owner can read; created when it is missing and something is stored.
-        /// Store it on a different disk from the credentials; otherwise it protects nothing.
+        /// A file of 32 random bytes that only its owner can read; created on the first write if it does not exist.
+        /// Store the file on a different disk from the credentials; otherwise it protects nothing.
         case file(path: String)
         /// A passphrase, stretched with scrypt (RFC 7914).
         case passphrase(Secret)
-        /// At least 32 bytes in another store, such as the system's; created when they are missing.
+        /// At least 32 bytes in another store, such as the system's key store; created on the first write if they do
+        /// not exist.
         case store(any TokenStore)
-        /// Keys with IDs, of which the first encrypts and all decrypt: for a store that many processes share, and whose key can be rotated
-        /// while they run.
+        /// Keys with IDs, for a store that many processes share. The first key encrypts, and every key decrypts, so
+        /// the key can be rotated while the processes run.
         case keys(EncryptionKeys)
     }
 
@@ -37,16 +39,17 @@ public struct EncryptedTokenStore: Sendable {
     /// - Parameters:
     ///   - base: The store for the encrypted records.
     ///   - key: The source of the key.
-    ///   - host: Randomness.
+    ///   - host: Provides random bytes.
     public init(_ base: any TokenStore, key: KeySource, host: HostServices = .system) {
         self.base = base
         self.source = key
         self.host = host
     }
 
-    /// The keys that were already stretched, by their salt, because stretching deliberately takes a tenth of a second.
+    /// A cache of stretched keys by salt, because key stretching is deliberately slow: it takes a tenth of a second.
     private final class DerivedKeys: Sendable {
-        /// The maximum number of keys: records of one store have one salt, unless several programs created the first ones at the same time.
+        /// The maximum number of keys. All records of a store share one salt, unless several programs created the
+        /// first records at the same time.
         private static let limit = 64
         private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
 
@@ -87,7 +90,7 @@ extension EncryptedTokenStore: TokenStore {
         } catch {
             throw AuthError(
                 .credentialUnusable,
-                "The stored credential was changed, or is damaged. Sign out locally, which removes it, and sign in again.",
+                "The stored credential was tampered with or is damaged. Sign out locally, which removes it, and sign in again.",
                 underlyingError: error
             )
         }
@@ -121,9 +124,10 @@ extension EncryptedTokenStore: TokenStore {
         }
     }
 
-    /// Rewraps the key of a record with the store's current key, if it was wrapped with another. The ciphertext does not change.
-    /// - Returns: Whether it was wrapped with another key.
-    /// - Throws: ``AuthError`` with `credential_unusable` when the other key is unknown, `lease_busy`, `storage_failed`.
+    /// Rewraps the data key of a record with the store's current key, if it was wrapped with a different key. The
+    /// ciphertext does not change.
+    /// - Returns: Whether it was wrapped with a different key.
+    /// - Throws: ``AuthError`` with `credential_unusable` when that key is unknown, `lease_busy`, or `storage_failed`.
     func rewrap(_ key: RecordKey) async throws -> Bool {
         try await base.withLease(on: key) { lease in
             guard let bytes = try await base.bytes(for: key) else { return false }
@@ -148,10 +152,10 @@ extension EncryptedTokenStore: TokenStore {
 
     private var wrongKeyHint: String {
         switch source {
-        case .file(let path): "\(path) is not the file it was encrypted with."
-        case .passphrase: "the passphrase is not the one it was encrypted with."
-        case .store: "the key in the system's key store is not the one it was encrypted with."
-        case .keys: "none of the keys has the ID of the one it was encrypted with."
+        case .file(let path): "\(path) contains a different key."
+        case .passphrase: "the passphrase is different."
+        case .store: "the system's key store contains a different key."
+        case .keys: "none of the configured keys has its key ID."
         }
     }
 }
@@ -164,7 +168,8 @@ extension EncryptedTokenStore {
         let id: String
         let key: SymmetricKey
 
-        /// - Parameter secret: The secret to derive it from. Its ID distinguishes a wrong key from tampering, which the cipher cannot.
+        /// - Parameter secret: The secret from which the key and its ID are derived. The ID distinguishes a wrong key
+        ///   from tampering, which the cipher cannot do.
         init(_ secret: SymmetricKey) {
             let check = HKDF<SHA256>.deriveKey(
                 inputKeyMaterial: secret,
@@ -191,7 +196,7 @@ extension EncryptedTokenStore {
         case .keys(let keys): return (WrappingKey(keys.current), [])
         case .file, .store: return (WrappingKey(try await secret(salt: [], isNeeded: false)), [])
         case .passphrase:
-            // The salt does not change for the lifetime of the entry, so that a passphrase is stretched once.
+            // The salt does not change for the lifetime of a record, so that a passphrase is stretched only once.
             let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
             let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
             return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
@@ -217,7 +222,7 @@ extension EncryptedTokenStore {
         } catch {
             throw AuthError(
                 .credentialUnusable,
-                "The stored credential was changed, or is damaged. Sign out locally, which removes it, and sign in again.",
+                "The stored credential was tampered with or is damaged. Sign out locally, which removes it, and sign in again.",
                 underlyingError: error
             )
         }
@@ -228,7 +233,7 @@ extension EncryptedTokenStore {
         switch source {
         case .passphrase(let passphrase):
             if let known = derived[salt] { return known }
-            // On a separate thread, because stretching is CPU-bound.
+            // On a separate thread, because key stretching is CPU-bound.
             let key = try await BlockingCall.run {
                 try Self.stretched(passphrase, salt: salt)
             } onCancel: {
@@ -255,7 +260,7 @@ extension EncryptedTokenStore {
         case .keys(let keys): return keys.current.key
         case .store(let store):
             let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
-            // All users share this record: only the one who creates it may block the others.
+            // All users share this record, so the lease is acquired only to create it.
             if let bytes = try await store.bytes(for: place) {
                 return try Self.key(bytes, from: "the system's key store")
             }
@@ -279,12 +284,12 @@ extension EncryptedTokenStore {
     private static func key(_ text: [UInt8], from place: String) throws(AuthError) -> SymmetricKey {
         let trimmed = text.filter { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
         guard let bytes = Base64URL.decode(String(decoding: trimmed, as: UTF8.self)), bytes.count >= 32 else {
-            throw AuthError(.storageFailed, "\(place) does not hold a key: 32 random bytes in base64url.")
+            throw AuthError(.storageFailed, "\(place) does not contain a key of 32 random bytes in base64url.")
         }
         return SymmetricKey(data: bytes)
     }
 
-    /// scrypt with the parameters that OWASP's Password Storage Cheat Sheet recommends for 32 MiB of memory.
+    /// Applies scrypt with the parameters that OWASP's Password Storage Cheat Sheet recommends for 32 MiB of memory.
     private static func stretched(_ passphrase: Secret, salt: [UInt8]) throws -> SymmetricKey {
         guard !passphrase.exposed.isEmpty else {
             throw AuthError(.invalidConfiguration, "The passphrase of the credential store is empty.")

@@ -5,8 +5,9 @@ import Crypto
 
 /// The keys that encrypt the records of a shared store. Each has an ID, which is stored together with the ciphertext.
 ///
-/// To rotate a key while processes run: append the new key to the list on every instance; then move it to the front on every instance; then
-/// run ``EncryptedSessionStore/rewrap()``; then remove the old key. Backups need the old key for as long as they are retained.
+/// To rotate a key without downtime, append the new key to the list on every instance. Then move it to the front on
+/// every instance, run ``EncryptedSessionStore/rewrap()``, and remove the old key. Keep a copy of the old key for as
+/// long as you retain backups that need it.
 public struct EncryptionKeys: Sendable {
     struct Named: Sendable {
         let id: String
@@ -19,8 +20,10 @@ public struct EncryptionKeys: Sendable {
     let current: Named
 
     /// Creates a list of keys.
-    /// - Parameter keys: The key IDs, which are not secret, and 32 random bytes each in base64url. The first encrypts, all decrypt.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key does not have 32 bytes, or two keys have one ID.
+    /// - Parameter keys: The key IDs, which are not secret, each with 32 random bytes in base64url. The first key
+    ///   encrypts; every key decrypts.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key does not have 32 bytes, or
+    ///   two keys have the same ID.
     public init(_ keys: [(id: String, key: Secret)]) throws(AuthError) {
         var named: [Named] = []
         for (id, key) in keys {
@@ -38,23 +41,25 @@ public struct EncryptionKeys: Sendable {
             }
             named.append(Named(id: id, key: SymmetricKey(data: bytes)))
         }
-        guard let first = named.first else { throw AuthError(.invalidConfiguration, "There is no encryption key.") }
+        guard let first = named.first else { throw AuthError(.invalidConfiguration, "An encryption key is required.") }
         self.keys = named
         self.current = first
     }
 
     #if os(Linux) || os(macOS)
-    /// Derives an encryption key from a secret key in a PKCS #11 token: HMAC-SHA-256 of the key ID. Generate a non-exportable secret key.
+    /// Derives an encryption key from a secret key in a PKCS #11 token, as the HMAC-SHA-256 of the key ID. Generate
+    /// the secret key as non-exportable.
     ///
-    /// The hardware token is needed once, when a program starts: the derived key stays in the program's memory. A copy of the disk and of the
-    /// configuration is useless without the hardware token. The call blocks its thread until the hardware token responds.
+    /// The hardware token is needed only once, when a program starts, because the derived key remains in the
+    /// program's memory. A copy of the disk and the configuration is useless without the hardware token. The call
+    /// blocks its thread until the hardware token responds.
     /// - Parameters:
     ///   - id: The ID of the encryption key.
     ///   - uri: The URI of a secret key (RFC 7512), such as `pkcs11:token=Server;object=sessions?module-path=/usr/lib/softhsm/libsofthsm2.so`.
-    ///     Without `module-path`, every module that is registered with p11-kit is searched.
+    ///     Without `module-path`, all modules registered with p11-kit are searched.
     ///   - pin: The PIN of the hardware token; nil if it does not require one.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a secret key, `key_unavailable` when the hardware token
-    ///   cannot be used.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not identify a secret key,
+    ///   `key_unavailable` when the hardware token cannot be used.
     public static func inToken(
         id: String,
         uri: String,

@@ -8,13 +8,14 @@ import Synchronization
 ///
 /// The file contains the tokens in plaintext: any process of this user, and anyone with a backup of the disk, can read them.
 ///
-/// A lease is a kernel lock on a file next to the credential, which is released when the process exits. A holder that is paused does not
-/// renew it, and loses it after 30 seconds: the next holder replaces the lock file, and the old holder can no longer write.
+/// A lease is a kernel lock on a file next to the credential, which is released when the process exits. A holder that
+/// is paused does not renew its lease, and loses it after 30 seconds: the next holder replaces the lock file, and the
+/// old holder can no longer write.
 public struct FileTokenStore: TokenStore {
     /// The duration of a lease that its holder does not renew.
     static let leaseDuration = Duration.seconds(30)
 
-    /// The maximum size of a file that is written or read, in bytes: a document of accounts, which may be encrypted.
+    /// The maximum size of a credential file, in bytes. A file contains a document of accounts, which may be encrypted.
     private static let maximumSize = 2 * RecordKey.maximumRecordSize
 
     private let directory: String
@@ -26,8 +27,9 @@ public struct FileTokenStore: TokenStore {
     /// Creates a store.
     /// - Parameters:
     ///   - directory: An absolute path. Created with mode 0700 if it does not exist.
-    ///   - clock: The clock for waiting for other processes.
-    ///   - patience: The maximum wait for a lease that another process holds; must exceed the duration of a refresh at a slow provider.
+    ///   - clock: The clock that is used while waiting for other processes.
+    ///   - patience: The maximum wait for a lease that another process holds. It must exceed the duration of a
+    ///     refresh with a slow provider.
     public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
         self.init(directory: directory, clock: clock, patience: patience, renewal: ContinuousClock())
     }
@@ -51,8 +53,8 @@ public struct FileTokenStore: TokenStore {
         self.init(directory: Self.defaultDirectory(for: "authflow", environment: host.environment), clock: host.clock)
     }
 
-    /// The directory of an application's credentials on this system: `$XDG_DATA_HOME/NAME`, `~/.local/share/NAME`, or on Apple's
-    /// systems `~/Library/Application Support/NAME`.
+    /// The directory of an application's credentials on this system: `$XDG_DATA_HOME/NAME` or `~/.local/share/NAME`;
+    /// on Apple platforms, `~/Library/Application Support/NAME`.
     /// - Parameters:
     ///   - application: The name of the application's directory: one path component.
     ///   - environment: The process environment.
@@ -82,7 +84,7 @@ public struct FileTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         if let bytes, bytes.count > Self.maximumSize {
-            // A record that is too large to be read again must not be written.
+            // A record that would be too large to read must not be written.
             throw AuthError(
                 .storageFailed,
                 "A credential of \(bytes.count) bytes exceeds the maximum size of \(Self.maximumSize) bytes."
@@ -94,7 +96,8 @@ public struct FileTokenStore: TokenStore {
         }
     }
 
-    /// Runs `body` while the lease is held and cannot be lost, because taking it over requires the same lock on the directory.
+    /// Runs `body` while the lease is held and cannot be lost: another process needs the same directory lock to take
+    /// over the lease.
     /// - Throws: ``AuthError`` with `lease_lost` when it has already been lost.
     func withHeldLock(of lease: Lease, _ body: () async throws -> Void) async throws {
         guard let lock = held[lease] else { throw Lease.lost }
@@ -126,7 +129,7 @@ public struct FileTokenStore: TokenStore {
         return try await body(lease)
     }
 
-    /// Acquires the lock of a key, or takes it over from a holder that has not renewed it for a whole lease.
+    /// Acquires the lock of a key, or takes it over from a holder that has not renewed it for the duration of a lease.
     private func lock(_ key: RecordKey) async throws -> FileLock {
         // The lock is a separate file: the credential's file is replaced, and a lock on the old file would protect nothing.
         let place = PrivateFile(path(for: key, "lock"))
@@ -134,17 +137,19 @@ public struct FileTokenStore: TokenStore {
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
         var lastRenewal = lock.renewedAt
-        // The sleeps are counted, not the elapsed time, because a machine that was suspended has not waited.
+        // This counts the sleeps, not the elapsed time, which would include time for which the machine was suspended.
         var unrenewed = Duration.zero
         do {
             while true {
-                // Acquired and marked as in use in one step: a waiter that has seen no renewal must not treat it as abandoned.
+                // The lock is acquired and marked as in use atomically, so that a waiter that has not seen a renewal
+                // does not treat it as abandoned.
                 var attempt = FileLock.Attempt.busy
                 try await withDirectoryLock { attempt = try lock.acquire() }
                 switch attempt {
                 case .taken: return lock
                 case .outdated:
-                    // Opened before the old one is released, so that the old one is not closed twice if opening fails.
+                    // The new lock is opened before the old one is released, so that the old one is not closed twice
+                    // if opening fails.
                     let next = try place.openLock()
                     lock.release()
                     lock = next
@@ -154,7 +159,7 @@ public struct FileTokenStore: TokenStore {
                         let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
                             .leaseBusy,
-                            "\(holder) has held \(place.path) for \(Int(patience.seconds)) seconds. Wait for it, or terminate it."
+                            "\(holder) has held \(place.path) for \(patience.formattedSeconds). Wait for it, or terminate it."
                         )
                     }
                     if unrenewed >= Self.leaseDuration {
@@ -187,7 +192,8 @@ public struct FileTokenStore: TokenStore {
         lock.release()
     }
 
-    /// Runs `body` while no other process replaces the lock file of a key, or writes under one. The lock is held only briefly.
+    /// Runs `body` while no other process can replace a key's lock file or write under its lock. The directory lock
+    /// is held only briefly.
     private func withDirectoryLock(_ body: () async throws -> Void) async throws {
         var waited = Duration.zero
         while true {
@@ -196,7 +202,7 @@ public struct FileTokenStore: TokenStore {
                 return try await body()
             }
             guard waited < patience else {
-                throw AuthError(.storageFailed, "Another process is writing to \(directory) and does not finish.")
+                throw AuthError(.storageFailed, "Another process has not finished writing to \(directory) in time.")
             }
             try await clock.sleep(for: .milliseconds(2))
             waited += .milliseconds(2)
@@ -219,7 +225,7 @@ private final class HeldLocks: Sendable {
 
     func add(_ lock: FileLock, _ key: RecordKey) -> Lease {
         let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue) {
-            // Another process takes over the lock of a process that was paused.
+            // The lease is lost when another process has replaced the lock file.
             lock.isNamed
         }
         locks.withLock { $0[lease] = lock }

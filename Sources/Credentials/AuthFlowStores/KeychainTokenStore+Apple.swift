@@ -6,7 +6,7 @@ import Security
 
 /// Stores credentials in the keychain of Apple platforms.
 ///
-/// Type-checked on Linux against hand-written interfaces, and not run there.
+/// On Linux, this store is type-checked against hand-written interfaces, but not run.
 public struct KeychainTokenStore: Sendable {
     private let accessGroup: String?
     private let isSynchronizable: Bool
@@ -15,8 +15,8 @@ public struct KeychainTokenStore: Sendable {
     /// Creates a store.
     /// - Parameters:
     ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's default group.
-    ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. They can then not be
-    ///     distinguished by device, nor revoked for one device alone.
+    ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. Synced credentials
+    ///     cannot be distinguished by device, or revoked for only one device.
     ///   - host: Provides the clock, and the environment that locates the lock files.
     public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
         self.accessGroup = accessGroup
@@ -50,8 +50,7 @@ extension KeychainTokenStore: TokenStore {
             guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.failure("removed", status) }
             return
         }
-        // Updated in place: an item that is removed and added again is missing for a moment, and a crash would make that
-        // permanent.
+        // The item is updated in place. If it were removed and added again, a crash in between would lose it.
         let change = NSMutableDictionary()
         change[kSecValueData] = Data(bytes)
         var status = SecItemUpdate(query as NSDictionary as CFDictionary, change as NSDictionary as CFDictionary)

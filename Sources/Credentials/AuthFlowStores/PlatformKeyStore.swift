@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 package import AuthFlowStorage
 
-/// The key stores of the systems, by the names that configurations use.
+/// The key stores of the supported platforms, by their names in configurations.
 package enum PlatformKeyStore {
     package static let names = ["secret-service", "keychain"]
 

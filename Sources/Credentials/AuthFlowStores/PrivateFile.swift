@@ -8,9 +8,10 @@ import Darwin
 import Glibc
 #endif
 
-/// A file that only its owner may read, and that is replaced atomically.
+/// A file that only its owner can read, and that is replaced atomically.
 ///
-/// It uses POSIX calls because Foundation can neither reject a symbolic link, nor make a file durable, nor lock it.
+/// The implementation uses POSIX calls because Foundation cannot reject a symbolic link, make a file durable, or lock
+/// it.
 package struct PrivateFile {
     package let path: String
 
@@ -79,7 +80,7 @@ package struct PrivateFile {
     /// - Parameter isCredential: Whether a sign-out would remove the file.
     private func requirePrivate(_ status: stat, isCredential: Bool) throws(AuthError) {
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
-            throw AuthError(.storageFailed, "\(path) is not a plain file of this user, so it is not trusted.")
+            throw AuthError(.storageFailed, "\(path) is not a plain file owned by this user, so it is not trusted.")
         }
         let remedy =
             isCredential
@@ -93,7 +94,7 @@ package struct PrivateFile {
         }
     }
 
-    /// Rejects a file that does not belong to this user, or that others can access.
+    /// Rejects a file that does not belong to this user, or that other users can access.
     package func requirePrivate() throws(AuthError) {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { throw failure("cannot be examined") }
@@ -107,8 +108,8 @@ package struct PrivateFile {
         return FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
     }
 
-    /// Replaces the file. When this returns, the bytes survive a power failure; when it throws, the old ones are still
-    /// there.
+    /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
+    /// bytes are still there.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
         let temporary = try writeTemporary(bytes, suffix: "tmp")
         guard unsafe rename(temporary, path) == 0 else {
@@ -141,11 +142,11 @@ package struct PrivateFile {
         return temporary
     }
 
-    /// Writes the file when there is none, or when the existing one was written by this method with the same mark. Any
-    /// other file is left unchanged: a configuration may name any path.
+    /// Writes the file if it does not exist, or if the existing file begins with the same mark. Any other file is
+    /// left unchanged, because a configuration may contain any path.
     /// - Parameters:
     ///   - bytes: The content, which begins with the mark.
-    ///   - mark: The bytes that such files begin with.
+    ///   - mark: The prefix of files that this method may overwrite.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func write(_ bytes: [UInt8], markedBy mark: [UInt8]) throws(AuthError) {
         guard bytes.starts(with: mark) else {
@@ -176,10 +177,10 @@ package struct PrivateFile {
         return count == mark.count && bytes == mark
     }
 
-    /// Creates the file, durably, when there is none.
+    /// Creates the file durably, unless it already exists.
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
-        // Written completely under another name first, so that every reader sees all of it.
+        // The file is first written completely under another name, so that no reader sees partial content.
         let temporary = try writeTemporary(bytes, suffix: "new")
         defer { unsafe unlink(temporary) }
         guard unsafe link(temporary, path) == 0 else {
@@ -190,8 +191,8 @@ package struct PrivateFile {
         return true
     }
 
-    /// Removes the temporary files of processes that ended while they replaced the file. Their names contain the
-    /// process ID.
+    /// Removes the temporary files of processes that exited while they were replacing the file. The file names
+    /// contain the process ID.
     private func removeLeftovers() {
         let slash = path.lastIndex(of: "/") ?? path.startIndex
         let directory = path.prefix(upTo: slash)
@@ -220,8 +221,8 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
-    /// Opens the file as a lock, and creates it when there is none.
-    /// - Throws: ``AuthError`` with `storage_failed`, also when something other than a lock is at this path.
+    /// Opens the file as a lock, and creates it if it does not exist.
+    /// - Throws: ``AuthError`` with `storage_failed`, also when the file at this path is not a lock.
     func openLock() throws(AuthError) -> FileLock {
         for _ in 0..<8 {
             let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
@@ -239,7 +240,7 @@ package struct PrivateFile {
                 status.st_nlink <= 1, status.st_size <= FileLock.maximumNoteSize
             else {
                 close(descriptor)
-                throw AuthError(.storageFailed, "\(path) is not a lock of this user, so it is left unchanged.")
+                throw AuthError(.storageFailed, "\(path) is not a lock file of this user, so it is left unchanged.")
             }
             return FileLock(descriptor: descriptor, path: path)
         }
@@ -250,7 +251,7 @@ package struct PrivateFile {
         guard SystemCall.write(bytes, to: descriptor) else { throw failure("cannot be written") }
     }
 
-    /// A rename or a removal is durable once the directory is (fsync(2)).
+    /// A rename or removal is durable only after fsync(2) on the directory.
     private func makeDirectoryDurable() throws(AuthError) {
         let slash = path.lastIndex(of: "/")
         let directory = slash.map { $0 == path.startIndex ? "/" : String(path.prefix(upTo: $0)) } ?? "."
@@ -272,12 +273,13 @@ package struct FileIdentity: Sendable, Hashable {
     let number: UInt64
 }
 
-/// A kernel lock on a file (flock(2)): it is released when the process that holds it ends, however that happens.
+/// A kernel lock on a file (flock(2)). The kernel releases it when its process exits for any reason.
 final class FileLock: Sendable {
     /// The maximum size of a lock file, in bytes: it contains a process ID.
     fileprivate static let maximumNoteSize = 16
 
-    /// Closed once, and never used afterwards, because the descriptor number may have been reused for another file.
+    /// The descriptor is closed only once and not used afterward, because its number may have been reused for another
+    /// file.
     private let descriptor: Mutex<Int32?>
     private let path: String
 
@@ -310,7 +312,8 @@ final class FileLock: Sendable {
             return isNamed ? .busy : .outdated
         }
         guard isNamed else { return .outdated }
-        // For the error message of a process that waits in vain. The kernel manages the lock; this is only a note.
+        // For the error message of a process whose wait times out. The kernel manages the lock; the process ID is
+        // only informative.
         let note = Array("\(getpid())\n".utf8)
         descriptor.withLock { descriptor in
             guard let descriptor else { return }
@@ -320,7 +323,7 @@ final class FileLock: Sendable {
         return .taken
     }
 
-    /// Whether the file is still at its path: otherwise it was removed, and a lock on it protects nothing.
+    /// Whether the file is still at its path. If not, it was removed, and a lock on it protects nothing.
     var isNamed: Bool {
         var (own, named) = (stat(), stat())
         let isKnown = descriptor.withLock { descriptor in
@@ -355,12 +358,12 @@ final class FileLock: Sendable {
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
 
-    /// Removes the file. A process that has it open detects that it is no longer at its path.
+    /// Removes the file. A process that has the file open detects its removal with ``isNamed``.
     func remove() {
         unsafe unlink(path)
     }
 
-    /// The ID of the process that has the lock, as recorded by that process; nil when there is no note.
+    /// The ID of the process that holds the lock, as recorded by that process; nil when none is recorded.
     var holder: Int32? {
         var buffer = [UInt8](repeating: 0, count: 16)
         let count = descriptor.withLock { descriptor -> Int in

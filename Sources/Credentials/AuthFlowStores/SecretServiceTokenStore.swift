@@ -10,11 +10,11 @@ import Synchronization
 /// Stores credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
 /// with the user's login.
 ///
-/// libsecret is loaded when it is first needed, so that programs also run where it is not installed. Secrets cross the
-/// session bus encrypted. Every process of the same user can read an unlocked keyring.
+/// libsecret is loaded when it is first needed, so that programs also run on systems without it. Secrets are
+/// encrypted when they cross the session bus. Every process of the same user can read an unlocked keyring.
 public struct SecretServiceTokenStore: Sendable {
-    /// The timeout for responses of the service. A service that asks the user to unlock the keyring exceeds
-    /// it.
+    /// The timeout for responses from the service. It is exceeded when the service asks the user to unlock the
+    /// keyring.
     private static let patience = Duration.seconds(3)
 
     private let host: HostServices
@@ -24,7 +24,7 @@ public struct SecretServiceTokenStore: Sendable {
     /// - Parameter host: Provides the clock, and the environment that locates the lock files.
     public init(host: HostServices = .system) {
         self.host = host
-        // The service has no locks; processes lock files instead.
+        // The service has no locks, so processes use lock files instead.
         self.locks = FileTokenStore(host: host)
     }
 }
@@ -60,12 +60,13 @@ extension SecretServiceTokenStore: TokenStore {
     }
 
     private static func attributes(of key: RecordKey) -> [(name: String, value: String)] {
-        // Encoded, because attributes are C strings.
+        // Encoded, because attributes are C strings, which end at a null byte.
         key.parts.map { ($0.name, Base64URL.encode(Array($0.value.utf8))) }
     }
 
-    /// Calls the service on its own thread: libsecret blocks for as long as the service takes. After a cancellation or
-    /// timeout the caller does not wait for the thread: the call is cancelled, and any late result is discarded.
+    /// Calls the service on a separate thread, because libsecret blocks until the service responds. After a
+    /// cancellation or timeout, the call is cancelled, and the caller does not wait for the thread; any late result
+    /// is discarded.
     private func response<Value: Sendable>(
         _ question: @escaping @Sendable (Libsecret, Libsecret.Cancellation) throws -> Value
     ) async throws -> Value {
@@ -74,7 +75,7 @@ extension SecretServiceTokenStore: TokenStore {
         return try await withDeadline(Self.patience, clock: host.clock) {
             AuthError(
                 .storageFailed,
-                "The keyring did not respond within \(Int(Self.patience.seconds)) seconds. Is it waiting for you to unlock it?"
+                "The keyring did not respond within \(Self.patience.formattedSeconds). Is it waiting for you to unlock it?"
             )
         } _: {
             try await BlockingCall.run {
@@ -87,7 +88,7 @@ extension SecretServiceTokenStore: TokenStore {
     }
 }
 
-/// The few functions of libsecret and GLib that are used, loaded at run time.
+/// The functions of libsecret and GLib that this store uses, loaded at run time.
 @safe private struct Libsecret: @unchecked Sendable {  // Addresses of thread-safe functions.
     static let shared = Result { () throws(AuthError) in try Libsecret() }
 
@@ -140,7 +141,7 @@ extension SecretServiceTokenStore: TokenStore {
         }
         func find(_ name: String) throws(AuthError) -> Pointer {
             guard let address = unsafe dlsym(library, name) else {
-                throw AuthError(.storageFailed, "The libsecret of this system lacks \(name).")
+                throw AuthError(.storageFailed, "The installed libsecret does not have the function \(name).")
             }
             return unsafe address
         }
@@ -217,7 +218,7 @@ extension SecretServiceTokenStore: TokenStore {
             try unsafe call("cannot be read") { unsafe passwordLookup(schema, table, cancellation.object, $0) }
         }
         guard let found = unsafe found else { return nil }
-        // Freeing also overwrites.
+        // `secret_password_free` also overwrites the memory.
         defer { unsafe passwordFree(found) }
         return unsafe String(cString: found)
     }
@@ -242,7 +243,7 @@ extension SecretServiceTokenStore: TokenStore {
         }
     }
 
-    /// Calls a function that reports through a `GError`.
+    /// Calls a function that reports errors as a `GError`.
     private func call<Value>(_ what: String, _ body: (Failure) -> Value) throws(AuthError) -> Value {
         var failure: Pointer?
         let value = unsafe body(&failure)

@@ -1,4 +1,4 @@
-// A program that needs nothing else from Foundation does not load ICU on Linux.
+// FoundationEssentials does not depend on ICU, so a program that uses no other part of Foundation does not load it.
 
 #if canImport(FoundationEssentials)
 @_exported public import FoundationEssentials

@@ -1,6 +1,6 @@
 public import AuthFlowJSON
 
-/// A JSON value that may hold secrets and is never printed.
+/// A JSON value that may contain secrets and is never printed.
 public struct RedactedJSON: Sendable, Hashable {
     /// The value itself.
     public let exposed: JSON

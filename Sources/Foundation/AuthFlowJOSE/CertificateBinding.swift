@@ -13,7 +13,8 @@ public struct CertificateBinding: Sendable {
         self.read = { () throws(AuthError) in certificate }
     }
 
-    /// The first certificate in a PEM file. The file is read for every comparison, as the transport reads it for every connection.
+    /// The first certificate in a PEM file. The file is read for every comparison,
+    /// just as the transport reads it for every connection.
     /// - Parameter path: The file.
     public static func file(path: String) -> CertificateBinding {
         CertificateBinding { () throws(AuthError) in

@@ -68,7 +68,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         }
     }
 
-    /// Encrypts.
+    /// Encrypts and authenticates plaintext.
     /// - Returns: The initialization vector, the ciphertext and the tag.
     func encrypt(
         _ plain: [UInt8],
@@ -120,7 +120,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
     }
 }
 
-/// The key that two parties agree on (RFC 7518 section 4.6.2).
+/// The key derived in ECDH-ES key agreement (RFC 7518 section 4.6.2).
 package enum AgreedKey {
     /// Derives a key with the Concat KDF of NIST SP 800-56A, using SHA-256.
     /// - Parameters:

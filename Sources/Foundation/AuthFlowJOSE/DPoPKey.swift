@@ -11,7 +11,7 @@ package struct DPoPKey: Sendable, Hashable {
     /// The private key, base64url; for a non-exportable key, the public JWK (RFC 7517), which starts with a brace.
     package let stored: Secret
 
-    /// Whether it is the registration's key, which is not exportable.
+    /// Whether the key is the registration's non-exportable key.
     package var isOutside: Bool { Self.isPublic(stored) }
 
     private static func isPublic(_ stored: Secret) -> Bool { stored.exposed.utf8.first == UInt8(ascii: "{") }
@@ -25,7 +25,8 @@ package struct DPoPKey: Sendable, Hashable {
     /// Generates a key.
     /// - Throws: ``AuthError`` when the random source yields no valid key.
     package init(host: HostServices) throws(AuthError) {
-        // A number that exceeds the order of the curve is not a valid key. About one number in four billion does.
+        // A number that is not below the order of the curve is not a valid key: about one random number in four
+        // billion.
         for _ in 0..<4 {
             if let key = DPoPKey(stored: Secret(Base64URL.encode(host.randomBytes(32)))) {
                 self = key
@@ -74,8 +75,8 @@ package struct DPoPKey: Sendable, Hashable {
     ///   - method: `htm`: the method of the request.
     ///   - endpoint: The target of the request.
     ///   - nonce: The nonce that the server requires; nil when it has sent none.
-    ///   - accessToken: The access token that the request carries; nil at a token endpoint.
-    ///   - time: The current time, by the clock of the server that checks the proof if it is known.
+    ///   - accessToken: The access token that the request contains; nil for a token request.
+    ///   - time: The current time, by the clock of the server that verifies the proof, if that is known.
     ///   - identifier: `jti`.
     ///   - outside: The key itself, if it is non-exportable (``isOutside``).
     package func proof(

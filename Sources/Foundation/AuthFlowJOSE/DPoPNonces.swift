@@ -13,13 +13,13 @@ package final class DPoPNonces: Sendable {
 
     package func nonce(for origin: String) -> String? { nonces.withLock { $0[origin] } }
 
-    /// Stores the nonce of a response.
-    /// - Returns: The nonce, if there is one.
+    /// Stores the nonce from a response.
+    /// - Returns: The nonce, if the response contains one.
     package func learn(from response: TransportResponse, origin: String) -> String? {
         learn(from: response.head.headerFields, origin: origin)
     }
 
-    /// As ``learn(from:origin:)-(TransportResponse,_)``, for the header fields of a response.
+    /// Stores the nonce from the header fields of a response: see ``learn(from:origin:)-(TransportResponse,_)``.
     @discardableResult package func learn(from fields: HTTPFields, origin: String) -> String? {
         // Section 8.1: nonce = 1*NQCHAR, the characters of a scope token.
         guard let nonce = fields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,

@@ -47,7 +47,8 @@ public struct DecryptionKey: Sendable {
     /// The public key (RFC 7517) to register: with `use` `enc`, its `kid` and, if it has only one algorithm, its `alg`.
     public let publicJWK: JSON
 
-    /// The algorithms that it is used with. A key with an `alg` has only that algorithm; RSA-OAEP with SHA-1 must be named explicitly.
+    /// The algorithms for which the key may be used. A key with an `alg` has only that algorithm; RSA-OAEP with SHA-1
+    /// must be named explicitly.
     public let algorithms: [KeyManagementAlgorithm]
 
     /// The `kid`.
@@ -75,7 +76,8 @@ public struct DecryptionKey: Sendable {
     }
 
     /// Generates a key.
-    /// - Parameter algorithm: The algorithm to use it with; default: ECDH-ES+A256KW, on P-256. An RSA key has 3072 bits.
+    /// - Parameter algorithm: The algorithm to use the key for; default: ECDH-ES+A256KW, on P-256. An RSA key has 3072
+    ///   bits.
     /// - Throws: ``AuthError`` with `unsupported`.
     public init(generatedFor algorithm: KeyManagementAlgorithm = .ecdhESA256KW) throws(AuthError) {
         guard KeyManagementAlgorithm.all.contains(algorithm) else {
@@ -118,8 +120,8 @@ extension DecryptionKey {
         return SymmetricKey(data: try own.decrypt(encrypted, padding: padding))
     }
 
-    /// The ECDH shared secret with a public key on the same curve. A point that is not on the curve would leak the private
-    /// key bit by bit (an invalid curve attack); the initializers reject such points.
+    /// The ECDH shared secret for a public key on the same curve. A point that is not on the curve would leak the
+    /// private key bit by bit (an invalid curve attack); the initializers reject such points.
     func agreement(with jwk: JSON) throws -> [UInt8] {
         let secret: SharedSecret
         switch (material, PublicKeyMaterial(jwk)) {
@@ -144,7 +146,8 @@ extension DecryptionKey {
     /// - Parameters:
     ///   - text: The text, with one private key.
     ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
-    ///   - algorithm: The algorithm that it is registered for; default: all that fit it except RSA-OAEP with SHA-1.
+    ///   - algorithm: The algorithm that the key is registered for; default: every algorithm that fits the key, except
+    ///     RSA-OAEP with SHA-1.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(pem text: Secret, keyID: String? = nil, algorithm: KeyManagementAlgorithm? = nil) throws(AuthError) {
         try self.init(block: try PEMBlock.privateKey(in: text.exposed), keyID: keyID, algorithm: algorithm)
@@ -201,7 +204,7 @@ extension DecryptionKey {
         case .key(let json): return [try read(json)]
         case .set(let keys): set = keys
         }
-        // The set may also contain keys for other purposes: signing keys, and keys for other algorithms.
+        // The set may also contain signing keys, and keys for other algorithms.
         let isRSA = algorithm.map { $0 == .rsaOAEP || $0 == .rsaOAEP256 }
         var keys: [DecryptionKey] = []
         for member in set where member["d"] != nil && isForEncryption(member) {
@@ -213,7 +216,7 @@ extension DecryptionKey {
             else { continue }
             keys.append(try read(member))
         }
-        guard !keys.isEmpty else { throw refusal("no key of the set is a private key for encryption") }
+        guard !keys.isEmpty else { throw refusal("no key in the set is a private key for encryption") }
         return keys
     }
 }

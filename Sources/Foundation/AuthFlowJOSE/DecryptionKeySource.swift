@@ -1,6 +1,6 @@
 public import AuthFlowHTTP
 
-/// The source of a client's decryption keys: fixed values, or files that are read again after they have been replaced.
+/// The source of a client's decryption keys: fixed values, or files that are reloaded after they have been replaced.
 public struct DecryptionKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> [DecryptionKey]
 
@@ -14,8 +14,8 @@ public struct DecryptionKeySource: Sendable {
     ///   - path: The file. It must not be readable by other users.
     ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: that of the JWK, or else the
     ///     thumbprint.
-    ///   - algorithm: The algorithm that the key is registered for; default: that of the JWK, or else all that fit the key except
-    ///     RSA-OAEP with SHA-1.
+    ///   - algorithm: The algorithm that the key is registered for; default: that of the JWK, or else every algorithm
+    ///     that fits the key, except RSA-OAEP with SHA-1.
     public static func file(
         path: String,
         keyID: String? = nil,

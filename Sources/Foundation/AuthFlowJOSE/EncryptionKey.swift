@@ -12,7 +12,8 @@ package struct EncryptionKey: Sendable {
     /// Whether the key is explicitly marked as an encryption key, by its `use`, its `key_ops` or its `alg`.
     package let isMarked: Bool
 
-    /// The algorithms that it can be used with, best first. RSA-OAEP with SHA-1 must be named by the key, or by its owner.
+    /// The algorithms for which the key can be used, best first. RSA-OAEP with SHA-1 must be named by the key or its
+    /// owner.
     package let algorithms: [KeyManagementAlgorithm]
 
     /// The library's RSA encryption key type is not `Sendable`, so a key is created from these bytes for each use.
@@ -74,7 +75,7 @@ package struct EncryptionKey: Sendable {
 
     /// Encrypts text for the owner of the key, in compact form (RFC 7516 section 7.1).
     /// - Parameters:
-    ///   - text: The text: a signed JWT, unless `header` says otherwise.
+    ///   - text: The text: a signed JWT, unless `header` specifies otherwise.
     ///   - algorithm: One of ``algorithms``.
     ///   - content: The content encryption algorithm.
     ///   - producer: Information about this party that the agreed key is bound to (`apu`); default: none.

@@ -15,7 +15,7 @@ package struct JWE: Sendable {
     /// "ASCII(Encoded Protected Header)": the additional authenticated data.
     private let authenticated: [UInt8]
 
-    /// The maximum number of keys tried for a token that names none.
+    /// The maximum number of keys tried for a token that does not name a key.
     private static let keyLimit = 4
 
     /// Whether a token has the five parts of an encrypted token.
@@ -35,8 +35,9 @@ package struct JWE: Sendable {
         guard decoded.count == 5, let header = try? JSON(parsing: decoded[0]), header.object != nil else {
             throw Self.refusal("a part is not base64url, or its header is not JSON")
         }
-        // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. The URL of a key would be the
-        // sender's choice, and compressed content has no size limit and discloses a secret next to it (RFC 8725 section 3.6).
+        // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. A key URL would
+        // be chosen by the sender. Compressed content can expand without limit, and its length can reveal a secret that
+        // it contains (RFC 8725 section 3.6).
         for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
             throw Self.refusal("its header has \"\(name)\", which is not accepted")
         }
@@ -63,12 +64,12 @@ package struct JWE: Sendable {
         self.authenticated = Array(parts[0])
     }
 
-    /// Decrypts the token with the key that it names, or else with each matching key.
+    /// Decrypts the token with the key that it names; if it names none, tries each matching key.
     /// - Parameters:
     ///   - keys: The client's keys.
-    ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for userinfo, which
-    ///     comes over TLS from the server itself).
-    /// - Returns: The signed token that was encrypted, or claims.
+    ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for
+    ///     UserInfo responses, which arrive over TLS from the server itself).
+    /// - Returns: The decrypted content: a signed token, or claims.
     /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error: a difference
     ///   would reveal something about the key to an attacker (RFC 7516 section 11.5).
     package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {

@@ -5,13 +5,13 @@ import CryptoExtras
 
 /// A public key from a JWK set (RFC 7517) that can verify signatures.
 package struct JWK: Sendable {
-    /// The key ID, when it has one.
+    /// The key ID, if any.
     package let keyID: String?
 
     /// The issuer whose tokens it signs, if a key set serves several issuers (`issuer`, which some multi-tenant servers add).
     package let issuer: String?
 
-    /// The only algorithm the key may be used with, when it names one.
+    /// The only algorithm for which the key may be used, if it specifies one.
     private let algorithm: String?
 
     private let material: Material
@@ -62,7 +62,7 @@ package struct JWK: Sendable {
         self.algorithm = json["alg"]?.string
     }
 
-    /// Whether the key has the type that an algorithm needs, and does not name another algorithm.
+    /// Whether the key has the type that an algorithm requires, and does not specify a different algorithm.
     func fits(_ algorithm: SignatureAlgorithm) -> Bool {
         guard self.algorithm == nil || self.algorithm == algorithm.rawValue else { return false }
         switch (material, algorithm) {
@@ -74,7 +74,8 @@ package struct JWK: Sendable {
         }
     }
 
-    /// Whether the signature over these bytes was made with this key. False for an algorithm that does not match the key.
+    /// Whether the signature over these bytes was made with this key. `false` for an algorithm that does not fit the
+    /// key.
     package func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
         guard fits(algorithm), let definition = algorithm.definition else { return false }
         switch material {

@@ -1,12 +1,13 @@
 package import AuthFlowHTTP
 package import AuthFlowJSON
 
-/// The keys of a provider that can verify its signatures (RFC 7517 section 5).
+/// A provider's key set (RFC 7517 section 5): the keys for verifying its signatures, and its encryption keys.
 package struct JWKSet: Sendable {
     /// The maximum number of keys in a set.
     static let maximumKeyCount = 100
 
-    /// The maximum number of keys tried for one signature: a set full of decoys must not make verification expensive.
+    /// The maximum number of keys tried for one signature, so that a set full of decoys cannot make verification
+    /// expensive.
     static let maximumTries = 16
 
     package let keys: [JWK]
@@ -14,7 +15,7 @@ package struct JWKSet: Sendable {
     /// The provider's keys for encrypting messages to the provider.
     let encryptionKeys: [EncryptionKey]
 
-    /// Reads a set and omits the keys that cannot be used here.
+    /// Parses a key set and omits the keys that cannot be used here.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all, or has too many keys.
     package init(_ json: JSON) throws(AuthError) {
         guard let keys = json["keys"]?.array else {
@@ -30,7 +31,7 @@ package struct JWKSet: Sendable {
     /// The candidate keys for a signature with this header, by key ID, type, use and algorithm.
     ///
     /// A set may contain several keys with the same ID (for several algorithms, or as a trap): the ID narrows the choice,
-    /// and the type decides. A signature whose header has no key ID is tried with every key of the type.
+    /// and the type decides. If the header has no key ID, every key of the type is tried.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy
             .filter { $0.fits(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }

@@ -9,7 +9,7 @@ package struct JWS: Sendable {
     package let signature: [UInt8]
     package let signedBytes: [UInt8]
 
-    /// The maximum size of a token, in bytes. Real tokens have a few thousand.
+    /// The maximum size of a token, in bytes. Real tokens have a few thousand bytes.
     static let maximumSize = 64 * 1024
 
     /// Parses a compact JWS.
@@ -54,7 +54,7 @@ public struct JWSHeader: Sendable, Hashable {
     /// All members.
     public let json: JSON
 
-    /// The last parsed header and its encoded text: all tokens signed with one key have the same header.
+    /// The last parsed header and its encoded text, cached because all tokens signed with one key have the same header.
     private static let last = Mutex<(text: [UInt8], header: JWSHeader)?>(nil)
 
     /// Decodes a header as it is encoded in a token.

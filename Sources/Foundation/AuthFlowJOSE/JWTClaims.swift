@@ -2,8 +2,9 @@ package import AuthFlowEssentials
 package import AuthFlowHTTP
 package import AuthFlowJSON
 
-/// The rules for claims that every kind of JWT here shares (RFC 7519 section 4.1, RFC 8725): ID Tokens, signed userinfo, access
-/// tokens. Each rule is one method, so that a kind of token is the list of the rules it calls.
+/// The rules for claims that are common to every kind of JWT here (RFC 7519 section 4.1, RFC 8725): ID Tokens, signed
+/// UserInfo responses and access tokens. Each rule is one method, and the verifier of each kind of token calls the
+/// methods that apply.
 ///
 /// None of these rules checks the signature.
 package struct JWTClaims: Sendable {
@@ -49,7 +50,7 @@ package struct JWTClaims: Sendable {
         return subject
     }
 
-    /// RFC 7519 section 4.1.3: `aud`, a string or an array of strings, has to name the recipient.
+    /// RFC 7519 section 4.1.3: `aud`, a string or an array of strings, must contain the recipient.
     package func requireAudience(_ recipient: String) throws(AuthError) -> [String] {
         let audience = try requireAnAudience()
         guard audience.containsIdentical(recipient) else { throw refused("it is intended for another client (aud)") }
@@ -72,7 +73,7 @@ package struct JWTClaims: Sendable {
     }
 
     /// RFC 7519 section 4.1.6: `iat`, which must be neither in the future nor too old.
-    /// - Parameter age: The maximum age, in seconds; nil for any.
+    /// - Parameter age: The maximum age, in seconds; nil for no limit.
     package func requireIssued(within age: TimeInterval?) throws(AuthError) -> Double {
         guard let issued = json["iat"]?.number else { throw missing("iat") }
         guard issued <= time + leeway else {
@@ -92,7 +93,7 @@ package struct JWTClaims: Sendable {
         }
     }
 
-    /// A hint about clock skew for an error about a time: most often, this machine's clock is wrong.
+    /// A hint about clock skew for an error about a time, because the most common cause is this machine's clock.
     package var clockHint: String {
         guard let clockOffset, abs(clockOffset) >= 5 else { return "; check this machine's clock" }
         return

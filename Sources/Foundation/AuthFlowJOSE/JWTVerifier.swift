@@ -27,12 +27,12 @@ package struct JWTProfile: Sendable {
         self.code = code
     }
 
-    /// The error for a token that breaks a rule.
+    /// The error for a token that violates a rule.
     package func refused(_ reason: String) -> AuthError { AuthError(code, "\(name) was rejected: \(reason).") }
 }
 
-/// The only implementation of JWT verification: the header, then the claims, which are cheap to check, then the signature, for which keys
-/// may have to be fetched.
+/// The only implementation of JWT verification. It checks the header, then the claims, which are cheap to check, and
+/// finally the signature, because verifying that may require fetching keys.
 package struct JWTVerifier: Sendable {
     private let profile: JWTProfile
     private let algorithms: [SignatureAlgorithm]
@@ -45,8 +45,8 @@ package struct JWTVerifier: Sendable {
     ///   - profile: The kind of token.
     ///   - algorithms: The agreed signature algorithms.
     ///   - now: The current time.
-    ///   - leeway: The accepted difference between the two clocks, in seconds.
-    ///   - clockOffset: How far this machine's clock is ahead of the issuer's, in seconds; nil when that is not known.
+    ///   - leeway: The maximum accepted difference between this machine's clock and the issuer's, in seconds.
+    ///   - clockOffset: The number of seconds by which this machine's clock is ahead of the issuer's; nil when unknown.
     package init(
         _ profile: JWTProfile,
         algorithms: [SignatureAlgorithm],
@@ -67,8 +67,8 @@ package struct JWTVerifier: Sendable {
     ///   - keys: The keys of its issuer.
     ///   - secret: The secret for symmetric (HMAC) algorithms; nil for none. A public key is never used as a secret: the two kinds of
     ///     key are strictly separated (RFC 8725 section 2.1).
-    ///   - check: The rules for its claims.
-    /// - Returns: The result of `check`. Nothing else creates a ``VerifiedJWT``.
+    ///   - check: Applies the rules for its claims.
+    /// - Returns: The result of `check`. Only this method creates a ``VerifiedJWT``.
     /// - Throws: ``AuthError`` with the profile's code, or any error from fetching the keys.
     package func verify<Claims: Sendable>(
         _ token: Secret,

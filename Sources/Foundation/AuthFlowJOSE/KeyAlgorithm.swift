@@ -2,7 +2,8 @@ import AuthFlowHTTP
 
 /// The algorithm identifiers in PEM private keys, in DER (RFC 5480 section 2.1.1, RFC 8410 section 3).
 ///
-/// swift-crypto does not compare them: it would use the scalar of a key on another curve as a key on its own curve.
+/// swift-crypto does not check them: it would interpret the scalar of a key for a different curve as a key for the
+/// requested curve.
 enum KeyAlgorithm {
     /// 1.2.840.10045.2.1, id-ecPublicKey
     private static let elliptic: [UInt8] = [0x06, 0x07, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01]
@@ -15,7 +16,7 @@ enum KeyAlgorithm {
     /// 1.3.101.112
     static let ed25519: [UInt8] = [0x06, 0x03, 0x2B, 0x65, 0x70]
 
-    /// The algorithm that a private key names; nil when it names none.
+    /// The algorithm identifier in a private key; nil when the key does not contain one.
     static func of(_ block: PEMBlock) -> [UInt8]? {
         guard let bytes = block.content else { return nil }
         var file = DERReader(bytes[...])

@@ -7,7 +7,8 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
 
     /// RSA-OAEP with SHA-256.
     public static let rsaOAEP256 = Self(rawValue: "RSA-OAEP-256")
-    /// RSA-OAEP with SHA-1, which a key must name: the padding does not need collision resistance, and newer servers offer SHA-256.
+    /// RSA-OAEP with SHA-1. It is used only if a key names it: although the padding does not depend on collision
+    /// resistance, newer servers support SHA-256.
     public static let rsaOAEP = Self(rawValue: "RSA-OAEP")
     /// The agreed key is the content encryption key.
     public static let ecdhES = Self(rawValue: "ECDH-ES")
@@ -18,13 +19,14 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     /// A 256-bit agreed key wraps the content encryption key.
     public static let ecdhESA256KW = Self(rawValue: "ECDH-ES+A256KW")
 
-    /// The implemented algorithms. RSA1_5 is not: its errors can reveal whether the padding is valid (a padding oracle), which
-    /// discloses the key (RFC 8725 section 3.2: "avoid all RSA-PKCS1 v1.5 encryption algorithms").
+    /// The implemented algorithms. RSA1_5 is not implemented, because its errors can reveal whether the padding is
+    /// valid (a padding oracle), which discloses the key (RFC 8725 section 3.2: "avoid all RSA-PKCS1 v1.5 encryption
+    /// algorithms").
     package static let all: [KeyManagementAlgorithm] = [
         .ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES, .rsaOAEP256, .rsaOAEP,
     ]
 
-    /// Whether an RSA key encrypts the content encryption key.
+    /// Whether the content encryption key is encrypted with an RSA key.
     var wrapsByRSA: Bool { self == .rsaOAEP || self == .rsaOAEP256 }
 
     /// The size of the agreed key that wraps another, in bytes; nil when no key is wrapped.

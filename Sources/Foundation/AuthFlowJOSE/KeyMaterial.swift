@@ -93,8 +93,8 @@ enum PrivateKeyMaterial {
     init(_ jwk: JSON, refusal: (String) -> AuthError) throws(AuthError) {
         guard jwk["d"] != nil else { throw refusal("it is a public key: the member \"d\" is missing") }
         if jwk["kty"] == "RSA" {
-            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. Recovering them from d is too expensive, and never ends for
-            // a damaged key.
+            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. Recovering them from d is too expensive,
+            // and never terminates for a damaged key.
             let parts = ["n", "e", "d", "p", "q"].compactMap(jwk.bytes)
             guard parts.count == 5 else {
                 throw refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
@@ -118,7 +118,8 @@ enum PrivateKeyMaterial {
     ///   - kinds: The kinds of keys that the caller can use, for the message.
     ///   - refusal: Creates the error to throw from the last part of its message.
     init(_ block: PEMBlock, kinds: String, refusal: (String) -> AuthError) throws(AuthError) {
-        // swift-crypto does not compare curve names: it would use the scalar of a key on another curve as a key on its own curve.
+        // swift-crypto does not check curve names: it would interpret the scalar of a key for a different curve as a
+        // key for the requested curve.
         let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
             try self.init(key, refusal)
@@ -146,14 +147,15 @@ enum PrivateKeyMaterial {
     }
 }
 
-/// A text with keys: PEM, a JWK, or a JWK set.
+/// The parsed text of a key file: PEM, a JWK, or a JWK set.
 enum KeyText {
     case pem(PEMBlock)
     case key(JSON)
     case set([JSON])
 
-    /// Reads a text with a private key.
-    /// - Parameter keyID: The `kid` under which the key is registered, which a JWK without a `kid` is given; nil for the key's own `kid`.
+    /// Parses text that contains a private key.
+    /// - Parameter keyID: The `kid` under which the key is registered, which is added to a JWK without a `kid`; nil to
+    ///   use the key's own `kid`.
     init(_ text: Secret, keyID: String?, refusal: (String) -> AuthError) throws(AuthError) {
         let start = text.exposed.utf8.first { !" \t\r\n".utf8.contains($0) }
         guard start == UInt8(ascii: "{") else {
@@ -166,7 +168,7 @@ enum KeyText {
             return
         }
         guard keyID == nil || json["kid"] == nil || json["kid"]?.string == keyID else {
-            throw refusal("its \"kid\" is not the one that the configuration names")
+            throw refusal("its \"kid\" differs from the configured key ID")
         }
         var members = json.object ?? [:]
         if let keyID { members["kid"] = .string(keyID) }
@@ -175,7 +177,7 @@ enum KeyText {
 }
 
 extension KeyCurve {
-    /// The curve that a JWK names, with the key type that belongs to it.
+    /// The curve of a JWK; nil when the curve is not supported, or does not match the key type.
     fileprivate init?(_ jwk: JSON) {
         guard let curve = jwk["crv"]?.string.flatMap(KeyCurve.init(rawValue:)), jwk["kty"]?.string == curve.keyType
         else {

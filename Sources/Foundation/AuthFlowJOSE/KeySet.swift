@@ -2,13 +2,13 @@ import AuthFlowJSON
 
 /// The keys for verifying an issuer's signatures: the issuer's own keys, which are fetched, or the keys in a document.
 package protocol KeySet: Sendable {
-    /// Checks a signature with the keys.
+    /// Verifies a signature with the keys.
     /// - Parameter jws: The token. Its algorithm is asymmetric and has been accepted.
     /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
     func verdict(on jws: JWS) async throws -> SignatureVerdict
 }
 
-/// The result of checking a signature with a set of keys.
+/// The result of verifying a signature with a set of keys.
 package enum SignatureVerdict: Sendable {
     /// The signature was made with one of the keys.
     case verified
@@ -21,7 +21,8 @@ package enum SignatureVerdict: Sendable {
 extension JWKSet: KeySet {
     package func verdict(on jws: JWS) -> SignatureVerdict { verdict(on: jws, template: nil) }
 
-    /// - Parameter template: The rule for the issuers that tokens name, if a key may belong to one of those issuers.
+    /// - Parameter template: The rule for the issuers of tokens, if the keys of the set may belong to different
+    ///   issuers.
     func verdict(on jws: JWS, template: TokenIssuerTemplate?) -> SignatureVerdict {
         // A key of one tenant must not sign tokens for the users of another tenant.
         func mayHaveSigned(_ key: JWK) -> Bool {

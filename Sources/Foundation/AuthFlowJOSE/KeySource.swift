@@ -4,26 +4,27 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-/// The signing keys of providers: fetched when they are needed, cached, and fetched again after a rotation.
+/// The providers' signing keys, which are fetched on demand, cached, and fetched again after a rotation.
 ///
-/// - One fetch is in progress at a time, however many tasks wait for it.
-/// - An unknown key, or a key that does not match a signature, is searched for immediately, then at most every
-///   ``missInterval`` seconds: forged tokens cannot make this client hammer a provider, and a rotation just before the
-///   first token is not missed.
-/// - A failed fetch discards nothing.
+/// - Only one fetch is in progress at a time, however many tasks wait for it.
+/// - If a token names an unknown key, or its signature does not match the key, the keys are fetched again immediately,
+///   but after that at most every ``missInterval`` seconds. Forged tokens therefore cannot make this client flood a
+///   provider with requests, and a rotation just before the first token is not missed.
+/// - A failed fetch does not discard cached keys.
 package final class KeySource: Sendable {
     /// Sends the request for a key set.
     package typealias Fetch = @Sendable (Endpoint) async throws -> TransportResponse
 
     /// The default freshness lifetime of keys, in seconds, when the provider does not specify one.
     static let standardAge: TimeInterval = 600
-    /// The bounds within which `Cache-Control: max-age` is honoured, in seconds.
+    /// The bounds for the lifetime in `Cache-Control: max-age`, in seconds.
     static let ageBounds: ClosedRange<TimeInterval> = 60...86400
-    /// The maximum age of keys that cannot be fetched again, in seconds.
+    /// The maximum age of stale keys, which are used while they cannot be fetched again, in seconds.
     static let maximumStaleAge: TimeInterval = 86400
     /// The minimum interval between two searches for an unknown key, in seconds.
     static let missInterval: TimeInterval = 30
-    /// The time for which an unknown key ID is cached as such, in seconds: until then it is rejected without another search.
+    /// The time for which an unknown key ID is cached, in seconds. Tokens with that ID are rejected without another
+    /// search.
     static let unknownKeyIDAge: TimeInterval = 60
     /// The minimum interval between a failed fetch and the next fetch for the same reason, in seconds.
     static let failureInterval: TimeInterval = 5
@@ -55,12 +56,12 @@ package final class KeySource: Sendable {
         self.now = now
     }
 
-    /// Checks a signature with the provider's keys.
+    /// Verifies a signature with the provider's keys.
     /// - Parameters:
     ///   - jws: The token; its algorithm has been accepted.
     ///   - endpoint: `jwks_uri`.
     ///   - fetch: Sends the request for the key set.
-    ///   - template: The rule for the issuers that tokens name, if a key may belong to one of those issuers.
+    ///   - template: The rule for the issuers of tokens, if the keys of the set may belong to different issuers.
     /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
     package func verdict(
         on jws: JWS,
@@ -71,15 +72,15 @@ package final class KeySource: Sendable {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
         var verdict = SignatureVerdict.noKey
         var wasSearched = false
-        // Keys may be fetched at most three times: because there are none, by a fetch that started before the token was
+        // Keys may be fetched up to three times: because there are none, by a fetch that started before the token was
         // signed, and by a fetch that started afterwards.
         for _ in 0..<3 {
             let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
             verdict = keys.verdict(on: jws, template: template)
             wasSearched = generation > arrival
             // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
-            // when it sees an unfamiliar kid value". A key may also have been replaced under the same ID. A fetch that
-            // started after the token had arrived is final.
+            // when it sees an unfamiliar kid value". A key may also have been replaced under the same ID. The
+            // result of a fetch that started after the token had arrived is final.
             if case .verified = verdict { break }
             guard !wasSearched else { break }
             let search: SharedTask<Void>
@@ -92,7 +93,7 @@ package final class KeySource: Sendable {
             do {
                 try await search.value()
             } catch {
-                // The cached keys have already decided if one of them has that ID.
+                // If one of the cached keys has that ID, the verdict stands.
                 try Task.checkCancellation()
                 guard case .wrongSignature = verdict else { throw error }
                 break
@@ -118,18 +119,18 @@ package final class KeySource: Sendable {
         try await usableKeys(at: endpoint, fetch: fetch).0.encryptionKeys
     }
 
-    /// The current keys, fetched first if there are none or they are stale.
+    /// Returns the current keys, after fetching them if there are none or they are stale.
     private func usableKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> (JWKSet, generation: Int) {
         let now = self.now()
         let (known, renewal) = try entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
             let entry = entries[endpoint.url] ?? Entry()
             guard let keys = entry.keys else { return (nil, begin(&entries, endpoint, fetch)) }
-            // A clock that was set back must not keep keys fresh forever.
+            // Setting the clock back must not keep keys fresh forever.
             let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
             let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
             guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
                 if isFresh || isUsable { return ((keys, entry.generation), nil) }
-                // Keys that are too old must not be used: wait for new keys, or fail.
+                // Keys that are too old must not be used, so this either waits for new keys or fails.
                 if let running = entry.running { return (nil, running) }
                 if let failure = entry.failure { throw failure }
                 return (nil, begin(&entries, endpoint, fetch))
@@ -142,7 +143,7 @@ package final class KeySource: Sendable {
                 try await renewal.value()
             } catch {
                 try Task.checkCancellation()
-                // A failed fetch does not discard keys that were valid a moment ago.
+                // If the fetch fails, the previous keys remain usable.
                 guard let known else { throw error }
                 return known
             }
@@ -155,7 +156,7 @@ package final class KeySource: Sendable {
 
     private enum Search {
         case running(SharedTask<Void>)
-        /// It is too early for another search. The error is the one to throw if no cached key matches.
+        /// It is too early for another search. The associated error must be thrown if no cached key matches.
         case refused((any Error)?)
     }
 
@@ -172,20 +173,20 @@ package final class KeySource: Sendable {
                 entries[endpoint.url]?.nextSearch = now + Self.missInterval
                 return .running(begin(&entries, endpoint, fetch))
             }
-            // Neither a failed fetch nor a search that was spent on another token proves that this token's key does not exist.
+            // Neither a failed fetch nor a search for another token's key proves that this token's key does not exist.
             guard entry.failure == nil, keyID != nil else { return .refused(entry.failure) }
             let wait = entry.nextSearch.timeIntervalSince(now).rounded(.up)
             return .refused(
                 AuthError(
                     .temporarilyUnavailable,
-                    "The token names a key that is not known yet. Keys can be fetched again in \(Int(wait)) seconds.",
+                    "The token names an unknown key. The provider's keys can be fetched again in \(Int(wait)) seconds.",
                     retryAfter: .seconds(wait)
                 )
             )
         }
     }
 
-    /// Whether a wait of at most `interval` is still in progress: a wait that ends later was set before the clock was changed.
+    /// Whether `until` is in the future, by at most `interval`. A later time was set before the clock was set back.
     private static func isWaiting(_ now: Date, _ until: Date, _ interval: TimeInterval) -> Bool {
         now < until && until <= now + interval
     }
@@ -195,7 +196,8 @@ package final class KeySource: Sendable {
         entries.withLock { entries in
             var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]
             if known.count >= 32 { known = known.filter { $0.value > now } }
-            // The interval between searches is the real limit; this only prevents a single attacker from exhausting it.
+            // The interval between searches is the actual limit. This cache only prevents a single forged key ID from
+            // using up all searches.
             guard known.count < 32 else { return }
             known[keyID] = now + Self.unknownKeyIDAge
             entries[endpoint.url]?.unknownKeyIDs = known
@@ -230,7 +232,7 @@ package final class KeySource: Sendable {
                 self.entries.withLock {
                     $0[endpoint.url]?.running = nil
                     $0[endpoint.url]?.failure = error
-                    // A failed fetch may be repeated sooner than a successful one.
+                    // A failed fetch may be repeated sooner than a successful fetch.
                     $0[endpoint.url]?.nextSearch = now + Self.failureInterval
                 }
                 throw error

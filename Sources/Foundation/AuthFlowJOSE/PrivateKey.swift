@@ -46,7 +46,7 @@ public struct PrivateKey: SigningKey {
     /// The public key (RFC 7517), with its `kid`: the given one, or else its thumbprint (RFC 7638).
     public let publicJWK: JSON
 
-    /// The algorithms that it can sign with, best first. A key with an `alg` has only that algorithm.
+    /// The algorithms that the key can sign with, best first. A key with an `alg` has only that algorithm.
     public let algorithms: [SignatureAlgorithm]
 
     private init(
@@ -65,14 +65,15 @@ public struct PrivateKey: SigningKey {
         }
         members["kid"] = .string(keyID ?? thumbprint)
         members["use"] = "sig"
-        // RFC 7517 section 4.4: a key that names its algorithm must not be used with any other, so a key for several names none.
+        // RFC 7517 section 4.4: a key with an `alg` must not be used with any other algorithm, so a key for several
+        // algorithms has no `alg`.
         if self.algorithms.count == 1 { members["alg"] = .string(self.algorithms[0].rawValue) }
         self.publicJWK = .object(members)
     }
 
     /// Generates a key.
     /// - Parameter algorithm: The algorithm to sign with; default: ES256. An RSA key has 3072 bits.
-    /// - Throws: ``AuthError`` with `unsupported` for an algorithm without a private key.
+    /// - Throws: ``AuthError`` with `unsupported` for an algorithm that is not asymmetric.
     public init(generatedFor algorithm: SignatureAlgorithm = .es256) throws(AuthError) {
         switch algorithm.definition?.scheme {
         case .rsaPKCS1, .rsaPSS:
@@ -210,8 +211,8 @@ extension PrivateKey {
         guard let first = candidates.first else {
             throw Self.refusal(
                 keyID == nil
-                    ? "no key of the set is a private key for signing"
-                    : "no key of the set is a private key for signing with this kid"
+                    ? "no key in the set is a private key for signing"
+                    : "no key in the set is a private key for signing with this kid"
             )
         }
         guard candidates.count == 1 else {

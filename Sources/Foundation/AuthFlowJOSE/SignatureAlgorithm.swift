@@ -3,7 +3,7 @@ import Crypto
 
 /// A JWS signature algorithm, by its registered name (RFC 7518 section 3.1, RFC 8037, RFC 9864).
 ///
-/// There is no constant for `none`: it verifies nothing, so a token that claims it is rejected.
+/// There is no constant for `none`, because it provides no signature: a token with that algorithm is rejected.
 public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String

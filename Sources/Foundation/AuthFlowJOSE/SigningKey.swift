@@ -11,16 +11,14 @@ public protocol SigningKey: Sendable {
     /// The public key (RFC 7517), with its `kid`, as it is registered with the authorization server.
     var publicJWK: JSON { get }
 
-    /// The algorithms that it can sign with, best first; at least one.
+    /// The algorithms that the key can sign with, best first; at least one.
     var algorithms: [SignatureAlgorithm] { get }
 
-    /// Signs.
-    ///
-    /// It is called once for each JWT.
+    /// Signs bytes. It is called once for each JWT.
     /// - Parameters:
     ///   - bytes: The bytes to sign.
     ///   - algorithm: One of ``algorithms``.
-    /// - Returns: The signature in the form of RFC 7518 section 3: for ECDSA, R and S concatenated.
+    /// - Returns: The signature in the format of RFC 7518 section 3: for ECDSA, R and S concatenated.
     /// - Throws: An error, which aborts the operation that needs the signature.
     func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8]
 }
@@ -89,7 +87,7 @@ package enum SignedTimes {
     /// servers verify assertions, rejects a JWT whose `nbf` is less than 15 seconds ago.
     static let earlier: Int64 = 30
 
-    /// The claim `iat` of a JWT that is signed at a time.
+    /// The claim `iat` of a JWT that is signed at the given time.
     package static func issued(at time: Date) -> JSON { .integer(Int64(time.timeIntervalSince1970) - backdating) }
 
     /// The claims `iat`, `nbf` and `exp`.

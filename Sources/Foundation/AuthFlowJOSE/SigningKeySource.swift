@@ -1,6 +1,6 @@
 public import AuthFlowHTTP
 
-/// The source of a client's signing key: a fixed value, or a file that is read again after it has been replaced.
+/// The source of a client's signing key: a fixed value, or a file that is reloaded after it has been replaced.
 public struct SigningKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> any SigningKey
 
@@ -19,7 +19,7 @@ public struct SigningKeySource: Sendable {
         )
     }
 
-    /// Whether the key is in a hardware token, which need not be present until the key is used.
+    /// Whether the key is in a hardware token, which is not required to be present until the key is used.
     package let isInToken: Bool
 
     /// - Parameters:
@@ -34,8 +34,9 @@ public struct SigningKeySource: Sendable {
         self.init(isInToken: false) { () throws(AuthError) in try file.key() }
     }
 
-    /// The current signing key. A key in a hardware token may have to be found first, which blocks the thread.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be used, `key_unavailable` when the hardware token cannot.
+    /// Returns the current signing key. Finding a key in a hardware token may block the thread.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be used, or `key_unavailable` when the
+    ///   hardware token cannot be used.
     public func key() throws(AuthError) -> any SigningKey { try read() }
 
     /// The current signing key, without blocking a thread of the cooperative pool.

@@ -1,12 +1,14 @@
 public import AuthFlowHTTP
 package import AuthFlowJSON
 
-/// The rule for the issuers in the ID Tokens of a multi-tenant server: a different issuer for each tenant whose users sign in there.
+/// The rule for the issuers in the ID Tokens of a multi-tenant server, which uses a different issuer for each tenant.
 ///
-/// OpenID Connect defines one issuer for a server (Core section 3.1.3.7, 2: "MUST exactly match"). Multi-tenant servers publish a template
-/// in their metadata instead, and the issuer of a token is the template with the tenant of the token.
+/// In OpenID Connect a server has exactly one issuer (Core section 3.1.3.7, 2: "MUST exactly match"). Multi-tenant
+/// servers publish a template in their metadata instead; replacing its placeholder with a token's tenant yields the
+/// issuer of that token.
 public struct TokenIssuerTemplate: Sendable, Hashable {
-    /// The issuer with the tenant in braces, exactly as in the metadata: `https://login.example.com/{tenantid}/v2.0`.
+    /// The issuer with a placeholder for the tenant in braces, exactly as in the metadata:
+    /// `https://login.example.com/{tenantid}/v2.0`.
     public let text: String
 
     /// The claim that names the tenant.
@@ -19,11 +21,12 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
 
     /// Creates a rule.
     /// - Parameters:
-    ///   - text: The issuer with the tenant in braces.
+    ///   - text: The issuer with a placeholder for the tenant in braces.
     ///   - claim: The claim that names the tenant.
     ///   - tenants: The tenants whose users are accepted; default: any. Users of any tenant can then sign in to the program,
     ///     and claims such as `email` are under the control of that tenant's administrator.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the text is not an issuer with one part in braces in its path.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the text is not an issuer with exactly one
+    ///   placeholder in its path.
     public init(_ text: String, claim: String, tenants: [String]? = nil) throws(AuthError) {
         let open = text.split(separator: "{", omittingEmptySubsequences: false)
         let close = open.count == 2 ? open[1].split(separator: "}", omittingEmptySubsequences: false) : []
@@ -33,7 +36,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\"\(DisplayText.sanitized(text, limit: 200))\" is not an issuer with a tenant in braces in its path."
+                "\"\(DisplayText.sanitized(text, limit: 200))\" is not an issuer with a {tenant} in its path."
             )
         }
         self.text = text
@@ -42,7 +45,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         self.parts = (String(open[0]), String(close[1]))
     }
 
-    /// The issuer that a token with these claims must name; nil when its tenant is not valid or not accepted.
+    /// The issuer that a token with these claims must have; nil when its tenant is not valid or not accepted.
     package func issuer(for claims: JSON) -> String? {
         guard let tenant = claims[claim]?.string, !tenant.isEmpty, tenant.utf8.count <= 64,
             tenant.utf8.allSatisfy({

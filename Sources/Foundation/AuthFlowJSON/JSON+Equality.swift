@@ -5,8 +5,8 @@ import Glibc
 #endif
 
 extension JSON: Hashable {
-    /// Compares two values. Names and strings are equal when their code points are: `==` of Swift's strings applies
-    /// Unicode normalization, which could make two different subjects the same user.
+    /// Compares two values. Names and strings are equal when their code points are equal. The `==` operator of Swift's
+    /// strings applies Unicode normalization, which could make two different subjects the same user.
     public static func == (left: JSON, right: JSON) -> Bool {
         switch (left, right) {
         case (.null, .null): true
@@ -49,7 +49,8 @@ extension StringProtocol {
 }
 
 extension String {
-    /// The same for whole strings, whose bytes are compared all at once.
+    /// Whether two strings have the same code points. Faster than the generic method, because it compares all bytes
+    /// with one call.
     public func isIdentical(to other: String) -> Bool {
         guard utf8.count == other.utf8.count else { return false }
         let result = unsafe utf8.withContiguousStorageIfAvailable { left in
@@ -70,7 +71,7 @@ extension Sequence where Element == String {
 }
 
 extension String? {
-    /// Whether both are absent, or present with the same code points: `==` of Swift's strings applies Unicode normalization.
+    /// Whether both strings are nil, or have the same code points, without the Unicode normalization that `==` applies.
     package func isIdentical(to other: String?) -> Bool {
         guard let text = self, let other else { return self == other }
         return text.isIdentical(to: other)

@@ -1,21 +1,22 @@
 #if !(Jansson && canImport(CJansson))
 import AuthFlowEssentials
 
-// For platforms without libjansson (iOS, Windows, static Linux builds), or when the trait `Jansson` is off.
+// For platforms without libjansson (iOS, Windows, static Linux builds), or when the trait `Jansson` is disabled.
 
 extension JSON {
     /// Parses UTF-8 JSON text (RFC 8259), which must be well formed throughout.
     /// - Parameters:
-    ///   - text: The whole document.
+    ///   - text: The complete document.
     ///   - limits: The limits on its size and depth.
     /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let bytes = Array(text)
         try limits.check(bytes)
-        // Combining marks that are written as escapes are decoded later, and are not detected here.
+        // This does not detect combining marks that are written as escapes, because escapes are decoded later.
         try JSONLimits.check(String(decoding: bytes, as: UTF8.self))
-        // Foundation uses the last of two equal keys and rounds large integers: the scanner rejects both first.
+        // Foundation would accept duplicate keys (using the last value) and round large integers, so the scanner
+        // rejects both.
         var scanner = JSONScanner(bytes, limits: limits)
         try scanner.scan { _, _ in }
         do {
@@ -27,7 +28,7 @@ extension JSON {
         }
     }
 
-    /// The value as UTF-8 JSON text, keys sorted, so that equal values give equal bytes.
+    /// Returns the value as UTF-8 JSON text with sorted keys, so that equal values yield equal bytes.
     /// - Parameter indented: Whether each member is on a separate line.
     /// - Throws: ``JSONError`` when a number is not finite or memory runs out.
     public func serialized(indented: Bool = false) throws(JSONError) -> [UInt8] {
@@ -42,8 +43,8 @@ extension JSON {
     }
 }
 
-/// The paths of the numbers that are written with a fraction, for the decoder. The initialiser is failable, but never
-/// fails.
+/// The key under which the decoder finds the paths of the numbers that are written with a fraction. The initializer is
+/// failable, but never fails.
 private let fractionsKey = CodingUserInfoKey(rawValue: "fractions")
 
 /// A wrapper for encoding and decoding a ``JSON`` with Foundation without making ``JSON`` itself `Codable`.

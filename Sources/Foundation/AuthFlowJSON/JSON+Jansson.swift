@@ -4,7 +4,7 @@ internal import CJansson
 extension JSON {
     /// Parses UTF-8 JSON text (RFC 8259), which must be well formed throughout.
     /// - Parameters:
-    ///   - text: The whole document.
+    ///   - text: The complete document.
     ///   - limits: The limits on its size and depth.
     /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
@@ -15,7 +15,7 @@ extension JSON {
         self = try document.value(maximumDepth: limits.maximumDepth)
     }
 
-    /// The value as UTF-8 JSON text, keys sorted, so that equal values give equal bytes.
+    /// Returns the value as UTF-8 JSON text with sorted keys, so that equal values yield equal bytes.
     /// - Parameter indented: Whether each member is on a separate line.
     /// - Throws: ``JSONError`` when a number is not finite or memory runs out.
     public func serialized(indented: Bool = false) throws(JSONError) -> [UInt8] {
@@ -28,14 +28,15 @@ extension JSON {
     private let root: UnsafeMutablePointer<json_t>
 
     init(parsing text: [UInt8]) throws(JSONError) {
-        // Without JSON_ALLOW_NUL a U+0000 is an error; without JSON_REJECT_DUPLICATES the last of two keys would win.
+        // Without JSON_ALLOW_NUL, U+0000 is an error. Without JSON_REJECT_DUPLICATES, the last of two equal keys would
+        // win.
         let flags = Int(JSON_DECODE_ANY) | Int(JSON_REJECT_DUPLICATES)
         var error = json_error_t()
         let parsed = unsafe text.withUnsafeBytes { buffer in
             unsafe json_loadb(buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count, flags, &error)
         }
         guard let parsed = unsafe parsed else {
-            // `error.text` quotes the input, which may hold a token: only the code and the position are used.
+            // `error.text` quotes the input, which may contain a token, so only the code and the position are used.
             throw unsafe JSONError(
                 JSONError.Code(jansson: json_error_code(&error)),
                 in: text,
@@ -111,7 +112,7 @@ extension JSON {
         }
     }
 
-    /// Copies by length, not up to a NUL.
+    /// Copies a string by its length, not up to a NUL character.
     private static func string(_ characters: UnsafePointer<CChar>?, _ length: Int) throws(JSONError) -> String {
         let buffer = unsafe UnsafeRawBufferPointer(start: characters, count: length)
         let text = unsafe String(decoding: buffer, as: UTF8.self)
@@ -119,7 +120,7 @@ extension JSON {
         return text
     }
 
-    /// A new tree that the caller owns.
+    /// Creates a tree, which the caller owns.
     private static func makeNode(_ value: JSON) throws(JSONError) -> UnsafeMutablePointer<json_t> {
         let node: UnsafeMutablePointer<json_t>?
         switch value {

@@ -1,5 +1,6 @@
 extension JSON {
-    /// An upper bound for the size of the value's text without indentation, in bytes. It is computed without serializing the value.
+    /// An upper bound on the size of the serialized value without indentation, in bytes. It is computed without
+    /// serializing the value.
     package var maximumSerializedSize: Int {
         switch self {
         case .null, .bool: 5

@@ -24,7 +24,8 @@ public enum JSON: Sendable {
 // MARK: - Reading
 
 extension JSON {
-    /// The member with this name, when this is an object that has one. Names are compared code point by code point.
+    /// The member with this name, if this is an object that has such a member. Names are compared code point by code
+    /// point.
     public subscript(name: String) -> JSON? {
         guard case .object(let members) = self, let index = members.index(forKey: name),
             members[index].key.isIdentical(to: name)
@@ -36,7 +37,7 @@ extension JSON {
     /// member whose name differs only in its Unicode normalization.
     public func replacing(_ name: String, with value: JSON?) -> JSON {
         guard case .object(var members) = self else { return self }
-        // A name that differs only in its normalization is a different name.
+        // A name that differs only in its Unicode normalization is a different name.
         if let index = members.index(forKey: name), !members[index].key.isIdentical(to: name) { return self }
         members[name] = value
         return .object(members)
@@ -66,17 +67,17 @@ extension JSON {
         if case .bool(let value) = self { value } else { nil }
     }
 
-    /// The elements, when this is an array.
+    /// The elements, if this is an array.
     public var array: [JSON]? {
         if case .array(let value) = self { value } else { nil }
     }
 
-    /// The members, when this is an object.
+    /// The members, if this is an object.
     public var object: [String: JSON]? {
         if case .object(let value) = self { value } else { nil }
     }
 
-    /// The elements, when this is an array of strings and nothing else.
+    /// The elements, if this is an array that contains only strings.
     public var strings: [String]? {
         guard let array else { return nil }
         let strings = array.compactMap(\.string)

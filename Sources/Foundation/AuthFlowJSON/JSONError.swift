@@ -1,6 +1,7 @@
-/// The reason why a document is not JSON that AuthFlow accepts, or a value cannot be serialized as JSON.
+/// An error that explains why a document was rejected as JSON, or why a value cannot be serialized as JSON.
 ///
-/// The description gives the position and the rule. It never quotes the document, which may contain a token.
+/// The description contains the position and the violated rule. It never quotes the document, which may contain a
+/// token.
 public struct JSONError: Error, Sendable, Hashable {
     /// The kind of error, from an extensible set.
     public struct Code: RawRepresentable, Sendable, Hashable {
@@ -15,11 +16,11 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let prematureEndOfInput = Self(rawValue: "the text ends too early")
         /// The text is not UTF-8 (RFC 8259 section 8.1).
         public static let invalidUTF8 = Self(rawValue: "the text is not valid UTF-8")
-        /// An object has the same key twice (RFC 8259 section 4: behaviour is unpredictable; RFC 7519 section 4: reject).
+        /// An object has duplicate keys (RFC 8259 section 4: behavior is unpredictable; RFC 7519 section 4: reject).
         public static let duplicateKey = Self(rawValue: "an object has the same key twice")
-        /// A string holds U+0000, which C libraries treat as its end.
+        /// A string contains U+0000, which C libraries treat as its end.
         public static let nullCharacter = Self(rawValue: "a string contains U+0000")
-        /// A number does not fit 64 bits, or is not finite.
+        /// A number does not fit in 64 bits, or is not finite.
         public static let numberOutOfRange = Self(rawValue: "a number is out of range")
         /// Arrays and objects are nested deeper than ``JSONLimits/maximumDepth``.
         public static let depthLimitExceeded = Self(rawValue: "values are nested too deeply")
@@ -29,19 +30,19 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let valueLimitExceeded = Self(rawValue: "there are too many values")
         /// A string has more combining marks in a row than any writing system.
         public static let tooManyMarks = Self(rawValue: "a string has too many combining marks in a row")
-        /// Memory ran out.
+        /// There was not enough memory.
         public static let outOfMemory = Self(rawValue: "memory ran out")
-        /// The parser failed in a way that has no specific code.
+        /// The parser failed with an error that has no specific code.
         public static let other = Self(rawValue: "the JSON library failed")
     }
 
     /// The kind of error.
     public let code: Code
 
-    /// The one-based line of the error; nil when there is no position.
+    /// The one-based line number of the error; nil when the position is unknown.
     public let line: Int?
 
-    /// The one-based column of the error in bytes; nil when there is no position.
+    /// The one-based column of the error, in bytes; nil when the position is unknown.
     public let column: Int?
 
     init(_ code: Code, in text: [UInt8] = [], at offset: Int? = nil) {

@@ -1,7 +1,7 @@
 /// The limits on the documents that the parser accepts.
 ///
 /// OAuth documents are a few kilobytes and a few levels deep. A larger document is a mistake or an attack, and is
-/// rejected before memory or stack is spent on it.
+/// rejected before it consumes memory or stack space.
 public struct JSONLimits: Sendable, Hashable {
     /// The maximum size of the text, in bytes.
     public let maximumBytes: Int
@@ -17,7 +17,8 @@ public struct JSONLimits: Sendable, Hashable {
     ///   - maximumBytes: The maximum size of the text, in bytes; default: 4 MiB.
     ///   - maximumDepth: The maximum nesting depth; default: 64. Values above 512 are reduced to 512, which keeps the
     ///     recursive copy within the smallest thread stack in use (512 KiB on Apple platforms).
-    ///   - maximumValues: The maximum number of values; default: 200,000. Two bytes of text take many times as much memory as a parsed value.
+    ///   - maximumValues: The maximum number of values; default: 200,000. A value of two bytes of text takes
+    ///     many times as much memory once it has been parsed.
     public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes
         self.maximumDepth = min(maximumDepth, 512)
@@ -27,7 +28,7 @@ public struct JSONLimits: Sendable, Hashable {
     /// Checks the size and the number of values of a document before it is parsed.
     func check(_ text: [UInt8]) throws(JSONError) {
         guard text.count <= maximumBytes else { throw JSONError(.sizeLimitExceeded) }
-        // A text with no more bytes than this cannot have more values.
+        // The number of values cannot exceed the number of bytes.
         guard text.count > maximumValues else { return }
         var (count, depth, isInString, isEscaped) = (1, 0, false, false)
         for byte in text {
@@ -53,7 +54,7 @@ public struct JSONLimits: Sendable, Hashable {
         guard count <= maximumValues else { throw JSONError(.valueLimitExceeded) }
     }
 
-    /// Checks a string of a document.
+    /// Checks a string in a document.
     static func check(_ text: String) throws(JSONError) {
         guard !text.hasTooManyCombiningMarks else { throw JSONError(.tooManyMarks) }
     }

@@ -11,7 +11,7 @@ public struct JSONPath: Sendable, Hashable {
     /// The steps, from the root.
     public let steps: [Step]
 
-    /// Creates a path. Without steps it is the root.
+    /// Creates a path. A path without steps identifies the root.
     public init(_ steps: [Step] = []) {
         self.steps = steps
     }

@@ -1,4 +1,4 @@
-/// A position in a JSON text.
+/// A position in JSON text.
 public struct JSONPosition: Sendable, Hashable {
     /// The one-based line.
     public let line: Int

@@ -1,7 +1,7 @@
-/// Walks a JSON text and reports where each value begins, rejecting what ``JSON/init(parsing:limits:)`` rejects.
+/// Scans JSON text and reports where each value begins. It rejects the same text as ``JSON/init(parsing:limits:)``.
 ///
-/// It builds no values. The libraries that build them report neither the positions of values (libjansson, Foundation)
-/// nor duplicate keys or out-of-range integers (Foundation).
+/// It does not build values. The libraries that do so report neither the positions of values (libjansson, Foundation)
+/// nor duplicate keys and out-of-range integers (Foundation).
 struct JSONScanner {
     private let text: [UInt8]
     private let limits: JSONLimits
@@ -15,7 +15,7 @@ struct JSONScanner {
         self.limits = limits
     }
 
-    /// Walks the whole text.
+    /// Scans the entire text.
     /// - Parameter report: Called with the path of each value and the offset where it (or its key) begins.
     mutating func scan(_ report: (JSONPath, Int) -> Void) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }

@@ -1,12 +1,12 @@
-/// The position of each value in a JSON text, so that an error about a value can name its line and column.
+/// The position of each value in JSON text, so that an error about a value can include its line and column.
 ///
-/// The position of a member is that of its key, the position of an element that of its first byte.
+/// The position of a member is that of its key; the position of an element is that of its first byte.
 public struct JSONSourceMap: Sendable {
     private let text: [UInt8]
     private let offsets: [JSONPath: Int]
 
     /// Determines the positions of all values in a valid text.
-    /// - Throws: ``JSONError`` when the text does not parse.
+    /// - Throws: ``JSONError`` when the text cannot be parsed.
     public init(of text: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         var offsets: [JSONPath: Int] = [:]
         var scanner = JSONScanner(text, limits: limits)

@@ -19,14 +19,14 @@ package struct XMLElement: Sendable {
         guard authflow_markup_open() else {
             throw AuthError(
                 .invalidResponse,
-                "\(service)'s response is XML, which cannot be read without libxml2 (Debian: libxml2)."
+                "\(service)'s response is XML, and libxml2 is not installed. Install it (Debian: libxml2)."
             )
         }
         // The parser compares every attribute of an element with every other attribute, in quadratic time.
         guard bytes.count <= maximumSize else {
             throw AuthError(.invalidResponse, "\(service)'s response has more than \(maximumSize / 1024) KiB.")
         }
-        // Declarations define entities, which such a response does not need.
+        // Declarations can define entities, which such a response does not need.
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
             !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
         else {
@@ -75,7 +75,7 @@ package struct XMLElement: Sendable {
         }
         let name = unsafe authflow_markup_name(node).map { unsafe String(cString: $0) } ?? ""
         let text = children.isEmpty && hasText ? unsafe content(node) : ""
-        // A character reference may stand for a combining mark that the document itself does not contain.
+        // A character reference may expand to a combining mark, which the check of the raw document cannot detect.
         guard !text.hasTooManyCombiningMarks else { return nil }
         return XMLElement(name: name, children: children, text: text)
     }

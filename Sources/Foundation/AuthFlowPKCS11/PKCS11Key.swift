@@ -34,14 +34,14 @@ package final class PKCS11Key: SigningKey {
         deinit { module.closeSession(number) }
     }
 
-    /// The lock that serializes logins: concurrent logins would each find that the token still accepts a PIN.
+    /// Serializes logins, because concurrent logins would each find that the token still allows another attempt.
     private static let logins = Mutex(())
 
     /// The PINs that a token has rejected, as hashes of the PIN and the token: a second attempt could lock the token.
     private static let refusedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
-    /// - Throws: ``AuthError`` with `key_unavailable`, which says what is missing.
+    /// - Throws: ``AuthError`` with `key_unavailable`, whose message says what is missing.
     package init(_ uri: PKCS11URI, pin: Secret?, keyID: String? = nil) throws(AuthError) {
         let session = try Self.open(uri, pin)
         self.uri = uri
@@ -60,7 +60,7 @@ package final class PKCS11Key: SigningKey {
         guard algorithms.contains(algorithm) else {
             throw AuthError(.unsupported, "The key in the hardware token cannot sign with \(algorithm.rawValue).")
         }
-        // A smart card is slow, and the call blocks its thread.
+        // Smart cards are slow, and the call blocks its thread.
         return try await BlockingCall.run {
             try self.sign(bytes, algorithm)
         } onCancel: {
@@ -100,7 +100,7 @@ package final class PKCS11Key: SigningKey {
     // MARK: Opening
 
     /// Computes the HMAC-SHA-256 of bytes with a secret key in the token. The call blocks its thread.
-    /// - Returns: The 32 bytes of the code, which are always the same for the same input.
+    /// - Returns: The 32-byte authentication code, which is always the same for the same input.
     /// - Throws: ``AuthError`` with `key_unavailable`.
     package static func authenticationCode(for bytes: [UInt8], by uri: PKCS11URI, pin: Secret?) throws(AuthError)
         -> [UInt8]
@@ -166,7 +166,7 @@ package final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI,
         _ pin: Secret?
     ) throws(AuthError) {
-        guard let pin else { throw refusal("the token asks for a PIN, but none is configured", uri) }
+        guard let pin else { throw refusal("the token requires a PIN, but none is configured", uri) }
         let result = logins.withLock { _ in
             Result { () throws(AuthError) in try loginAlone(module, session, token.slot, uri, pin) }
         }
@@ -186,18 +186,18 @@ package final class PKCS11Key: SigningKey {
             throw refusal("the hardware token is no longer present", uri)
         }
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_IS_LOCKED) == 0 else {
-            throw refusal("the token is locked, after too many wrong PINs", uri)
+            throw refusal("the token is locked after too many wrong PINs", uri)
         }
         let mark = Base64URL.encode(
             SHA256.hash(data: Array("\(uri.module)\u{0}\(token.serial)\u{0}\(pin.exposed)".utf8))
         )
         guard !refusedPINs.withLock({ $0.contains(mark) }) else {
             throw refusal(
-                "the token has rejected the PIN, which is not tried again: another wrong attempt might lock the token",
+                "the token has rejected this PIN. It is not tried again, because another attempt could lock the token",
                 uri
             )
         }
-        // A program that is started repeatedly would lock a token whose PIN has changed.
+        // Otherwise, a program that is started repeatedly would lock a token whose PIN has changed.
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_FINAL_TRY) == 0 else {
             throw refusal(
                 "one more wrong PIN would lock the token; enter the correct PIN with another program first",
@@ -211,7 +211,7 @@ package final class PKCS11Key: SigningKey {
             case UInt(AUTHFLOW_PKCS11_PIN_INCORRECT):
                 refusedPINs.withLock { _ = $0.insert(mark) }
                 throw refusal("the PIN is wrong", uri)
-            case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked, after too many wrong PINs", uri)
+            case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked after too many wrong PINs", uri)
             default: throw refusal("the login to the token failed (error \(error.result))", uri)
             }
         }

@@ -6,8 +6,8 @@ import Synchronization
 
 /// A PKCS #11 library, which provides access to tokens. It stays loaded for the lifetime of the process.
 ///
-/// It is called by one thread at a time. It is asked to perform its own locking (`CKF_OS_LOCKING_OK`), but not all
-/// libraries do: concurrent calls of tpm2-pkcs11 fail.
+/// Only one thread calls it at a time. The library is asked to perform its own locking (`CKF_OS_LOCKING_OK`), but not
+/// every library does so: concurrent calls to tpm2-pkcs11 fail.
 @safe final class PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and used only under the lock
     private let pointer: OpaquePointer
     private let lock = Mutex(())
@@ -22,7 +22,7 @@ import Synchronization
     struct Failure: Error {
         let result: UInt
 
-        /// Whether the session has been lost, so that a new session may help.
+        /// Whether the session has been lost, in which case the call may succeed in a new session.
         var isLostSession: Bool {
             [
                 AUTHFLOW_PKCS11_DEVICE_REMOVED, AUTHFLOW_PKCS11_SESSION_CLOSED,
@@ -32,7 +32,7 @@ import Synchronization
         }
     }
 
-    /// Opens a library, once for the process.
+    /// Opens a library, once per process.
     /// - Throws: ``AuthError`` with `key_unavailable`.
     static func at(_ path: String) throws(AuthError) -> PKCS11Module {
         let known = opened.withLock { modules -> Result<PKCS11Module, AuthError> in

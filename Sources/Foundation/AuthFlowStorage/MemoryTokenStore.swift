@@ -147,7 +147,7 @@ public actor MemoryTokenStore: SessionTokenStore {
             held[key] = fence
             return Lease(key: key, fence: fence)
         }
-        // The previous holder passes the key on to the next, so it stays in `held`.
+        // The lease passes directly from the previous holder to the next, so the key remains in `held`.
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 waiting[key, default: []].append((fence, continuation))

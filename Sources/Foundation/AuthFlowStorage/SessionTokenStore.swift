@@ -2,14 +2,15 @@ public import AuthFlowEssentials
 public import AuthFlowHTTP
 import Crypto
 
-/// A token store for the sessions of many users: it expires records, finds the records of one user, and sends notifications
-/// when other processes have removed them.
+/// A token store for the sessions of many users. It expires records, finds the records of a user, and sends
+/// notifications when other processes have removed records.
 ///
 /// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` of
 /// `AuthFlowTesting`.
 public protocol SessionTokenStore: TokenStore {
-    /// As ``TokenStore/write(_:under:)``, and sets the expiry and the tags of the record. Later writes preserve them.
-    /// - Throws: As ``TokenStore/write(_:under:)``.
+    /// Writes a record, as ``TokenStore/write(_:under:)`` does, and sets its expiry and tags. Later writes preserve
+    /// them.
+    /// - Throws: The same errors as ``TokenStore/write(_:under:)``.
     func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws
 
     /// Extends the idle timeout of a record.
@@ -26,7 +27,7 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord]
 
-    /// Creates a record without bytes, unless it exists: for events that may happen only once.
+    /// Creates a record without bytes unless it already exists, for events that must happen only once.
     /// - Parameters:
     ///   - key: The key.
     ///   - lifetime: The lifetime of the record.
@@ -49,7 +50,8 @@ public protocol SessionTokenStore: TokenStore {
 
     /// Calls an observer when ``remove(_:)`` has removed a record, here or in another process.
     ///
-    /// Notifications between processes can be lost, so this saves time but does not replace reading.
+    /// Notifications between processes can be lost, so they are only an optimization and do not replace reading the
+    /// store.
     /// - Parameter observer: Receives the ``RecordKey/digest`` of the record; nil when notifications may have been lost. It
     ///   must not block.
     func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void)
@@ -57,10 +59,10 @@ public protocol SessionTokenStore: TokenStore {
 
 /// The expiry and the tags of a record.
 public struct RecordAttributes: Sendable, Hashable {
-    /// The lifetime of the record after the write; nil: unlimited.
+    /// The lifetime of the record, counted from the write; nil for no limit.
     public var lifetime: Duration?
 
-    /// The idle timeout, since the last use (``SessionTokenStore/touch(_:)``); nil: none.
+    /// The idle timeout, counted from the last use (``SessionTokenStore/touch(_:)``); nil for none.
     public var idleTime: Duration?
 
     /// The tags; at most two.
@@ -80,7 +82,7 @@ public struct RecordTag: Sendable, Hashable {
     /// The 32 bytes of the tag.
     public let bytes: [UInt8]
 
-    /// Creates a tag from its stored bytes. For stores.
+    /// Creates a tag from its stored bytes. For use by stores.
     public init(bytes: [UInt8]) { self.bytes = bytes }
 
     /// Creates a tag for values: their SHA-256, or their HMAC-SHA-256 if there is a key.
@@ -112,7 +114,7 @@ public struct TaggedRecord: Sendable, Hashable {
     /// The time of its last write with attributes, or of its last touch.
     public let lastUse: Date
 
-    /// Creates a record. For stores.
+    /// Creates a record. For use by stores.
     public init(key: RecordKey, bytes: [UInt8], lastUse: Date) {
         self.key = key
         self.bytes = bytes
@@ -129,7 +131,7 @@ extension RecordKey {
     /// The SHA-256 of ``uniqueName``: for stores whose names must be short or opaque.
     public var digest: [UInt8] { Array(SHA256.hash(data: Array(uniqueName.utf8))) }
 
-    /// Parses a ``uniqueName``; nil when the text is not one. For stores that list keys.
+    /// Parses a ``uniqueName``; nil when it is malformed. For stores that list keys.
     public init?(uniqueName: [UInt8]) {
         var rest = uniqueName[...]
         var values: [String] = []

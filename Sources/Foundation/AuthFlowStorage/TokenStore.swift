@@ -13,11 +13,12 @@ public protocol TokenStore: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func bytes(for key: RecordKey) async throws -> [UInt8]?
 
-    /// As ``bytes(for:)``, for the key of a lease. Default: does not check that the lease is still held.
+    /// Returns the bytes stored for the key of a lease; nil when there are none. Default: does not check that the lease
+    /// is still held.
     ///
-    /// A store whose leases can be lost must reject reads under a lost lease: its holder would otherwise use the refresh token that the
-    /// next holder has stored.
-    /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed`.
+    /// A store whose leases can be lost must reject reads under a lost lease, because its holder would otherwise use
+    /// the refresh token that the next holder has stored.
+    /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise.
     func bytes(under lease: Lease) async throws -> [UInt8]?
 
     /// Stores bytes for the key of a lease, or removes them if nil. The write is durable when the method returns.
@@ -27,12 +28,13 @@ public protocol TokenStore: Sendable {
 
     /// Runs `body` while no other holder, in this process or another, can write the same key.
     ///
-    /// `body` may take as long as the provider's response, so a store must not hold shared resources in the
-    /// meantime, such as a database connection. A store whose leases expire must renew the lease while `body` runs.
+    /// `body` may wait for a response from the provider, so a store must not hold shared resources, such as a database
+    /// connection, while it runs. A store whose leases expire must renew the lease while `body` runs.
     ///
     /// The method and `body` run in their caller's isolation. A module without the upcoming feature
     /// `NonisolatedNonsendingByDefault` must declare both as `nonisolated(nonsending)`.
-    /// - Throws: ``AuthError`` with `storage_failed` when the lease is not granted in time, or any error thrown by `body`.
+    /// - Throws: ``AuthError`` with `lease_busy` when the lease is not granted in time, `storage_failed` when the store
+    ///   fails, or any error thrown by `body`.
     func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: nonisolated(nonsending) (Lease) async throws -> Return
@@ -53,14 +55,14 @@ public struct Lease: Sendable, Hashable {
     /// A number that is unique among all leases on the key.
     public let fence: UInt64
 
-    /// Whether a previous holder never released its lease, because it was killed or lost it, and no holder has written since.
-    /// Its operation may be incomplete.
+    /// Whether a previous holder never released its lease, because it was killed or lost the lease, and no holder has
+    /// written since. Its operation may be incomplete.
     public let isAfterUnfinished: Bool
 
     private let term: Term?
     private let isHeld: (@Sendable () -> Bool)?
 
-    /// The time for which a lease is held, by its holder's clock. The store extends it with every renewal.
+    /// The period for which a lease is held, measured by its holder's clock. The store extends it with every renewal.
     public final class Term: Sendable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
@@ -68,28 +70,28 @@ public struct Lease: Sendable, Hashable {
         /// Creates a term that starts now. Create it before requesting the lease, because the response may take a long time.
         /// - Parameters:
         ///   - duration: The time for which the lease is granted.
-        ///   - clock: The clock to measure it on; default: the system's.
+        ///   - clock: The clock that measures the term; default: the system's.
         public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
             self.elapsed = clock.stopwatch()
             self.end = Mutex(duration)
         }
 
-        /// The time since the term started: read it before requesting a renewal.
+        /// The time since the term started. Read it before requesting a renewal.
         public var now: Duration { elapsed() }
 
         /// Extends the term.
-        /// - Parameter end: The new end, counted from the beginning of the term.
+        /// - Parameter end: The new end, measured from the start of the term.
         public func extend(until end: Duration) { self.end.withLock { $0 = end } }
 
         var hasEnded: Bool { end.withLock { $0 } <= elapsed() }
     }
 
-    /// Creates a lease. For stores.
+    /// Creates a lease. For use by stores.
     /// - Parameters:
     ///   - key: The key.
     ///   - fence: A number that is unique among all leases on the key.
     ///   - isAfterUnfinished: Whether a previous holder never released its lease.
-    ///   - term: The duration of the lease; default: until it is released.
+    ///   - term: The term of the lease; default: until it is released.
     public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false, term: Term? = nil) {
         self.key = key
         self.fence = fence
@@ -98,7 +100,7 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = nil
     }
 
-    /// - Parameter isHeld: Whether the lease is still this holder's, for a lock that another process can take away.
+    /// - Parameter isHeld: Returns whether the lease is still held, for a lock that another process can take over.
     package init(key: RecordKey, fence: UInt64, isHeld: @escaping @Sendable () -> Bool) {
         self.key = key
         self.fence = fence
@@ -107,8 +109,8 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired by its holder's clock. Call it before an irreversible operation: a
-    /// paused process may have been replaced by another holder.
+    /// Throws when the lease has expired by its holder's clock. Call it before an irreversible operation: while
+    /// a process was paused, another holder may have acquired the lease.
     /// - Throws: ``AuthError`` with `lease_lost`.
     public func requireTime() throws(AuthError) {
         if term?.hasEnded == true || isHeld?() == false { throw Self.lost }
@@ -127,7 +129,7 @@ public struct Lease: Sendable, Hashable {
     public static var lost: AuthError {
         AuthError(
             .leaseLost,
-            "The credential was not written: another process has taken over while this one was paused."
+            "The credential was not written, because another process took over while this process was paused."
         )
     }
 }
@@ -169,10 +171,10 @@ public struct RecordKey: Sendable, Hashable {
     /// The issuer. Credentials of one issuer are never sent to another.
     public let issuer: String
 
-    /// The client's identifier. Tokens of one client are of no use to another.
+    /// The client's identifier. Tokens of one client cannot be used by another.
     public let clientID: String
 
-    /// The resource that the access token is for (RFC 8707); nil for no particular resource.
+    /// The resource for which the access token is issued (RFC 8707); nil for no particular resource.
     public let resource: String?
 
     /// The kind of the record.
@@ -198,7 +200,7 @@ public struct RecordKey: Sendable, Hashable {
     public var parts: [(name: String, value: String)] {
         [
             ("kind", kind.rawValue), ("name", name), ("issuer", issuer), ("client_id", clientID),
-            // An absent resource is not an empty one.
+            // The prefix distinguishes an empty resource from an absent one.
             ("resource", resource.map { "=\($0)" } ?? ""),
         ]
     }

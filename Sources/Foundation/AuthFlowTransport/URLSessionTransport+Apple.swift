@@ -1,4 +1,4 @@
-// CHECK_APPLE is set where these files are type-checked on Linux, against Foundation's own URLSession there.
+// CHECK_APPLE is defined when these files are type-checked on Linux, against the URLSession of Foundation on Linux.
 #if canImport(Darwin) || CHECK_APPLE
 public import AuthFlowHTTP
 import Foundation
@@ -37,7 +37,7 @@ public struct URLSessionTransport: HTTPTransport {
         let body = ResponseBody(limit: call.maximumResponseSize)
         // The session's timeout is an idle timeout, which must not apply to a stream once its headers have arrived.
         let response = try await withDeadline(call.timeout, clock: ContinuousClock()) {
-            AuthError(.timedOut, "\(call) received no response within \(Int(call.timeout.seconds)) seconds.")
+            AuthError(.timedOut, "\(call) received no response within \(call.timeout.formattedSeconds).")
         } _: {
             try await exchange(call, timeout: .seconds(86_400), body: body)
         }
@@ -141,7 +141,8 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         stop(task)
     }
 
-    /// Removes the record of a cancelled exchange: the cancellation may have come just as the exchange completed.
+    /// Removes the record of a cancelled exchange: the cancellation may have occurred just as the exchange
+    /// completed.
     func forget(_ task: URLSessionTask) {
         state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }
     }
@@ -162,7 +163,8 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         newRequest request: URLRequest,
         completionHandler: @escaping (URLRequest?) -> Void
     ) {
-        // The engine sees the 3xx itself. A redirected token request would carry a code or a secret elsewhere.
+        // The redirect response is returned to the engine. Following the redirect of a token request would send a code
+        // or a secret to another server.
         completionHandler(nil)
     }
 
@@ -191,7 +193,8 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        // Not under the lock: a body that is no longer being read ends its exchange, which acquires the lock.
+        // Parts are appended outside the lock, because a body that is no longer being read ends its exchange, which
+        // acquires the lock.
         let exchange = state.withLock { $0.running[dataTask.taskIdentifier] }
         if let exchange, exchange.isStream {
             if exchange.body?.append(Array(data)) != true { refuse(dataTask) }
@@ -234,13 +237,13 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     private static func failure(of call: TransportRequest, _ error: any Error) -> any Error {
         let code = (error as? URLError)?.code
-        // Foundation's own text may quote the whole URL, query included.
+        // Foundation's message may quote the entire URL, including its query.
         let place = call.head.authority ?? "the server"
         switch code {
         case .cancelled:
             return CancellationError()
         case .timedOut:
-            return AuthError(.timedOut, "\(place) did not respond within \(call.timeout.seconds) seconds.")
+            return AuthError(.timedOut, "\(place) did not respond within \(call.timeout.formattedSeconds).")
         case .cannotFindHost, .dnsLookupFailed:
             return AuthError(
                 .networkFailed,
@@ -270,7 +273,7 @@ extension HTTPResponse {
         for case (let name, let value) as (String, String) in response.allHeaderFields {
             guard let name = HTTPField.Name(name) else { continue }
             if name == .setCookie {
-                // Foundation folds repeated fields into one; a cookie cannot be unfolded by commas alone.
+                // Foundation joins repeated fields with commas, but a comma can also be part of a cookie.
                 for cookie in FoldedCookies.split(value) { fields.append(HTTPField(name: name, value: cookie)) }
             } else {
                 fields.append(HTTPField(name: name, value: value))

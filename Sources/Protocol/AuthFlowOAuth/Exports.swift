@@ -1,4 +1,5 @@
-// The public API of this module uses types of these modules: a program that only verifies tokens needs no other import.
+// The public API of this module uses types from these modules, so a program that only verifies tokens needs no other
+// import.
 
 @_exported public import AuthFlowHTTP
 @_exported public import AuthFlowJOSE

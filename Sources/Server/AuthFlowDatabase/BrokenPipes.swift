@@ -4,9 +4,11 @@ import Darwin
 import Glibc
 #endif
 
-/// Writing to a connection that its peer has closed raises SIGPIPE in the writing thread, which terminates the whole process.
+/// Suppresses SIGPIPE. Writing to a connection that its peer has closed raises this signal in the writing thread,
+/// which terminates the process.
 enum BrokenPipes {
-    /// Blocks SIGPIPE in the calling thread, so that such writes fail instead: hiredis does not suppress the signal itself.
+    /// Blocks SIGPIPE in the calling thread, so that such writes fail with an error instead. hiredis does not
+    /// suppress the signal itself.
     static func failInThisThread() {
         var signals = sigset_t()
         unsafe sigemptyset(&signals)

@@ -1,13 +1,14 @@
 package import AuthFlow
 
-/// A connection to a database. One thread uses it at a time: first the thread that opens it, then the loop's thread.
+/// A connection to a database. Only one thread at a time uses it: first the thread that opens it, then the loop's
+/// thread.
 package protocol DatabaseLink: AnyObject, Sendable {
     /// A request to the database.
     associatedtype Request: Sendable
     /// The response to a request.
     associatedtype Response: Sendable
 
-    /// The file descriptor to poll. It may change with every call.
+    /// The file descriptor to poll. It may change after every call.
     var descriptor: Int32 { get }
 
     /// Whether there is still data to send.
@@ -51,7 +52,7 @@ package struct DatabaseFailure: Error, Sendable {
     }
 
     package let kind: Kind
-    /// A sentence for the operator, without the password.
+    /// A sentence for the operator. It does not contain the password.
     package let message: String
 
     package init(_ kind: Kind, _ message: String) {

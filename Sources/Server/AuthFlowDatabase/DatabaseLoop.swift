@@ -9,8 +9,8 @@ import Glibc
 
 /// A bounded pool of connections to one database, driven by one thread.
 ///
-/// A connection serves one request at a time. It is opened when a request finds no free connection, on a separate thread, because
-/// opening it may block on a DNS lookup, and it is closed when it has been idle for a while.
+/// A connection serves one request at a time. It is opened when no connection is free for a request, and closed when
+/// it has been idle for a while. Opening happens on a separate thread, because it may block on a DNS lookup.
 package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     package typealias Open = @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
 
@@ -42,7 +42,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
 
     private struct State {
         var added: [Job] = []
-        /// The connections that were opened, or failed to open, since the loop's last iteration.
+        /// The results of attempts to open a connection since the loop's last iteration.
         var opened: [(use: DatabaseLinkUse, result: Result<Link, DatabaseFailure>)] = []
         var pipe: WakeUpPipe?
         /// Whether to receive messages from other processes.
@@ -74,7 +74,8 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     /// The number of pending requests, including those that wait for a connection.
     package var pending: Int { state.withLock(\.pending) }
 
-    /// Sends a request and waits for the response. A cancelled caller returns at once; the request may or may not be executed.
+    /// Sends a request and waits for the response. If the task is cancelled, the method returns immediately; the
+    /// request may or may not be executed.
     /// - Throws: ``DatabaseFailure`` or `CancellationError`.
     package func response(to request: Link.Request) async throws -> Link.Response {
         let job = Job(request, deadline: .now + limits.request)
@@ -111,13 +112,14 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         }
         guard accepted else {
             return job.result.finish(
-                .failure(DatabaseFailure(.unreachable, "Too many requests are waiting, or the database was closed."))
+                .failure(DatabaseFailure(.unreachable, "Too many requests are pending, or the store was closed."))
             )
         }
         if let pipe { start(pipe) }
     }
 
-    /// - Returns: The wake-up pipe for the thread to start (an inner nil if no pipe could be created); nil if the thread is running.
+    /// - Returns: The wake-up pipe for the thread that the caller must start (an inner nil if no pipe could be
+    ///   created); nil if the thread is already running.
     private func wake(_ state: inout State) -> WakeUpPipe?? {
         if let pipe = state.pipe {
             pipe.wakeUp()
@@ -133,7 +135,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                 defer { (state.added, state.pipe, state.pending, state.isListening) = ([], nil, 0, false) }
                 return state.added
             }
-            let failure = DatabaseFailure(.unreachable, "The system has no resources for a database connection.")
+            let failure = DatabaseFailure(.unreachable, "The system lacks resources for a database connection.")
             for job in added { job.result.finish(.failure(failure)) }
             return
         }
@@ -166,7 +168,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                     BrokenPipes.failInThisThread()
                     let result = Result { () throws(DatabaseFailure) in try open(use) }
                     let isLate = self.state.withLock { state -> Bool in
-                        // The loop that requested the connection may have exited meanwhile.
+                        // The loop that requested the connection may have exited in the meantime.
                         guard state.pipe === pipe else { return true }
                         state.opened.append((use, result))
                         pipe.wakeUp()
@@ -191,11 +193,11 @@ package enum DatabaseMessage: Sendable {
     case message(String)
 }
 
-/// The connections of a store, closed when the last reference to this object is released.
+/// The database connections of a store. They are closed when the last reference to this object is released.
 package final class Database<Link: DatabaseLink>: Sendable {
     private let loop: DatabaseLoop<Link>
 
-    /// Creates the pool; no connection is opened yet. The parameters are those of ``DatabaseLoop``.
+    /// Creates the pool without opening a connection. The parameters are those of ``DatabaseLoop``.
     package init(
         connections: Int,
         open: @escaping DatabaseLoop<Link>.Open,

@@ -42,7 +42,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         self.wakeUp = wakeUp
     }
 
-    /// Whether the pool has been idle for so long that the connections can be closed.
+    /// Whether the pool has reached the idle timeout, so that its connections can be closed.
     var isIdle: Bool {
         waiting.isEmpty && slots.allSatisfy { $0.job == nil } && opening.isEmpty && !isListening
             && lastUse.duration(to: .now) >= limits.idle
@@ -99,7 +99,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         }
         for index in slots.indices.reversed() where index < slots.count { advance(index) }
         let now = Instant.now
-        // A server or a middlebox may drop connections that have been idle for long without closing them.
+        // A server or middlebox may silently drop connections that have been idle for a long time.
         for index in slots.indices.reversed()
         where slots[index].job == nil && slots[index].lastUse.duration(to: now) >= limits.idle {
             slots.remove(at: index).link.close()
@@ -154,11 +154,12 @@ struct DatabaseWork<Link: DatabaseLink> {
         expire(index)
     }
 
-    /// Closes a connection whose request has timed out: a late response must not be taken as the response to the next request.
+    /// Closes a connection whose request has timed out: a late response must not be mistaken for the response to the
+    /// next request.
     private mutating func expire(_ index: Int) {
         guard let job = slots[index].job, Instant.now >= job.deadline else { return }
         drop(index, DatabaseFailure(.unknownOutcome, "The database did not respond in time."))
-        // The idle connections are probably dead, too.
+        // The idle connections are probably broken, too.
         for index in slots.indices.reversed() where slots[index].job == nil { slots.remove(at: index).link.close() }
     }
 
@@ -205,7 +206,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         if let outage, !waiting.isEmpty || isListening, outage.nextAttempt > now {
             next = min(next, outage.nextAttempt)
         }
-        // Rounded up: a poll that returns too early would be repeated many times.
+        // The timeout is rounded up, because a poll that returns slightly too early would be repeated many times.
         let milliseconds = Int32(max(0, min((now.duration(to: next) / .milliseconds(1)).rounded(.up), 60_000)))
         _ = unsafe poll(&entries, nfds_t(entries.count), milliseconds)
         for index in slots.indices { slots[index].isReady = entries[index + 1].revents != 0 }

@@ -1,18 +1,21 @@
 package import AuthFlow
 import Synchronization
 
-/// A token store on a database table: leases that are renewed while they are held, writes that are retried until their outcome
-/// is known, and tasks that wait for one another across processes.
+/// A token store on a database table. It renews leases while they are held, retries writes until their outcome is
+/// known, and lets tasks wait for leases that other processes hold.
 package final class LeasedRecords<Table: RecordTable>: Sendable {
-    /// The durations of leases, waits and retries.
+    /// The durations and timeouts for leases, waits and retries.
     package struct Times: Sendable {
-        /// The duration of a lease that its holder does not renew. It is renewed after every third of that.
+        /// The duration of a lease that its holder does not renew. A holder renews its lease after every third of
+        /// this duration.
         package var lease = Duration.seconds(15)
         /// How long to wait for another holder to release the lease.
         package var patience = Duration.seconds(30)
-        /// How long a write is retried while the database is unavailable. The lease may have expired meanwhile: the database decides.
+        /// How long a write is retried while the database is unavailable. If the lease has expired meanwhile, the
+        /// database decides whether it is still valid.
         package var repetition = Duration.seconds(15)
-        /// How long other calls are retried: a restarting database is unavailable only briefly.
+        /// How long other calls are retried. This can be short, because a restarting database is unavailable only
+        /// briefly.
         package var outage = Duration.seconds(5)
 
         package init(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) {
@@ -25,12 +28,13 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// A lease of this process.
     private struct Held {
         let lease: HeldLease
-        /// Whether its body has returned although its result is not stored anywhere: the holder may still write the result under
-        /// this lease, as long as no other holder has acquired it.
+        /// Whether the body of `withLease` has returned although its result could not be stored. The holder may still
+        /// write the result under this lease, as long as no other holder has acquired the lease.
         var isOver = false
     }
 
-    /// The maximum number of leases with unwritten results. Beyond it, the leases are dropped, and their holders must acquire new ones.
+    /// The maximum number of leases with unwritten results. If there are more, they are dropped, and their holders
+    /// must acquire new leases.
     private static var maximumOver: Int { 10_000 }
 
     package let table: Table
@@ -42,7 +46,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     private let unwritten = Mutex<Set<Lease>>([])
     private let observers = Observers()
 
-    /// - Parameter table: Creates the table, which reports messages to the given handler.
+    /// - Parameter table: Creates the table, which passes messages to the given handler.
     package init(
         times: Times,
         host: HostServices,
@@ -86,7 +90,7 @@ extension LeasedRecords {
     /// | gauge | |
     /// |---|---|
     /// | `authflow_leases_held` | by this process, including those with an unwritten result |
-    /// | `authflow_lease_waiters` | tasks that wait for another holder of the lease |
+    /// | `authflow_lease_waiters` | tasks that wait for a lease |
     /// | `authflow_writes_unfinished` | writes whose outcome is unknown, or that failed |
     /// | `authflow_store_statements` | in progress, or waiting for a connection |
     package var gauges: [FlowGauge] {
@@ -113,7 +117,8 @@ extension LeasedRecords {
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
                 let asked = term.now
-                // At the next write, the database decides whether the lease is still held.
+                // A failed renewal is not an error: at the next write, the database decides whether the lease is
+                // still held.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
                 if isRenewed { term.extend(until: asked + times.lease) }
                 pause = isRenewed ? times.lease / 3 : times.lease / 15
@@ -140,7 +145,7 @@ extension LeasedRecords {
         return try result.get()
     }
 
-    /// Releases a lease even if this task was cancelled: waiting tasks must not have to wait for its expiry.
+    /// Releases a lease even if this task was cancelled, so that other tasks do not have to wait for its expiry.
     private func release(_ lease: HeldLease) async {
         let release = Task { [table] in
             do {
@@ -256,7 +261,7 @@ extension LeasedRecords: SessionTokenStore {
     ) async throws {
         guard let entry = held.withLock({ $0[lease] }) else { throw Lease.lost }
         let inTable = entry.lease
-        // Completes even if the caller is cancelled: the bytes may not be stored anywhere else.
+        // The write completes even if the caller is cancelled, because the bytes may not be stored anywhere else.
         let isUnknown = Atomic(false)
         let writing = Task {
             try await self.repeated(for: self.times.repetition) {
@@ -286,7 +291,7 @@ extension LeasedRecords: SessionTokenStore {
     private static var unknownOutcome: AuthError {
         AuthError(
             .outcomeUnknown,
-            "Whether the credential was stored is unknown: the connection was lost, and another process has changed it since."
+            "It is unknown whether the credential was stored: the connection was lost, and another process has changed the record since."
         )
     }
 
@@ -304,7 +309,8 @@ extension LeasedRecords: SessionTokenStore {
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        // Not safe to retry: a claim made by the first attempt could not be distinguished from a claim of another process.
+        // Not safe to retry, because a claim made by the first attempt could not be distinguished from another
+        // process's claim.
         try await repeated(for: times.outage, isSafe: false) { try await self.table.claim(key, for: lifetime) }
     }
 

@@ -9,22 +9,22 @@ package protocol RecordTable: Sendable {
     /// - Throws: ``AuthError`` with `lease_lost` when another owner has acquired the lease since, or the record was removed.
     func bytes(under lease: HeldLease) async throws -> [UInt8]?
 
-    /// Acquires the lease on a record, and creates the record if there is none. The same owner may repeat the call.
+    /// Acquires the lease on a record, and creates the record if it does not exist. The same owner may repeat the call.
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease
 
     /// Renews a lease.
     /// - Returns: Whether it is still held.
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool
 
-    /// Writes under a lease, expired or not, that no other owner has acquired since.
-    /// - Parameter attributes: The new expiry, idle timeout and tags; nil leaves those of the record unchanged.
+    /// Writes under a lease that no other owner has acquired since, even if it has expired.
+    /// - Parameter attributes: The new expiry, idle timeout and tags; nil leaves the record's attributes unchanged.
     /// - Returns: Whether it was written.
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
 
     /// Releases a lease, removes a record without bytes, and notifies waiting processes.
     func release(_ lease: HeldLease) async throws
 
-    /// Extends the idle timeout.
+    /// Extends the idle timeout of a record.
     func touch(_ digest: [UInt8]) async throws -> Bool
 
     /// Finds records by a tag.
@@ -36,13 +36,13 @@ package protocol RecordTable: Sendable {
     /// Creates a record with the given lifetime, unless it already exists.
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
 
-    /// The keys of records in the order of their digests.
+    /// The keys of records, sorted by digest.
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey]
 
     /// Removes some of the expired records.
     func removeEnded() async throws -> Int
 
-    /// Starts receiving messages.
+    /// Starts receiving messages from other processes.
     func listen()
 
     /// The number of unfinished statements, including those that wait for a connection.
@@ -56,7 +56,7 @@ package protocol RecordTable: Sendable {
 package enum TakenLease: Sendable {
     /// - isAfterUnfinished: Whether an earlier holder never released its lease, and no holder has written since.
     case taken(fence: UInt64, isAfterUnfinished: Bool)
-    /// Another owner holds it; the duration is its remaining lifetime unless it is renewed.
+    /// Another owner holds the lease. The duration is its remaining lifetime unless it is renewed.
     case busy(Duration)
 }
 
@@ -73,7 +73,7 @@ package struct HeldLease: Sendable, Hashable {
     }
 }
 
-/// A message from one process to the others: a letter and the digest of a record.
+/// A message from one process to the others. It consists of a letter and the digest of a record.
 package enum RecordMessage: Sendable, Hashable {
     case released([UInt8])
     case removed([UInt8])

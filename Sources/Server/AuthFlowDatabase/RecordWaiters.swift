@@ -1,7 +1,7 @@
 import AuthFlow
 import Synchronization
 
-/// The tasks that wait for the lease on a record to become free. A message wakes them.
+/// The tasks that wait for the lease on a record to become free. A message from the database wakes them.
 final class RecordWaiters: Sendable {
     private struct State {
         var waiting: [[UInt8]: [UInt64: FirstResult<Void>]] = [:]
@@ -13,7 +13,7 @@ final class RecordWaiters: Sendable {
     /// The number of waiting tasks.
     var count: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
 
-    /// Waits until the lease may be free, but at most for the pause.
+    /// Waits until the lease may be free, but at most for the given duration.
     func wait(for digest: [UInt8], atMost pause: Duration, clock: any Clock<Duration>) async throws {
         let result = FirstResult<Void>()
         let number = state.withLock { state in
@@ -37,7 +37,7 @@ final class RecordWaiters: Sendable {
             } onCancel: {
             }
         } catch {
-            // A wait that finished before it began looks like a cancelled one.
+            // A wait that finishes before it begins also throws, although the task was not cancelled.
             try Task.checkCancellation()
         }
     }

@@ -10,7 +10,7 @@ final class WakeUpPipe: Sendable {
     let readEnd: Int32
     private let writeEnd: Int32
 
-    /// - Returns: nil when the process has no descriptor left.
+    /// - Returns: nil when the process has no file descriptors left.
     init?() {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return nil }
@@ -32,7 +32,7 @@ final class WakeUpPipe: Sendable {
         _ = unsafe write(writeEnd, &byte, 1)
     }
 
-    /// Drains the pipe before the thread looks for work.
+    /// Drains the pipe before the thread checks for new work.
     func empty() {
         var bytes = [UInt8](repeating: 0, count: 256)
         while unsafe read(readEnd, &bytes, bytes.count) > 0 {}

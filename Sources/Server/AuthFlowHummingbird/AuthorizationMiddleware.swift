@@ -4,7 +4,7 @@ import HTTPTypes
 public import Hummingbird
 import Logging
 
-/// The context of a request to an API, including the authorization of its token.
+/// The context of a request to an API, including the request's authorization.
 ///
 /// ```swift
 /// struct APIContext: AuthorizedRequestContext {
@@ -27,7 +27,8 @@ extension AuthorizedRequestContext {
     }
 }
 
-/// Passes on requests whose access token is valid and meets the requirement of a group of routes, and rejects all others.
+/// Forwards requests whose access token is valid and meets the requirement of a group of routes, and rejects all
+/// other requests.
 ///
 /// ```swift
 /// let router = Router(context: APIContext.self)
@@ -45,7 +46,8 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     /// - Parameters:
     ///   - server: The API.
     ///   - requirement: The requirement of the routes; default: a valid token.
-    ///   - certificate: The certificate of the client's TLS connection in DER, if this program terminates TLS; default: none.
+    ///   - certificate: The client certificate of the TLS connection, in DER encoding, if this program terminates
+    ///     TLS; default: none.
     public init(
         _ server: ResourceServer,
         requiring requirement: Requirement = Requirement(),
@@ -62,7 +64,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         context: Context,
         next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        // nil in a nested group: the outer group has authorized the request, and has used its proof.
+        // nil in a nested group: the outer group has already authorized the request and consumed its proof.
         let authorization: Authorization?
         do throws(Rejection) {
             authorization =
@@ -80,7 +82,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
             let level: Logger.Level =
                 switch error.underlyingError?.code {
                 case nil: .info
-                // A client can cause it with a token that has a forged key ID.
+                // A client can cause this error with a token that has a forged key ID.
                 case .temporarilyUnavailable?: .notice
                 default: .error
                 }
@@ -100,7 +102,8 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     }
 }
 
-/// Serves the metadata of an API (RFC 9728), so that clients need only its URL. Add it to the router before everything else.
+/// Serves the metadata of an API (RFC 9728), so that clients need only its URL. Add it to the router before all other
+/// middleware and routes.
 public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddleware {
     private let server: ResourceServer
 

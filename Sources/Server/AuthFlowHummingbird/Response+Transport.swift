@@ -4,7 +4,7 @@ public import Hummingbird
 import ServiceLifecycle
 
 extension Response {
-    /// A response of a `SessionServer` or a `ForwardAuth`, for use in an application's handler.
+    /// Creates a response from that of a `SessionServer` or a `ForwardAuth`, for use in an application's handler.
     public init(_ response: TransportResponse) {
         self.init(
             status: response.head.status,
@@ -13,7 +13,7 @@ extension Response {
         )
     }
 
-    /// A streamed response. It is aborted on a graceful shutdown, which would otherwise wait for it.
+    /// Creates a streamed response. A graceful shutdown aborts the stream instead of waiting for its end.
     init(_ response: ResponseStream) {
         let body = response.body
         self.init(

@@ -6,7 +6,7 @@ public import Hummingbird
 import Logging
 import ServiceLifecycle
 
-/// Serves the routes of a session server and of a proxy, and provides the handlers after it with the session of the request.
+/// Serves the routes of a session server and a proxy, and provides subsequent handlers with the session of the request.
 ///
 /// Add it to the router before the routes that need a session:
 ///
@@ -23,21 +23,22 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
 
     /// Creates the middleware.
     /// - Parameters:
-    ///   - server: The sessions.
+    ///   - server: The session server.
     ///   - proxy: Forwards requests to APIs; default: none.
     public init(server: SessionServer, proxy: ResourceProxy? = nil) {
         self.server = server
         self.proxy = proxy
     }
 
-    /// Responds to the request, or passes it on with its session. An ``/AuthFlow/AuthError`` that a handler throws becomes a response:
-    /// 401 for an ended session, 503 for an outage, and a line in the log.
+    /// Responds to the request, or forwards it with its session. An ``/AuthFlow/AuthError`` that a handler throws is
+    /// converted to a response: 401 for an ended session, 503 for an outage. All errors other than ended sessions are
+    /// logged.
     @concurrent public func handle(
         _ request: Request,
         context: Context,
         next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        // Only the bodies of these routes are read: an upload to the application can be of any size.
+        // The body is read only for these routes, because an upload to the application can be of any size.
         if server.handles(request.head) {
             let body = try await request.body.collect(upTo: 64 * 1024)
             if let response = await server.response(to: request.head, body: Array(body.readableBytesView)) {
@@ -62,7 +63,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
             context.session = try await server.session(of: request.head)
             return try await next(request, context)
         } catch let error as AuthError {
-            // Hummingbird responds to any other error with an empty 500, and logs nothing.
+            // Log the error, because Hummingbird responds to a thrown error with an empty 500 and logs nothing.
             if error.code != .loginRequired {
                 context.logger.error("AuthFlow: \(error.code.rawValue)", metadata: ["message": "\(error.message)"])
             }
@@ -73,7 +74,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
 }
 
 extension ResourceProxy {
-    /// Streams a request to the API. It is aborted on a graceful shutdown, which would otherwise wait for it.
+    /// Streams a request to the API. A graceful shutdown aborts the stream instead of waiting for its end.
     fileprivate func upload(_ request: Request) async throws -> Response {
         let length = request.headers[.contentLength].flatMap { Int($0) }
         let parts = request.body.map { Array($0.readableBytesView) }

@@ -3,8 +3,8 @@ public import AuthFlowServer
 public import Logging
 public import ServiceLifecycle
 
-/// The background service of a session server: it removes expired sessions, and at shutdown it waits until every refresh in
-/// progress is stored.
+/// The background service of a session server: it removes expired sessions, and at shutdown it waits until the
+/// results of all refreshes in progress are stored.
 ///
 /// ```swift
 /// var application = Application(router: router)
@@ -18,8 +18,9 @@ public struct SessionService: Service {
 
     /// Creates the service.
     /// - Parameters:
-    ///   - server: The sessions.
-    ///   - patience: How long to wait at shutdown; default: ten seconds. The process supervisor must allow a longer shutdown.
+    ///   - server: The session server.
+    ///   - patience: How long to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
+    ///     must be longer.
     ///   - logger: Logs a failure to store refreshed tokens.
     public init(
         server: SessionServer,
@@ -34,11 +35,11 @@ public struct SessionService: Service {
     /// Runs until the application is shut down.
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
-        // In a separate task: a task that is cancelled with the application would not wait.
+        // In a separate task, because a task that is cancelled together with the application would not wait.
         let drain = Task { [server, patience] in await server.drain(within: patience) }
         guard await !drain.value else { return }
         logger.critical(
-            "Refreshed tokens were not written to the store before the process exited: their users may have to sign in again."
+            "Refreshed tokens were not written to the store before the process exited: the affected users may have to sign in again."
         )
     }
 }

@@ -2,8 +2,9 @@
 public import AuthFlowServer
 public import Hummingbird
 
-/// Enforces the authentication that a group of routes requires (step-up): a navigation is redirected to the provider and back, a
-/// script gets 401. Without a session, the status is 401. Add it after ``SessionMiddleware``.
+/// Enforces the authentication that a group of routes requires (step-up): a navigation request is redirected to the
+/// provider and back; a request from a script receives a 401 response. A request without a session also receives a
+/// 401 response. Add it after ``SessionMiddleware``.
 public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware {
     private let server: SessionServer
     private let requirement: AuthenticationRequirement
@@ -27,7 +28,8 @@ public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware
 }
 
 extension RouterGroup where Context: SessionRequestContext {
-    /// Requires an authentication of the user for the routes that are added to the group from now on.
+    /// Requires that the user's authentication meets a requirement, for the routes that are added to the group after
+    /// this call.
     @discardableResult public func requireAuthentication(
         _ requirement: AuthenticationRequirement,
         by server: SessionServer

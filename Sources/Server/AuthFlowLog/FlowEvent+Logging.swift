@@ -2,10 +2,10 @@ public import AuthFlow
 public import Logging
 
 extension FlowEvent {
-    /// An observer that logs every event with swift-log, for services that sign in.
+    /// An observer that logs every event with swift-log, for services that perform sign-ins.
     ///
-    /// The messages contain no secrets: URLs are logged without their parameter values. A failure has the metadata `action` if there
-    /// is something that the operator can do.
+    /// The messages contain no secrets: URLs are logged without their parameter values. A failure has the metadata
+    /// `action` if the operator can take an action.
     ///
     /// ```swift
     /// let log = Logger(label: "auth")

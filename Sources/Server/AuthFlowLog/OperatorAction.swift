@@ -1,11 +1,12 @@
 import AuthFlow
 
 extension AuthError.Code {
-    /// The action for the operator of a service after a failure with this code; nil when the user has to act, or no action is known.
+    /// The recommended action for the operator of a service after a failure with this code; nil when the user must
+    /// act, or no action is known.
     var operatorAction: String? {
         switch self {
         case .invalidConfiguration:
-            "Correct the setting that the message names."
+            "Correct the setting that is named in the message."
         case .discoveryFailed:
             "Fetch the issuer's metadata from this machine; check the issuer's URL, the proxy and the certificates."
         case .issuerMismatch:
@@ -13,17 +14,17 @@ extension AuthError.Code {
         case .networkFailed, .timedOut:
             "Check name resolution, the proxy, and the provider's certificate and status from this machine."
         case .temporarilyUnavailable:
-            "Wait. If it persists, check the provider's status page, and request a higher rate limit."
+            "Wait. If the problem persists, check the provider's status page, and request a higher rate limit."
         case .providerRejected:
             "Compare the client's registration with the configuration: secret or key, redirect URI, scopes, grant types."
         case .invalidResponse, .unsupported:
-            "Report the response to the provider; the message names what is wrong with it."
+            "Report the response to the provider. The message describes the problem."
         case .invalidCallback:
-            "A few are caused by the Back button of browsers. Many at once may be an attempt to inject responses."
+            "A few of these are caused by the browser's Back button. Many at once may indicate injected responses."
         case .invalidIDToken, .invalidUserInfo, .invalidLogoutToken:
             "Compare this machine's clock and client ID with the provider's. If both match, do not trust the provider."
         case .keyUnavailable, .assertionUnusable:
-            "Check the key, token or file that the message names."
+            "Check the key, token or file that is named in the message."
         case .storageFailed, .storeDamaged:
             "Check the database: connectivity, disk space, permissions. Unsaved tokens exist only in memory: do not kill the process."
         case .leaseBusy, .leaseLost, .outcomeUnknown:

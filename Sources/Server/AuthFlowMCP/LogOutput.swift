@@ -1,10 +1,11 @@
 import AuthFlow
 import Synchronization
 
-/// Writes lines for the user to a file descriptor on a separate thread: the output that a server can cause is rate-limited, and a
-/// host that does not read it blocks nothing.
+/// Writes lines for the user to a file descriptor on a separate thread. The output is rate-limited, because a server
+/// can cause it, and a host that does not read it does not block the bridge.
 package final class LogOutput: Sendable {
-    /// The maximum number of lines per minute, and of bytes buffered for a host that does not read.
+    /// The maximum number of lines per minute, and the maximum number of bytes that are buffered for a host that does
+    /// not read.
     package static let (linesPerMinute, bufferSize) = (60, 64 * 1024)
 
     private struct State {
@@ -19,7 +20,7 @@ package final class LogOutput: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state: Mutex<State>
 
-    /// - Parameter now: The time; default: the system's.
+    /// - Parameter now: The clock; default: the system's.
     package init(descriptor: Int32, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) {
         self.descriptor = descriptor
         self.now = now
@@ -36,7 +37,7 @@ package final class LogOutput: Sendable {
                 return false
             }
             if state.omitted > 0 {
-                state.buffer += "authflow: \(state.omitted) more messages were left out.\n".utf8
+                state.buffer += "authflow: \(state.omitted) more messages were omitted.\n".utf8
                 state.omitted = 0
             }
             state.lines += 1
@@ -45,7 +46,7 @@ package final class LogOutput: Sendable {
             defer { state.isWriting = true }
             return !state.isWriting
         }
-        // Without a thread, the line is written with the next one.
+        // If no thread can be started, the line is written together with the next one.
         if mustStart, !DetachedThread.run({ self.drain() }) { state.withLock { $0.isWriting = false } }
     }
 
@@ -61,7 +62,7 @@ package final class LogOutput: Sendable {
         }
     }
 
-    /// Waits until everything is written, but not for a host that does not read.
+    /// Waits briefly until everything is written, but not for a host that does not read.
     package func finish() async {
         for _ in 0..<40 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }

@@ -6,12 +6,12 @@ import Synchronization
 // A request from the host, and its response.
 
 extension MCPBridge {
-    /// Sends a request to the server, and passes everything that precedes its response to the host.
+    /// Sends a request to the server, and passes all messages that precede the response to the host.
     /// - Returns: The response; nil when the request was cancelled.
     func exchange(_ message: MCPMessage, _ id: JSON) async -> MCPMessage? {
         do {
             var response = try await attempt(message, id)
-            // MCP 2026-07-28, "Custom Headers": the tools are listed again, and the call is retried once.
+            // MCP 2026-07-28, "Custom Headers": on this error, list the tools again, and retry the call once.
             if response?.errorCode == -32020, message.method == "tools/call", message.version != nil,
                 await listTools(for: message)
             {
@@ -54,7 +54,7 @@ extension MCPBridge {
             guard let answer = try await read(response, for: message, id, session) else { return nil }
             if answer.json["result"] != nil { state.withLock { $0.session.begin(response.head, answer) } }
             if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
-                options.log("Servers with the HTTP+SSE transport (before revision 2025-03-26) are not supported.")
+                options.log("Servers that use the HTTP+SSE transport (before revision 2025-03-26) are not supported.")
             }
             return answer
         }
@@ -76,7 +76,7 @@ extension MCPBridge {
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
-        // Both types MUST be listed, whichever one the server chooses.
+        // The client MUST list both types, whichever one the server chooses.
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json, text/event-stream"]
         let more =
             if let version = message.version {
@@ -155,7 +155,7 @@ extension MCPBridge {
     /// The response to a request, adapted for the host.
     func answered(_ answer: MCPMessage, _ message: MCPMessage, _ id: JSON) -> MCPMessage {
         var answer = answer
-        // Some servers omit the id of the request from an error. The host would wait forever.
+        // Some servers omit the request's id from an error. The host would then wait forever.
         if answer.json["error"] != nil, answer.json["id"] == nil || answer.json["id"] == .null {
             answer = answer.replacingID(by: id) ?? answer
         }

@@ -12,7 +12,8 @@ extension MCPBridge {
             // The response to an accepted message has no meaningful body.
             let response = try await sendInSession(message, timeout: Self.deliveryTimeout, pool: .replies)
             let status = response.head.status.code
-            // A session that replaces a lost one has already received the host's `notifications/initialized`.
+            // If the session replaced a lost one, it has already received the host's `notifications/initialized`, so
+            // a 404 is not a failure.
             let wasGreeting = message.method == "notifications/initialized"
             if status >= 400, !(wasGreeting && status == 404) {
                 options.log("The server responded with status \(status) to \(message.method ?? "a response").")
@@ -25,7 +26,8 @@ extension MCPBridge {
         if message.method == "notifications/initialized" { listen() }
     }
 
-    /// The timeout for the delivery of a message that needs no response: later requests wait for the first such delivery.
+    /// The timeout for the delivery of a message that needs no response. It is short, because later requests wait for
+    /// the delivery of `notifications/initialized`.
     private static let deliveryTimeout = Duration.seconds(30)
 
     /// Sends a message that is not a single request, and retries it in a new session if the server has lost the old one.
@@ -61,7 +63,7 @@ extension MCPBridge {
         func pass(_ message: MCPMessage) async {
             guard case .response(.null) = message.kind else {
                 let answered = message.answeredIDs
-                // Each request is answered once.
+                // The host must receive exactly one response to each request.
                 guard Set(answered).count == answered.count, answered.allSatisfy(open.contains) else {
                     return options.log(
                         "The server sent a duplicate response, or a response to an unknown request; it was dropped."
@@ -70,7 +72,7 @@ extension MCPBridge {
                 open.removeAll { answered.contains($0) }
                 return await write(message.bytes)
             }
-            // An error about the whole batch: each request gets it.
+            // The error applies to the entire batch, so it is returned for each request.
             for id in open { if let failure = message.replacingID(by: id) { await write(failure.bytes) } }
             open = []
         }
@@ -100,7 +102,8 @@ extension MCPBridge {
 
     // MARK: The bridge's own requests
 
-    /// Starts a new session to replace one that the server has lost: only once, however many requests detect the loss.
+    /// Starts a new session to replace a session that the server has lost. Only one new session is started, however
+    /// many requests detect the loss.
     /// - Parameter number: The number of the lost session.
     func repair(_ number: Int) async -> Bool {
         let task = state.withLock { state -> Task<Bool, Never>? in
@@ -139,7 +142,7 @@ extension MCPBridge {
             begun.begin(response.head, answer)
             if let initialized = session.initialized {
                 let greeted = try await endpoint.send(.post, fields(of: initialized, begun), body: initialized.bytes)
-                // If the server loses the new session at once, no further session is requested.
+                // If the server immediately loses the new session, no further session is requested.
                 guard greeted.head.status.code < 400 else { return false }
             }
             state.withLock { [begun] in $0.session = begun }
@@ -151,7 +154,7 @@ extension MCPBridge {
         }
     }
 
-    /// Lists the tools again, to update the annotations because of which a call was rejected.
+    /// Lists the tools again, to update outdated annotations that caused the rejection of a call.
     func listTools(for call: MCPMessage) async -> Bool {
         let isListed = try? await withDeadline(options.silence, clock: clock) {
             AuthError(.timedOut, "The tools were not listed in time.")
@@ -184,6 +187,7 @@ extension MCPBridge {
 }
 
 extension ConnectionPool {
-    /// Responses and notifications from the host, and the listening stream: they must not queue behind the calls that wait for them.
+    /// The connections for the host's responses and notifications, and for the listening stream. They must not queue
+    /// behind calls that depend on them.
     static let replies = Self(rawValue: "mcp_replies")
 }

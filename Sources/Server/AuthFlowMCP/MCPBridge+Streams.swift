@@ -23,7 +23,7 @@ extension MCPBridge {
         defer { watch?.end() }
         for try await part in body {
             watch?.hear()
-            // Messages that have already arrived are not passed on after a cancellation.
+            // Messages that have already arrived are not passed to the host after a cancellation.
             try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
                 if let message = MCPMessage(event.data), await isLast(message) { return true }
@@ -32,15 +32,17 @@ extension MCPBridge {
         return false
     }
 
-    /// Whether a message responds to another request, or to one already answered: the host must get one response to each request.
+    /// Whether a message is a response to a different request, or to a request that already has a response. The host
+    /// must receive exactly one response to each request.
     func dropsResponse(_ message: MCPMessage) -> Bool {
-        // A batch of the server's own requests and notifications is for the host.
+        // A batch of only the server's own requests and notifications is passed to the host.
         guard !message.answeredIDs.isEmpty else { return false }
-        options.log("The server sent a response to a request that was not sent here; it was dropped.")
+        options.log("The server sent an unexpected response on this stream; it was dropped.")
         return true
     }
 
-    /// Reads an event stream up to the response to a request, and resumes it where the revision allows that.
+    /// Reads an event stream up to the response to a request, and resumes an interrupted stream if the revision
+    /// allows it.
     func readStream(
         _ first: ResponseStream,
         for message: MCPMessage,
@@ -72,24 +74,25 @@ extension MCPBridge {
             }
             if let answer { return answered(answer, message, id) }
             try Task.checkCancellation()
-            // A server that wants to be polled sends only a new event ID.
+            // A server that requires polling sends only a new event ID.
             let isFurther = reader.lastEventID != nil && reader.lastEventID != lastEventID
             lastEventID = reader.lastEventID ?? lastEventID
             retry = reader.retry ?? retry
             failures = hasMessages || isFurther ? 0 : failures + 1
-            // From 2026-07-28 on, a broken stream loses the request, and the bridge never retries a call that was sent.
+            // Starting with revision 2026-07-28, the response is lost if the stream breaks, and the bridge never
+            // retries a call that was sent.
             guard message.version == nil, let lastEventID, failures < Self.maximumFailures else {
                 throw broken
                     ?? AuthError(
                         .networkFailed,
-                        "The server ended the stream before its response. The request may have been carried out."
+                        "The server ended the stream before it sent the response. The request may have been executed."
                     )
             }
             stream = try await resume(after: lastEventID, in: retry, session, &failures)
         }
     }
 
-    /// The maximum number of consecutive attempts to resume a stream without receiving anything new.
+    /// The maximum number of consecutive attempts to resume a stream that receive no new messages.
     private static let maximumFailures = 5
 
     /// T25, "Resumability and Redelivery": a GET with the last event ID, after the server's reconnection time.
@@ -104,7 +107,7 @@ extension MCPBridge {
         fields[MirroredHeaders.lastEventID] = id
         var wait = wait
         while true {
-            // The reconnection time counts as silence, too.
+            // The reconnection time also counts toward the idle timeout.
             try await clock.sleep(for: min(options.silence, wait))
             do {
                 let response = try await endpoint.send(.get, fields)
@@ -113,7 +116,7 @@ extension MCPBridge {
                 guard Self.isPassing(status), failures < Self.maximumFailures else {
                     throw AuthError(
                         .invalidResponse,
-                        "The stream was interrupted before the response, and the server does not resume it.",
+                        "The stream was interrupted before the response arrived, and the server did not resume it.",
                         status: status
                     )
                 }
@@ -138,7 +141,7 @@ extension MCPBridge {
 
     // MARK: Server-initiated messages
 
-    /// Listens for server-initiated messages, if the server offers them: up to 2025-11-25, with a GET.
+    /// Listens for server-initiated messages with a GET request, if the server offers them (up to revision 2025-11-25).
     func listen() {
         state.withLock { state in
             guard !state.isClosed, state.session.initialize != nil else { return }

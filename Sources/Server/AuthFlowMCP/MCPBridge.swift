@@ -6,8 +6,8 @@ import Synchronization
 
 /// Connects a host that speaks MCP over standard input and output to a remote server that requires a sign-in.
 ///
-/// Bodies pass through unchanged. The bridge handles only the header fields: tokens, sessions, and those that the transport requires.
-/// It supports every revision from 2025-03-26 on, because it leaves the choice to the host.
+/// Bodies pass through unchanged. The bridge handles only the header fields for tokens and sessions, and the fields
+/// that the transport requires. It supports revision 2025-03-26 and later, because the host chooses the revision.
 ///
 /// ```swift
 /// let bridge = MCPBridge(client: client) { line in output.write(Data(line)) }
@@ -17,13 +17,15 @@ import Synchronization
 public final class MCPBridge: Sendable {
     /// The settings of a bridge.
     public struct Options: Sendable {
-        /// Formats the message that the host shows for an error, for example with the command to run; default: its description.
+        /// Formats the message that the host displays for an error, for example with the command to run; default: the
+        /// error's description.
         public var explain: @Sendable (AuthError) -> String = { $0.description }
 
-        /// Receives messages for the user that are not sent to the host; default: dropped. They contain no secrets.
+        /// Receives messages for the user that are not sent to the host; default: the messages are dropped. They
+        /// contain no secrets.
         public var log: @Sendable (String) -> Void = { _ in }
 
-        /// How long a response or a stream may be silent before its request fails; default: 15 minutes.
+        /// The idle timeout of a response or stream, after which its request fails; default: 15 minutes.
         public var silence = Duration.seconds(900)
 
         /// Creates the default options.
@@ -46,7 +48,7 @@ public final class MCPBridge: Sendable {
         var lastOther = 0
         var repair: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
-        /// The delivery of `notifications/initialized`, before which servers accept no other request.
+        /// The delivery of `notifications/initialized`. Servers accept no other requests until it is complete.
         var greeting: Task<Void, Never>?
         var isClosed = false
         var ownRequests = 0
@@ -56,10 +58,10 @@ public final class MCPBridge: Sendable {
     /// - Parameters:
     ///   - client: The client for the server.
     ///   - transport: Sends the requests; default: the system's.
-    ///   - clock: Waits; default: the system's.
-    ///   - options: Default: the defaults of ``Options``.
-    ///   - write: Sends a message to the host: one line of JSON, without the newline. Called by several tasks concurrently. While it
-    ///     waits for a host that does not read, less is read from the server.
+    ///   - clock: The clock for delays and timeouts; default: the system's.
+    ///   - options: The settings; default: the defaults of ``Options``.
+    ///   - write: Sends a message to the host: one line of JSON, without the newline. Several tasks call it
+    ///     concurrently. While it waits for a host that does not read, the bridge reads less from the server.
     public init(
         client: ResourceClient,
         transport: any HTTPTransport = SystemTransport(),
@@ -80,7 +82,7 @@ public final class MCPBridge: Sendable {
 
     // MARK: The host
 
-    /// Handles a message from the host. It returns at once; responses are written in any order.
+    /// Handles a message from the host. The method returns immediately; responses are written in any order.
     /// - Parameter line: One line, with or without the newline.
     public func receive(_ line: [UInt8]) {
         var line = line
@@ -163,7 +165,7 @@ public final class MCPBridge: Sendable {
             state.running[key] = Task {
                 await greeting?.value
                 let response = await self.exchange(message, id)
-                // A request that the host has cancelled gets no response.
+                // A request that the host has cancelled receives no response.
                 if let response, !Task.isCancelled { await self.write(response.bytes) }
                 self.state.withLock { $0.running[key] = nil }
             }
@@ -187,11 +189,11 @@ public final class MCPBridge: Sendable {
 
     /// Ends a request that the host has cancelled.
     ///
-    /// From 2026-07-28 on, closing the response stream cancels the request. Older servers need the notification: closing the stream
-    /// alone does not cancel it.
+    /// Starting with revision 2026-07-28, closing the response stream cancels the request. Servers of older revisions
+    /// require the notification: closing the stream does not cancel the request.
     private func cancel(_ message: MCPMessage) {
         let task = message.json["params"]?["requestId"].flatMap { id in state.withLock { $0.running[Self.key(id)] } }
-        // At once: the server may not accept the notification for a while.
+        // Cancel the task immediately, because the server may not accept the notification for a while.
         task?.cancel()
         guard state.withLock({ $0.session.initialize != nil }) else { return }
         runInBackground { await self.post(message) }

@@ -3,21 +3,23 @@ import AuthFlowEssentials
 import HTTPTypes
 import Synchronization
 
-/// The single endpoint of a remote MCP server, with the tokens for it.
+/// The single endpoint of a remote MCP server, including the authorization of requests to it.
 final class MCPEndpoint: Sendable {
     let client: ResourceClient
     private let transport: any HTTPTransport
     private let clock: any Clock<Duration>
-    /// The URL that the server has redirected to; initially that of the resource.
+    /// The URL to which the server has redirected requests; initially the URL of the resource.
     private let address: Mutex<Endpoint>
 
-    /// The maximum number of redirects of one request, each to the same origin.
+    /// The maximum number of redirects of one request. Only redirects within the same origin are followed.
     private static let maximumRedirects = 3
 
-    /// The maximum size of a response that is not a stream, and of stream data that the host has not consumed, in bytes.
+    /// The maximum size, in bytes, of a response that is not a stream, and of stream data that the host has not
+    /// consumed.
     private static let maximumSize = MCPMessage.maximumSize
 
-    /// The timeout for the headers of a response. A tool may run for a long time before it responds.
+    /// The timeout for the headers of a response. It is long, because a tool may run for a long time before it
+    /// responds.
     private let headTimeout: Duration
 
     init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
@@ -28,12 +30,12 @@ final class MCPEndpoint: Sendable {
         self.address = Mutex(client.address)
     }
 
-    /// Sends a request and returns the response as soon as its headers have arrived, after a sign-in, a refresh or a step-up if the
-    /// server requires one.
+    /// Sends a request and returns the response as soon as its headers have arrived. If the server requires it, a
+    /// sign-in, refresh or step-up is performed first.
     /// - Parameters:
     ///   - signsIn: Whether the user may be asked to sign in.
-    ///   - repair: Called when a new token was rejected, before the user is asked to sign in: some servers respond with 401 for a
-    ///     session that they have lost. When it returns true, ``SessionRepaired`` is thrown.
+    ///   - repair: Called when a new token was rejected, before the user is asked to sign in, because some servers
+    ///     respond with 401 if they have lost the session. If it returns true, ``SessionRepaired`` is thrown.
     func send(
         _ method: HTTPRequest.Method,
         _ fields: HTTPFields,
@@ -69,10 +71,10 @@ final class MCPEndpoint: Sendable {
                 throw Self.refusedRedirect(of: request, response.head)
             }
             if [401, 403].contains(response.head.status.code) {
-                // Read completely, so that the connection can be reused, and because the body is read twice.
+                // Read the body completely, so that the connection can be reused, and because the body is needed twice.
                 let bytes =
                     (try? await withDeadline(.seconds(10), clock: clock) {
-                        AuthError(.timedOut, "The server's error response was not complete in time.")
+                        AuthError(.timedOut, "The server did not complete its error response in time.")
                     } _: {
                         try await response.body.collect(upTo: 64 * 1024)
                     }) ?? []
@@ -92,12 +94,12 @@ final class MCPEndpoint: Sendable {
         }
     }
 
-    /// The session of a request was replaced, so the request has to be created again.
+    /// Thrown when the session of a request was replaced, so that the caller must create the request again.
     struct SessionRepaired: Error {}
 
     /// Returns the target of a redirect within the origin, such as one that adds a slash. A token is never sent to another origin.
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
-        // RFC 9110 section 10.2.2: a reference relative to the target URI of the request.
+        // RFC 9110 section 10.2.2: a relative reference is resolved against the target URI of the request.
         let location = head.headerFields[.location] ?? ""
         let target = try Endpoint(
             URL(string: location, relativeTo: URL(string: endpoint.url))?.absoluteString ?? location,
@@ -106,7 +108,7 @@ final class MCPEndpoint: Sendable {
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) redirects to \(target.origin), which must not get the token. If that is the server's URL, use it.",
+                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the server's URL, use it.",
                 status: head.status.code
             )
         }
@@ -116,7 +118,7 @@ final class MCPEndpoint: Sendable {
     private static func refusedRedirect(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
         AuthError(
             .invalidResponse,
-            "The response to \(request) is a redirect (\(head.status.code)), which is not followed here.",
+            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.",
             status: head.status.code
         )
     }

@@ -12,7 +12,7 @@ struct MCPMessage: Sendable {
         case batch
     }
 
-    /// The revision's key in the `_meta` of a request, from 2026-07-28 on.
+    /// The key of the protocol revision in a request's `_meta`, starting with revision 2026-07-28.
     static let versionKey = "io.modelcontextprotocol/protocolVersion"
 
     let kind: Kind
@@ -27,7 +27,7 @@ struct MCPMessage: Sendable {
     /// - Returns: nil when the bytes are not a JSON-RPC message.
     init?(_ bytes: [UInt8]) {
         let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512, maximumValues: 1_000_000)
-        // The parsed JSON decides where the message goes. Its bytes pass through unchanged.
+        // The parsed JSON only determines how the message is routed. Its bytes pass through unchanged.
         guard
             let json = (try? JSON(parsing: bytes, limits: limits))
                 ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: limits))
@@ -78,10 +78,10 @@ struct MCPMessage: Sendable {
         }
     }
 
-    /// Whether it is the response to a request, alone or in a batch without other responses.
+    /// Whether the message is the response to a request, either by itself or in a batch without other responses.
     func answers(_ id: JSON) -> Bool {
         switch kind {
-        // Some servers omit the id of the request from an error.
+        // Some servers omit the request's id from an error.
         case .response(let other): other == id || other == .null && json["error"] != nil
         case .batch: answeredIDs == [id]
         case .request, .notification: false
@@ -106,7 +106,8 @@ struct MCPMessage: Sendable {
 
     /// An error response from the bridge itself.
     ///
-    /// MCP, "Error Codes", reserves -32768 to -32000 for itself and JSON-RPC, so the code is the HTTP status, or 1.
+    /// MCP, "Error Codes", reserves -32768 to -32000 for itself and JSON-RPC, so the error code is the HTTP status,
+    /// or 1 if there is none.
     static func failure(of id: JSON, _ message: String, status: Int? = nil, cause: String) -> MCPMessage? {
         var data: [String: JSON] = ["cause": .string(cause)]
         data["status"] = status.map { .integer(Int64($0)) }

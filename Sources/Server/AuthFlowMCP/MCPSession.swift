@@ -2,7 +2,8 @@ import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// The session with a server of a revision up to 2025-11-25, in which client and server negotiate the revision.
+/// The session with a server that uses a revision up to 2025-11-25, where the client and the server negotiate the
+/// revision.
 struct MCPSession: Sendable {
     /// `Mcp-Session-Id`, which is as sensitive as a password; nil if the server does not issue one.
     var id: Secret?
@@ -12,7 +13,7 @@ struct MCPSession: Sendable {
     var initialize: MCPMessage?
     /// The host's `notifications/initialized`; nil until the host sends it.
     var initialized: MCPMessage?
-    /// Counts the sessions: a lost session is replaced once, however many requests detect the loss.
+    /// The session number, so that a lost session is replaced only once, however many requests detect the loss.
     var number = 0
 
     /// Applies the result of an `initialize` response.
@@ -26,7 +27,7 @@ struct MCPSession: Sendable {
         number += 1
     }
 
-    /// The header fields of every request of the session.
+    /// The header fields for every request in the session.
     var fields: HTTPFields {
         var fields = HTTPFields()
         if let id { fields[MirroredHeaders.session] = id.exposed }

@@ -1,11 +1,11 @@
 import AuthFlow
 import Synchronization
 
-/// Writes messages to a file descriptor, one whole line at a time, on a separate thread: a host that does not read must not block
-/// the cooperative thread pool.
+/// Writes messages to a file descriptor, one complete line at a time, on a separate thread, because a host that does
+/// not read must not block the cooperative thread pool.
 ///
-/// Small messages are written before large ones that wait. A task waits until its own large message is written, so messages of one
-/// stream stay in order.
+/// Small messages are written before pending large messages. A task waits until its own large message is written, so
+/// the messages of one stream remain in order.
 package final class MessageOutput: Sendable {
     private struct State {
         var small: [UInt8] = []
@@ -15,7 +15,8 @@ package final class MessageOutput: Sendable {
         var isWriting = false
     }
 
-    /// The size from which a message counts as large, and the buffered size of small ones from which writers wait too, in bytes.
+    /// The minimum size of a large message, and the size of the buffered small messages above which their writers
+    /// also wait, in bytes.
     private static let (largeSize, limit) = (64 * 1024, 16 * 1024 * 1024)
 
     private let descriptor: Int32
@@ -45,7 +46,7 @@ package final class MessageOutput: Sendable {
                 if mustStart { beginDraining() }
             }
         } onCancel: {
-            // A message that is being written is written completely.
+            // A message whose write has started is written completely.
             let waiter = state.withLock { state in
                 state.large.removeAll { $0.number == number }
                 return state.waiting.removeValue(forKey: number)
@@ -55,7 +56,7 @@ package final class MessageOutput: Sendable {
     }
 
     private func writeSmall(_ line: [UInt8]) async {
-        // Polled, because it happens only while a host does not read.
+        // Polling is sufficient, because the buffer is full only while a host does not read.
         while state.withLock({ $0.small.count > Self.limit }) {
             guard (try? await Task.sleep(for: .milliseconds(5))) != nil else { return }
         }
@@ -96,7 +97,7 @@ package final class MessageOutput: Sendable {
         }
     }
 
-    /// Waits until everything is written, but not for a host that no longer reads.
+    /// Waits for a limited time until everything is written, but not for a host that no longer reads.
     package func finish() async {
         for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }

@@ -1,8 +1,11 @@
-/// JSON text rewritten so that the JSON library can parse it, to classify messages whose bytes pass through unchanged.
+/// Rewrites JSON text so that the JSON library can parse it. The result is used only to classify messages; their
+/// bytes pass through unchanged.
 ///
-/// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size. The library rejects them.
+/// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size.
+/// The library rejects both.
 enum ReadableJSON {
-    /// Replaces what the library rejects: escapes with that of U+FFFD, integers of more than 64 bits with real numbers of the same value.
+    /// Replaces the elements that the library rejects: escapes with the escape of U+FFFD, and integers of more than
+    /// 64 bits with floating-point numbers.
     static func bytes(_ text: [UInt8]) -> [UInt8] {
         var readable: [UInt8] = []
         readable.reserveCapacity(text.count)
@@ -53,7 +56,7 @@ enum ReadableJSON {
         return end
     }
 
-    /// The UTF-16 code unit of an escape; nil for any other escape.
+    /// The UTF-16 code unit of a `\u` escape; nil for any other escape.
     private static func unit(_ text: [UInt8], at index: Int) -> UInt16? {
         guard index + 6 <= text.count, text[index] == UInt8(ascii: "\\"), text[index + 1] == UInt8(ascii: "u") else {
             return nil

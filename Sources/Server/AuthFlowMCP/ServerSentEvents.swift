@@ -1,32 +1,32 @@
 import AuthFlow
 import AuthFlowJSON
 
-/// One event of an event stream (WHATWG HTML section 9.2).
+/// An event of an event stream (WHATWG HTML section 9.2).
 struct ServerSentEvent: Sendable, Hashable {
     /// The `data` lines, joined by line feeds.
     var data: [UInt8]
-    /// `event`; `message` if the stream does not specify a type.
+    /// The value of `event`; `message` if the stream does not specify a type.
     var type: String
-    /// The last `id` up to this event; nil for none.
+    /// The latest `id` up to and including this event; nil for none.
     var id: String?
 }
 
 /// Parses an event stream incrementally.
 struct ServerSentEventReader {
-    /// The maximum size of an event, in bytes: larger than any message that a host reads in one line.
+    /// The maximum size of an event, in bytes. It exceeds the size of any message that a host reads as one line.
     static let maximumSize = 64 * 1024 * 1024
 
-    /// The last `id` of the stream; nil for none. It persists across events.
+    /// The latest `id` of the stream; nil for none. It persists across events.
     private(set) var lastEventID: String?
 
-    /// `retry`: the reconnection time; nil if the stream does not specify it.
+    /// The reconnection time from `retry`; nil if the stream does not specify it.
     private(set) var retry: Duration?
 
     private var line: [UInt8] = []
     private var data: [UInt8] = []
     private var hasData = false
     private var type = ""
-    /// The `id` of the event that is being read.
+    /// The `id` of the event that is currently being read.
     private var pendingID: String?
     private var endsWithCR = false
     private var isAtStart = true
@@ -38,7 +38,7 @@ struct ServerSentEventReader {
         var events: [ServerSentEvent] = []
         var rest = part[...]
         while let index = rest.firstIndex(where: { $0 == 0x0A || $0 == 0x0D }) {
-            // Lines end in LF, CR or CR LF, which may be split across two parts.
+            // Lines end with LF, CR or CR LF, and a CR LF may be split across two parts.
             let isSecondHalf = endsWithCR && index == rest.startIndex && rest[index] == 0x0A && line.isEmpty
             if !isSecondHalf {
                 try append(rest[..<index])
@@ -72,7 +72,7 @@ struct ServerSentEventReader {
         let colon = line.firstIndex(of: UInt8(ascii: ":"))
         // A line that begins with a colon is a comment, which keeps the connection alive.
         guard colon != 0 else { return nil }
-        // As bytes: Swift compares text with many combining marks slowly.
+        // The name is checked as bytes first, because Swift compares text with many combining marks slowly.
         let name = line[..<(colon ?? line.endIndex)]
         guard name.count <= 16 else { return nil }
         var value = colon.map { line[($0 + 1)...] } ?? []
@@ -88,7 +88,7 @@ struct ServerSentEventReader {
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
             {
-                // A server must not make this client poll without a pause, or hardly ever.
+                // A server must not cause this client to poll without a pause, or only very rarely.
                 retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
         default: break
@@ -96,7 +96,7 @@ struct ServerSentEventReader {
         return nil
     }
 
-    /// A type or an identifier.
+    /// Decodes an event type or identifier.
     /// - Returns: nil when it is too long or has too many combining marks.
     private static func name(_ bytes: ArraySlice<UInt8>) -> String? {
         guard bytes.count <= 4096 else { return nil }
@@ -110,8 +110,8 @@ struct ServerSentEventReader {
             hasData = false
             type = ""
         }
-        // "Set the last event ID string of the event source to the value of the last event ID buffer": only once the event is complete,
-        // or the missing part would be skipped when the stream is resumed.
+        // "Set the last event ID string of the event source to the value of the last event ID buffer": only after the
+        // event is complete, because otherwise a resumed stream would skip the rest of the event.
         if let pendingID { lastEventID = pendingID.isEmpty ? nil : pendingID }
         // "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and return."
         guard !data.isEmpty else { return nil }

@@ -6,7 +6,7 @@ final class SilenceWatch: Sendable {
     private let task: Task<Void, Never>
     private let counter = Counter()
 
-    /// The number of checks within the limit, so that silence is detected promptly.
+    /// The number of checks within the limit. More than one check is needed to detect silence promptly.
     private static let looks = 4
 
     init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {
@@ -16,15 +16,14 @@ final class SilenceWatch: Sendable {
                 silent = counter.value == last ? silent + 1 : 0
                 last = counter.value
                 guard silent >= Self.looks else { continue }
-                let seconds = Int(limit.components.seconds)
                 return body.cancel(
-                    throwing: AuthError(.timedOut, "The server's stream was silent for \(seconds) seconds.")
+                    throwing: AuthError(.timedOut, "The server's stream was silent for \(limit.formattedSeconds).")
                 )
             }
         }
     }
 
-    /// Counts the parts.
+    /// Counts the parts of the body that have arrived.
     private final class Counter: Sendable {
         private let count = Atomic(0)
         var value: Int { count.load(ordering: .relaxed) }

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import AuthFlowJSON
 import HTTPTypes
 
-/// The header fields that mirror parts of a request's body, from MCP revision 2026-07-28 on.
+/// The header fields that mirror parts of a request's body, starting with MCP revision 2026-07-28.
 enum MirroredHeaders {
     static let method = HTTPField.Name(known: "Mcp-Method")
     static let name = HTTPField.Name(known: "Mcp-Name")
@@ -53,7 +53,7 @@ struct ToolParameter: Sendable, Hashable {
     /// The property names on the path to the argument.
     let path: [String]
 
-    /// The argument as text; nil, and no field, when it is absent or null.
+    /// The argument as text; nil when it is absent or null, so that no field is sent.
     func value(in arguments: JSON?) -> String? {
         var value = arguments
         for name in path { value = value?[name] }
@@ -80,7 +80,7 @@ struct ToolParameter: Sendable, Hashable {
     private static func collect(_ schema: JSON, _ path: [String], into found: inout [ToolParameter], depth: Int) -> Bool
     {
         guard depth < 32, let members = schema.object else { return true }
-        // An annotation on the arguments as a whole has no property path.
+        // An annotation on the root schema has no property path.
         guard !path.isEmpty || members["x-mcp-header"] == nil else { return false }
         for (keyword, value) in members {
             if keyword == "properties", let properties = value.object {
@@ -92,7 +92,7 @@ struct ToolParameter: Sendable, Hashable {
             } else if keyword != "x-mcp-header", keyword != "enum", keyword != "const", keyword != "default",
                 keyword != "examples"
             {
-                // An annotation that is not reachable through properties alone cannot be resolved.
+                // An annotation that is not reachable only through `properties` cannot be resolved.
                 guard !hasAnnotation(value, isSchema: true, depth: depth + 1) else { return false }
             }
         }
@@ -134,14 +134,14 @@ struct ToolParameter: Sendable, Hashable {
     }
 }
 
-/// The annotations of the tools that a server has listed.
+/// The `x-mcp-header` annotations of the tools that a server has listed.
 struct ToolList: Sendable {
     private(set) var parameters: [String: [ToolParameter]] = [:]
 
     /// The maximum number of stored tools, and the maximum length of their names, in bytes.
     private static let (limit, maximumName) = (10_000, 256)
 
-    /// Stores the annotations of a `tools/list` response, and removes the tools whose annotations are invalid.
+    /// Stores the annotations in a `tools/list` response, and removes the tools whose annotations are invalid.
     /// - Returns: The response for the host, and the names of the removed tools.
     mutating func read(_ response: MCPMessage) -> (response: MCPMessage, removed: [String]) {
         guard let tools = response.json["result"]?["tools"]?.array else { return (response, []) }

@@ -3,8 +3,9 @@ public import AuthFlowResourceServer
 public import Metrics
 
 extension AuthorizationDecision {
-    /// An observer that measures the decisions of an API with swift-metrics: the timer `authflow_authorization_duration` with the label
-    /// `outcome` (`authorized`, `unauthenticated`, or the error code of the response).
+    /// An observer that measures the authorization decisions of an API with swift-metrics. It records the timer
+    /// `authflow_authorization_duration` with the label `outcome` (`authorized`, `unauthenticated`, or the error code
+    /// of the response).
     ///
     /// ```swift
     /// let api = try ResourceServer(resource, issuers: issuers, observer: AuthorizationDecision.metrics())

@@ -3,7 +3,8 @@ public import AuthFlow
 public import Metrics
 
 extension FlowGauge {
-    /// Records gauges with swift-metrics, each under its name. Call it at the interval of the metrics export.
+    /// Records gauges with swift-metrics, each under its name. Call this method at the interval at which you export
+    /// metrics.
     ///
     /// ```swift
     /// FlowGauge.record(server.gauges)

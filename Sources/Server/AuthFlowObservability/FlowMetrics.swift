@@ -12,7 +12,7 @@ extension FlowEvent {
     /// | `authflow_sessions_ended` | counter | `reason` |
     /// | `authflow_leases_lost` | counter | |
     ///
-    /// No label has a value that a user or a provider chooses.
+    /// Label values are never chosen by a user or a provider.
     ///
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.metrics())
@@ -29,7 +29,7 @@ extension FlowEvent {
                     .recordNanoseconds(Int64(max(0, event.time.timeIntervalSince(start)) * 1e9))
             }
             if event.step == .sessionEnd {
-                // The text after the error code of RFC 6749 section 5.2 is the provider's.
+                // Only the error code of RFC 6749 section 5.2 is used, because the provider chooses the text after it.
                 let code = (event.details["reason"] ?? "").prefix { $0.isASCII && ($0.isLowercase || $0 == "_") }
                 let known = [
                     "invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "interaction_required",

@@ -5,9 +5,10 @@ public import Tracing
 extension FlowEvent {
     /// An observer that creates a span for every step with swift-distributed-tracing.
     ///
-    /// The span of a step is a child of the enclosing step's span; the outermost one is a child of the current task's span, such as that
-    /// of a request to a web server. Events within a step become events of its span, without URLs and without secrets. Nothing is added to the
-    /// requests to the provider, because trace IDs must not leak to third parties.
+    /// The span of a step is a child of the enclosing step's span; the outermost span is a child of the current
+    /// task's span, such as the span of a request to a web server. Events within a step become events of its span,
+    /// without URLs or secrets. Nothing is added to the requests to the provider, because trace IDs must not leak to
+    /// third parties.
     ///
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.spans())

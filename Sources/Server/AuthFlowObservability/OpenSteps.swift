@@ -2,9 +2,10 @@
 import AuthFlow
 import Synchronization
 
-/// The steps that have begun but not ended, each with a stored value: the outermost first in every flow.
+/// The steps that have begun but not ended, each with a stored value. In every flow, the outermost step comes first.
 final class OpenSteps<Value: Sendable>: Sendable {
-    /// A limit for steps that never end, such as a step whose end another module's adapter fails to report.
+    /// The maximum number of flows, in case some steps never end, for example because an adapter of another module
+    /// fails to report their end.
     private static var limit: Int { 10_000 }
 
     private let flows = Mutex<[String: [(step: FlowEvent.Step, value: Value)]]>([:])

@@ -14,10 +14,10 @@ struct PostgreSQLRequest: Sendable {
     let parameters: [PostgreSQLValue]
 }
 
-/// The rows that a statement has returned. A field is nil when it is NULL.
+/// The rows that a statement returned. A NULL field is nil.
 typealias PostgreSQLRows = [[[UInt8]?]]
 
-/// A connection to PostgreSQL, with libpq's non-blocking calls.
+/// A connection to PostgreSQL that uses libpq's non-blocking functions.
 @safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as libpq requires
     private let connection: OpaquePointer
     private var isClosed = false
@@ -30,7 +30,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         guard authflow_pq_open() else {
             throw DatabaseFailure(
                 .unusable,
-                "PostgreSQL's client library, libpq 5, is not installed. Debian has it in the package libpq5."
+                "PostgreSQL's client library, libpq 5, is not installed. On Debian, install the package libpq5."
             )
         }
         guard let connection = unsafe Self.connect(settings.keywords) else {
@@ -69,8 +69,8 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         unsafe authflow_pq_close(connection)
     }
 
-    /// Runs statements and blocks until they complete. Only for a connection that the loop does not use.
-    /// - Returns: The first field of the last result; nil when it is null or there is none.
+    /// Runs statements and blocks until they complete. Call it only while the loop does not use the connection.
+    /// - Returns: The first field of the last result; nil when the field is NULL or there are no rows.
     @discardableResult
     func run(_ statements: String) throws(DatabaseFailure) -> String? {
         guard let result = unsafe authflow_pq_run(connection, statements) else { throw lost() }
@@ -85,7 +85,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Makes the connection non-blocking, for the loop.
+    /// Switches the connection to non-blocking mode for the loop.
     func neverWait() throws(DatabaseFailure) {
         guard unsafe authflow_pq_never_wait(connection) else { throw lost() }
     }
@@ -95,7 +95,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         isRunning = true
         let bytes = request.parameters.map(\.bytes)
         let lengths = bytes.map { Int32($0?.count ?? 0) }
-        // One allocation that all pointers point into.
+        // A single allocation, into which all pointers point.
         let all: [UInt8] = bytes.reduce(into: []) { all, value in all += value ?? [] } + [0]
         let sent = unsafe all.withUnsafeBufferPointer { buffer in
             var start = 0
@@ -165,19 +165,19 @@ typealias PostgreSQLRows = [[[UInt8]?]]
     }
 
     /// The failure of a statement that the server has rejected.
-    /// - Throws: A failure after which the connection has to be closed.
+    /// - Throws: A failure after which the connection must be closed.
     private func refusal(_ result: OpaquePointer) throws(DatabaseFailure) -> DatabaseFailure {
         let state = unsafe authflow_pq_state(result).map { unsafe String(cString: $0) } ?? ""
-        // Without the detail, which may contain values of a row.
+        // The error's detail field is omitted, because it may contain values of a row.
         let message = unsafe authflow_pq_message(result).map { Self.message(unsafe String(cString: $0)) } ?? "no reason"
         let text = "PostgreSQL: \(message) (SQLSTATE \(state))."
         switch state {
         // 42P01 undefined_table, 42703 undefined_column, 3F000 invalid_schema_name
         case "42P01", "42703", "3F000":
-            return DatabaseFailure(.refused, "\(text) The tables are missing or of another version: migrate the store.")
+            return DatabaseFailure(.refused, "\(text) The tables are missing or of another version. Migrate the store.")
         // query_canceled (statement_timeout), lock_not_available, serialization_failure, deadlock_detected
         case "57014", "55P03", "40001", "40P01": return DatabaseFailure(.unknownOutcome, text)
-        // read_only_sql_transaction: the server has become a standby.
+        // read_only_sql_transaction: the server is now a standby.
         case "25006": throw DatabaseFailure(.unknownOutcome, text)
         // Connection exceptions; operator intervention, such as a shutdown
         case _ where state.isEmpty || state.hasPrefix("08") || state.hasPrefix("57"):

@@ -2,12 +2,15 @@ import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// The SQL statements. Each is a separate transaction, and all times are the database's (`clock_timestamp()`).
+/// The SQL statements on the records. Each statement is a separate transaction, and all times are from the database's
+/// clock (`clock_timestamp()`).
 struct PostgreSQLRecords: RecordTable {
     private let database: Database<PostgreSQLLink>
-    /// Schema-qualified: a pooler may run each statement on a different connection, which does not have this one's search path.
+    /// The schema-qualified name of the table, because a pooler may run each statement on a connection with a
+    /// different search path.
     private let table: String
-    /// The channel of the messages, as an SQL literal: the schema's name, so that the stores of other schemas are not woken.
+    /// The notification channel, as an SQL literal. It has the name of the schema, so that the stores of other
+    /// schemas are not woken.
     private let channel: String
 
     init(
@@ -56,8 +59,8 @@ struct PostgreSQLRecords: RecordTable {
 
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
         let digest = key.digest
-        // A fence is a timestamp, so that it is greater than every earlier fence of the key, even those of a removed row. The same owner
-        // retries when a response was lost or late: its lease stays valid.
+        // A fence is a timestamp, so that it is greater than every earlier fence of the key, even the fences of a
+        // removed row. If the same owner retries after a lost or late response, its lease remains valid.
         let now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         let taken = try await rows(
             """
@@ -85,12 +88,13 @@ struct PostgreSQLRecords: RecordTable {
         )
         if let row = taken.first, let fence = PostgreSQLValue.integer(row[0]) {
             guard let fence = UInt64(exactly: fence) else {
-                throw DatabaseFailure(.refused, "The table has a negative fence, which no version of AuthFlow writes.")
+                throw DatabaseFailure(.refused, "The table contains a negative fence, which AuthFlow never writes.")
             }
             return .taken(fence: fence, isAfterUnfinished: PostgreSQLValue.flag(row[1]))
         }
-        // The holder sends a message only if a process waits: NOTIFY takes a lock that all commits of the database wait for. A lease whose
-        // remaining lifetime exceeds its duration predates a clock that was set back: its holder, if alive, renews it in time.
+        // The holder sends a message only if a process is waiting, because NOTIFY acquires a lock that serializes the
+        // commits of all notifying transactions. If the remaining lifetime of a lease exceeds its duration, the clock
+        // was set back, so the lifetime is reduced; a holder that is alive renews its lease in time.
         let busy = try await rows(
             """
             UPDATE \(table) SET is_awaited = true, \
@@ -125,8 +129,8 @@ struct PostgreSQLRecords: RecordTable {
         ).isEmpty
     }
 
-    /// Whether the row has the lease in the first three parameters. An expired lease counts as held until another holder acquires the
-    /// lease.
+    /// Whether the row has the lease that the first three parameters identify. An expired lease counts as held until
+    /// another holder acquires the lease.
     private static let isHeld = "id = $1::bytea AND fence = $2::bigint AND lease_owner = $3::bytea"
 
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
@@ -170,7 +174,7 @@ struct PostgreSQLRecords: RecordTable {
     }
 
     func touch(_ digest: [UInt8]) async throws -> Bool {
-        // At most one write a minute.
+        // The row is written at most once a minute.
         let touched = try await rows(
             """
             WITH touched AS (UPDATE \(table) AS r SET idle_until = clock_timestamp() + idle_time, used_at = clock_timestamp() \
@@ -241,7 +245,7 @@ struct PostgreSQLRecords: RecordTable {
     }
 
     func removeEnded() async throws -> Int {
-        // A row without bytes was left behind by a holder that was killed before its first write.
+        // A row without bytes remains if a holder was killed before its first write.
         let rows = try await rows(
             """
             WITH gone AS (DELETE FROM \(table) AS r WHERE id IN ( \

@@ -1,10 +1,11 @@
 import AuthFlow
 import AuthFlowDatabase
 
-/// The tables, and the migrations to them from every earlier version.
+/// The tables, and the migrations from every earlier version.
 enum PostgreSQLSchema {
-    /// The migrations, in order, each with the version that a program must support to use the resulting tables: during a rolling update,
-    /// instances of an older version keep running. A released migration is never changed.
+    /// The migrations, in order, each with the minimum version that a program must support to use the resulting
+    /// tables, because instances of an older version keep running during a rolling update. Never change a released
+    /// migration.
     private static let steps = [(change: records, needs: 1)]
 
     private static let records = """
@@ -31,16 +32,17 @@ enum PostgreSQLSchema {
         CREATE INDEX records_empty ON records (lease_until) WHERE sealed IS NULL;
         """
 
-    /// The version of the tables that this program works with.
+    /// The version of the tables that this program requires.
     static var version: Int { steps.count }
 
-    /// Creates the tables, or migrates those of an earlier version. Several processes may run it concurrently.
+    /// Creates the tables, or migrates tables of an earlier version. Several processes may call it concurrently.
     /// - Returns: The version before the migration.
     static func migrate(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) -> Int {
         let name = PostgreSQLSettings.quoted(schema)
         try link.run("SET statement_timeout = '60s'; SET lock_timeout = '60s'; BEGIN")
         do throws(DatabaseFailure) {
-            // One process at a time: concurrent CREATE SCHEMA IF NOT EXISTS fails. The lock is released with the transaction.
+            // The lock admits one process at a time, because concurrent CREATE SCHEMA IF NOT EXISTS statements fail.
+            // It is released at the end of the transaction.
             try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
             try link.run(
                 """
@@ -64,8 +66,8 @@ enum PostgreSQLSchema {
         }
     }
 
-    /// The version of the tables, and the version that a program must support to use them. Tables from before the column `needs` existed
-    /// need their own version.
+    /// The version of the tables, and the version that a program must support to use them. For tables that predate
+    /// the column `needs`, both versions are the same.
     private static func versions(
         _ link: PostgreSQLLink,
         _ table: String
@@ -90,7 +92,7 @@ enum PostgreSQLSchema {
         guard found.found >= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables of version \(found.found), and this program needs version \(version): migrate the store."
+                "The database has tables of version \(found.found), and this program needs version \(version). Migrate the store."
             )
         }
     }

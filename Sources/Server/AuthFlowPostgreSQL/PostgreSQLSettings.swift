@@ -19,7 +19,7 @@ struct PostgreSQLSettings: Sendable {
     ]
 
     /// - Parameters:
-    ///   - url: A URL, or keywords and values (PostgreSQL's manual, section 34.1.1).
+    ///   - url: A connection URI, or a keyword/value string (PostgreSQL manual, section 34.1.1).
     ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables.
     ///   - allowsUnverifiedServer: Whether a server without a verified certificate is accepted.
@@ -27,7 +27,7 @@ struct PostgreSQLSettings: Sendable {
         guard authflow_pq_open() else {
             throw AuthError(
                 .unsupported,
-                "PostgreSQL's client library, libpq 5, is not installed. Debian has it in the package libpq5."
+                "PostgreSQL's client library, libpq 5, is not installed. On Debian, install the package libpq5."
             )
         }
         guard let given = Self.parse(url.exposed) else {
@@ -50,8 +50,8 @@ struct PostgreSQLSettings: Sendable {
                 "The database URL has sslmode=\(mode), which lets a man in the middle read the sessions. Use verify-full."
             )
         }
-        // Unix sockets never use TLS, whatever `sslmode` requests. Without a host, libpq uses such a socket, or the host that the
-        // environment specifies.
+        // Unix-domain sockets never use TLS, regardless of `sslmode`. Without a host, libpq uses such a socket, or
+        // the host from the environment.
         if values["sslmode"] == nil { values["sslmode"] = isLocal && !hosts.isEmpty ? "prefer" : "verify-full" }
         if values["sslmode"] == "verify-full", values["sslrootcert"] == nil,
             let path = Self.certificates.first(where: { unsafe access($0, R_OK) == 0 })
@@ -64,7 +64,7 @@ struct PostgreSQLSettings: Sendable {
             "application_name": "authflow", "gssencmode": "disable",
         ]
         values.merge(defaults) { given, _ in given }
-        // A standby would accept no writes.
+        // A standby would reject writes.
         values["target_session_attrs"] = "read-write"
         values["client_encoding"] = "UTF8"
         self.keywords = values.sorted { $0.key < $1.key }
@@ -81,7 +81,7 @@ struct PostgreSQLSettings: Sendable {
         return isReadable ? received.values : nil
     }
 
-    /// Whether a host is this machine: a socket directory, or a loopback address.
+    /// Whether a host is this machine, specified as a socket directory or a loopback address.
     private static func isLocal(_ host: String) -> Bool {
         if host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") { return true }
         return Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host)
@@ -96,7 +96,7 @@ struct PostgreSQLSettings: Sendable {
         """
     }
 
-    /// A name as a quoted SQL identifier.
+    /// Quotes a name as an SQL identifier.
     static func quoted(_ name: String) -> String {
         "\"\(name.replacing("\"", with: "\"\""))\""
     }

@@ -3,30 +3,32 @@ package import AuthFlowDatabase
 
 /// Stores credentials in PostgreSQL, for any number of processes and machines.
 ///
-/// Every record is a row. A lease is stored in that row, expires by the database's clock, and is renewed while it is held; no
-/// connection and no transaction is held meanwhile. A holder that has lost its lease cannot change the row, however late it writes.
+/// Every record is a row. A lease is stored in that row, expires according to the database's clock, and is renewed
+/// while it is held; it does not occupy a connection or transaction. A holder that has lost its lease can no longer
+/// change the row.
 ///
 /// Create the tables with ``migrate()`` before the first use.
 public struct PostgreSQLTokenStore: Sendable {
     private let settings: PostgreSQLSettings
     private let records: LeasedRecords<PostgreSQLRecords>
 
-    /// The operations on the table, without renewals, retries and waits.
+    /// The operations on the table, without renewals, retries or waits.
     package var table: any RecordTable { records.table }
 
-    /// Creates a store. It does not connect before its first use.
+    /// Creates a store. It does not connect until its first use.
     /// - Parameters:
-    ///   - url: The database as a URL, such as `postgresql://user@host/database`, or as keywords and values (PostgreSQL's manual,
-    ///     section 34.1.1). Over a network, TLS with a verified certificate is used and required.
+    ///   - url: The database as a connection URI, such as `postgresql://user@host/database`, or as a keyword/value
+    ///     string (PostgreSQL manual, section 34.1.1). Over a network, TLS with a verified certificate is required.
     ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables; default: `authflow`.
     ///   - connections: The maximum number of connections, in addition to one that listens; default: 4.
-    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: a
-    ///     process with less than a third of the others' duration would take over their leases.
-    ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
-    ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a network. Anyone who
-    ///     can impersonate the database then gets every session; default: no.
-    ///   - host: Time and randomness; default: the system's.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
+    ///     every process: a process whose duration is less than a third of that of other processes would take over
+    ///     their leases.
+    ///   - patience: How long to wait for a lease that another process holds; default: 30 seconds.
+    ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a
+    ///     network. An attacker who can impersonate the database can then read every session. Default: no.
+    ///   - host: Provides the clock and random bytes; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` when libpq is not installed.
     public init(
         url: Secret,
@@ -50,8 +52,9 @@ public struct PostgreSQLTokenStore: Sendable {
         }
     }
 
-    /// Creates the tables, or migrates those of an earlier version. It may run repeatedly, and in several processes concurrently.
-    /// - Returns: The version of the tables before the migration, zero for none, and after it.
+    /// Creates the tables, or migrates tables of an earlier version. You can call this method repeatedly, and in
+    /// several processes concurrently.
+    /// - Returns: The version of the tables before the migration (zero if there were no tables), and after it.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     @discardableResult
     public func migrate() async throws -> (before: Int, now: Int) {
@@ -124,8 +127,8 @@ extension PostgreSQLTokenStore: SessionTokenStore {
 }
 
 extension PostgreSQLTokenStore: GaugeSource {
-    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for another holder), `authflow_writes_unfinished` (failed, or of
-    /// unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
+    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for a lease), `authflow_writes_unfinished`
+    /// (failed, or of unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
     public var gauges: [FlowGauge] { records.gauges }
 }
 

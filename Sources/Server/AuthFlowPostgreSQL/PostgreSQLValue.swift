@@ -10,7 +10,8 @@ enum PostgreSQLValue: Sendable {
         case .bytes(let bytes): bytes
         case .integer(let number): number.map(Self.bigEndian)
         case .list(let elements):
-            // An array: its dimensions, whether it has nulls, the type of its elements (17 is bytea), then size, first index and elements.
+            // The format of an array: the number of dimensions, whether it contains NULLs, the element type (17 is
+            // bytea), the size, the first index, and the elements.
             Self.bigEndian(Int32(1)) + Self.bigEndian(Int32(0)) + Self.bigEndian(Int32(17))
                 + Self.bigEndian(Int32(elements.count)) + Self.bigEndian(Int32(1))
                 + elements.flatMap { Self.bigEndian(Int32($0.count)) + $0 }

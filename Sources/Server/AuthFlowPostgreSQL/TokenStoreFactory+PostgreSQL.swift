@@ -39,7 +39,7 @@ extension TokenStoreFactory {
         }
     }
 
-    /// A plaintext URL from the configuration file, which others may be able to read.
+    /// Accepts a plaintext URL only without a password, because other users may be able to read the configuration file.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
         let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""

@@ -24,7 +24,7 @@ enum RedisValue: Sendable, Hashable {
 /// A command: its name and its arguments.
 typealias RedisCommand = [[UInt8]]
 
-/// A connection to Redis, with hiredis' non-blocking buffers.
+/// A connection to Redis that uses hiredis's non-blocking functions.
 @safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as hiredis requires
     private let context: OpaquePointer
     private var isClosed = false
@@ -39,7 +39,7 @@ typealias RedisCommand = [[UInt8]]
         guard authflow_redis_open() else {
             throw DatabaseFailure(
                 .unusable,
-                "The library hiredis is not installed. Debian has it in the package libhiredis0.14."
+                "The library hiredis is not installed. On Debian, install the package libhiredis0.14."
             )
         }
         let context =
@@ -73,7 +73,7 @@ typealias RedisCommand = [[UInt8]]
         unsafe authflow_redis_close(context)
     }
 
-    /// Sends a command and blocks until the reply. Only for a connection that the loop does not use.
+    /// Sends a command and blocks until the reply arrives. Call it only while the loop does not use the connection.
     @discardableResult
     func run(_ command: String...) throws(DatabaseFailure) -> RedisValue {
         try append(command.map { Array($0.utf8) })
@@ -82,7 +82,7 @@ typealias RedisCommand = [[UInt8]]
         return try unsafe value(of: reply)
     }
 
-    /// Makes the connection non-blocking, for the loop.
+    /// Switches the connection to non-blocking mode for the loop.
     func neverWait() { unsafe authflow_redis_never_wait(context) }
 
     func begin(_ request: RedisCommand) throws(DatabaseFailure) {
@@ -119,7 +119,7 @@ typealias RedisCommand = [[UInt8]]
             let result = Result { () throws(DatabaseFailure) in try unsafe value(of: reply) }
             if isRunning {
                 isRunning = false
-                // A connection to a server that has become a replica is useless.
+                // Close the connection, because it is useless if, for example, the server has become a replica.
                 if case .failure(let failure) = result, failure.kind != .refused { throw failure }
                 return result
             }
@@ -170,7 +170,7 @@ typealias RedisCommand = [[UInt8]]
         }
     }
 
-    /// The failure of a script that the server has not loaded.
+    /// The failure message for a script that the server has not loaded.
     static let noScript = "NOSCRIPT"
 
     private func lost() -> DatabaseFailure {

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// The operations on the hashes of a Redis server, one script each.
+/// The operations on records, which are hashes on a Redis server. Each operation is one script.
 struct RedisRecords: RecordTable {
     private let database: Database<RedisLink>
     private let prefix: String
@@ -33,7 +33,8 @@ struct RedisRecords: RecordTable {
         self.prefix = settings.prefix
     }
 
-    /// Rejects a server that evicts records when its memory is full. A server that does not disclose its policy is trusted.
+    /// Rejects a server that evicts records when its memory is full. A server that does not disclose its policy is
+    /// accepted.
     private static func requireKeeping(_ link: RedisLink) throws(DatabaseFailure) {
         let values: RedisValue
         do throws(DatabaseFailure) {
@@ -55,7 +56,7 @@ struct RedisRecords: RecordTable {
 
     private static func argument(_ number: some FixedWidthInteger) -> [UInt8] { Array("\(number)".utf8) }
 
-    /// Runs a script, and loads it into a server that does not have it.
+    /// Runs a script with EVALSHA, or with EVAL if the server has not loaded it.
     private func run(_ script: RedisScript, on key: [UInt8], _ arguments: [[UInt8]] = []) async throws -> RedisValue {
         let rest = [Array("1".utf8), key] + arguments
         do {
@@ -105,8 +106,8 @@ struct RedisRecords: RecordTable {
             arguments.append(attributes.lifetime.map { Self.argument($0.milliseconds) } ?? [])
             arguments.append(attributes.idleTime.map { Self.argument($0.milliseconds) } ?? [])
             arguments.append(Array(attributes.tags.map { RecordMessage.hex($0.bytes) }.joined(separator: " ").utf8))
-            // Before the write, and not atomically with it: in a cluster, the set may be on another node. Readers skip a digest whose record
-            // does not have the tag.
+            // The tags are updated before the record and not atomically with it, because in a cluster, a tag's set
+            // may be on another node. Readers skip a digest whose record does not have the tag.
             for tag in attributes.tags {
                 let life = attributes.lifetime.map { Self.argument($0.milliseconds) } ?? []
                 _ = try await run(.tag, on: tagKey(tag.bytes), [lease.digest, life])
@@ -164,7 +165,7 @@ struct RedisRecords: RecordTable {
         return try await run(.claim, on: key(record.digest), arguments).integer == 1
     }
 
-    /// Redis keys have no order, so every call scans all of them: use it only for infrequent work.
+    /// Redis keys have no order, so every call scans all of them. Use this method only for infrequent operations.
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
         let start = Array("\(prefix):{".utf8)
         var (digests, cursor): (Set<[UInt8]>, [UInt8]) = ([], Array("0".utf8))
@@ -189,6 +190,6 @@ struct RedisRecords: RecordTable {
         return keys
     }
 
-    /// The server removes expired records itself.
+    /// Does nothing, because the server removes expired records.
     func removeEnded() async throws -> Int { 0 }
 }

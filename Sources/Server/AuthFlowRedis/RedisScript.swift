@@ -3,7 +3,8 @@ import Crypto
 /// A script that the server runs atomically. Records are hashes whose keys end with `{digest}`, so that a cluster stores all data of
 /// a record in one slot.
 ///
-/// The lease is a field of the hash, not an expiring key: the fence would expire with that key, and the fence must only grow.
+/// The lease is a field of the hash, not an expiring key. The fence would expire together with such a key, but it
+/// must never decrease.
 struct RedisScript: Sendable {
     let text: String
     /// The digest that identifies the script on the server (EVALSHA).
@@ -16,7 +17,7 @@ struct RedisScript: Sendable {
         }.joined()
     }
 
-    /// Helpers: the server's time in milliseconds, and whether the record has not expired.
+    /// Helper functions shared by all scripts, and the server's time in milliseconds.
     private static let common = """
         local t = redis.call('TIME')
         local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -27,8 +28,8 @@ struct RedisScript: Sendable {
           return (not expires or expires > now) and (not idle or idle > now)
         end
         local function held() return field('fence') == ARGV[1] and field('owner') == ARGV[2] end
-        -- The key itself ends with the record, unless a lease lasts longer. What a holder without a record has left lasts for ten minutes
-        -- more: the holder may still write, and the next one learns that something may be half done.
+        -- The key expires with the record, or with the lease if that is later. Without a record, the key is stored for
+        -- ten more minutes: the holder may still write, and the next holder must detect the unfinished operation.
         local function keep()
           local last = math.min(number('expires') or math.huge, number('idle_until') or math.huge)
           local lease = number('lease_until') or 0
@@ -61,7 +62,7 @@ struct RedisScript: Sendable {
         local owner, until_ = field('owner'), number('lease_until')
         if owner and owner ~= ARGV[1] and until_ and until_ > now then
           redis.call('HSET', KEYS[1], 'awaited', '1')
-          -- It lasts longer than it was taken for: the clock was set back since. Its holder, if alive, renews it in time.
+          -- The remaining lifetime exceeds the duration: the clock was set back. A live holder renews it in time.
           if until_ > now + ARGV[2] then
             until_ = now + ARGV[2]
             redis.call('HSET', KEYS[1], 'lease_until', string.format('%.0f', until_))
@@ -69,8 +70,8 @@ struct RedisScript: Sendable {
           return {0, string.format('%.0f', until_ - now)}
         end
         if not alive() then redis.call('HDEL', KEYS[1], 'sealed', 'expires', 'idle_until', 'idle', 'used', 'tags') end
-        -- Microseconds: later than every other fence of the key, also than those of a record that was removed. The same owner asks again
-        -- when a reply was lost, or late: its lease stays valid.
+        -- A fence is a time in microseconds, so that it is greater than every earlier fence of the key, even those
+        -- of a removed record. If the same owner retries after a lost or late reply, its lease remains valid.
         local fence = number('fence')
         if not fence or owner ~= ARGV[1] then fence = math.max((fence or 0) + 1, t[1] * 1000000 + t[2]) end
         local text = string.format('%.0f', fence)
@@ -137,7 +138,7 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Returns the fields for a list: name, bytes, time of the last use, tags.
+    /// Returns the fields of a record for a list: name, bytes, time of the last use, tags.
     static let show = RedisScript(
         """
         if not alive() or not field('sealed') then return false end
@@ -145,7 +146,7 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Arguments: channel, message. Returns the same as ``show``.
+    /// Arguments: channel, message. Returns the same fields as ``show``.
     static let remove = RedisScript(
         """
         local shown = false
@@ -169,7 +170,7 @@ struct RedisScript: Sendable {
     )
 
     /// Adds a digest to the set of a tag, ordered by the expiry of the records, and removes expired digests. The set expires with its
-    /// longest-lived record. Arguments: digest, milliseconds or empty.
+    /// longest-lived record. Arguments: digest, milliseconds (empty for no expiry).
     static let tag = RedisScript(
         """
         redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))

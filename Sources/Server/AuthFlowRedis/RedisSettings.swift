@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The validated connection settings: by default, plaintext connections are allowed only to this machine.
+/// The validated connection settings. By default, plaintext connections are allowed only to this machine.
 struct RedisSettings: Sendable {
     enum Place: Sendable {
         case socket(String)
@@ -74,7 +74,7 @@ struct RedisSettings: Sendable {
         guard !host.isEmpty, let port, (1...65535).contains(port) else { throw refused("has no valid host or port") }
         guard Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host) || allowsPlainText else {
             throw refused(
-                "names another machine, and hiredis 0.14 does not support TLS: an attacker on the network could read the sessions. Use a TLS tunnel"
+                "refers to another machine, but hiredis 0.14 does not support TLS: an attacker on the network could read the sessions. Use a TLS tunnel"
             )
         }
         self.place = .port(host: host, port)

@@ -3,29 +3,30 @@ package import AuthFlowDatabase
 
 /// Stores credentials in Redis, for any number of processes and machines.
 ///
-/// Every record is a hash, and every change is one script. A lease is stored in that hash, expires by the server's clock, and is
-/// renewed while it is held. A holder that has lost its lease cannot change the record, however late it writes.
+/// Every record is a hash, and every change is one script. A lease is stored in that hash, expires according to the
+/// server's clock, and is renewed while it is held. A holder that has lost its lease can no longer change the record.
 ///
-/// Redis acknowledges a write before it is replicated, and before it is on disk: after a failover or a power failure, sessions that
-/// were refreshed in the last second can be lost. If that is not acceptable, use PostgreSQL.
+/// Redis acknowledges a write before it is replicated or written to disk. After a failover or a power failure,
+/// sessions that were refreshed in the last second can be lost. If that is not acceptable, use PostgreSQL.
 public struct RedisTokenStore: Sendable {
     private let records: LeasedRecords<RedisRecords>
 
-    /// The operations on the records, without renewals, retries and waits.
+    /// The operations on the records, without renewals, retries or waits.
     package var table: any RecordTable { records.table }
 
-    /// Creates a store. It does not connect before its first use.
+    /// Creates a store. It does not connect until its first use.
     /// - Parameters:
     ///   - url: `redis://username:password@host:port/database`, or `unix:/path/of/the/socket`.
     ///   - password: The password; default: the password in the URL.
     ///   - prefix: The prefix of all keys; default: `authflow`.
     ///   - connections: The maximum number of connections, in addition to one that listens; default: 4.
-    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: a
-    ///     process with less than a third of the others' duration would take over their leases.
-    ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
-    ///   - allowsPlainText: Whether the server may be on another machine, which is then used without TLS. An attacker on the network
-    ///     path gets every session; default: no.
-    ///   - host: Time and randomness; default: the system's.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
+    ///     every process: a process whose duration is less than a third of that of other processes would take over
+    ///     their leases.
+    ///   - patience: How long to wait for a lease that another process holds; default: 30 seconds.
+    ///   - allowsPlainText: Whether the server may be on another machine. The connection does not use TLS, so an
+    ///     attacker on the network path can read every session. Default: no.
+    ///   - host: Provides the clock and random bytes; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does not have.
     public init(
         url: Secret,
@@ -103,8 +104,8 @@ extension RedisTokenStore: SessionTokenStore {
 }
 
 extension RedisTokenStore: GaugeSource {
-    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for another holder), `authflow_writes_unfinished` (failed, or of
-    /// unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
+    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for a lease), `authflow_writes_unfinished`
+    /// (failed, or of unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
     public var gauges: [FlowGauge] { records.gauges }
 }
 

@@ -8,7 +8,7 @@ public struct AssertionSourceFactory: Sendable {
     public struct Context: Sendable {
         /// The clock, the randomness and the environment variables.
         public let host: HostServices
-        /// The client's own key, with the algorithm that it is registered for; nil when the profile has none.
+        /// The client's key, with the algorithm that it is registered for; nil when the profile has no key.
         let clientKey: ClientKey?
         /// Creates the client of another profile in the same file.
         let client: @Sendable (_ profile: String) throws -> AuthClient
@@ -16,10 +16,10 @@ public struct AssertionSourceFactory: Sendable {
         let profileNames: [String]
     }
 
-    /// The name that selects it in a profile.
+    /// The name that selects the source in a profile.
     public let name: String
 
-    /// The keys of its options.
+    /// The keys of the source's options.
     let keys: [ConfigurationKeyDeclaration]
 
     let make: @Sendable (_ options: ConfigurationObject, _ context: Context) throws -> AssertionSource
@@ -75,7 +75,7 @@ extension AssertionSourceFactory {
         let audience = ConfigurationKey("audience", .text, "aud. Default: the issuer of the provider.")
         return AssertionSourceFactory("key", keys: [subject, issuer, audience]) { options, context in
             guard let key = context.clientKey else {
-                throw options.error("an assertion that the client signs needs a \"client_key\"")
+                throw options.error("an assertion that the client signs requires a \"client_key\"")
             }
             return .signed(
                 by: key.source,

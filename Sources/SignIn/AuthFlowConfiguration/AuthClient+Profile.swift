@@ -4,13 +4,13 @@ public import AuthFlowSignIn
 import AuthFlowStorage
 
 extension AuthClient {
-    /// The choices of the user, which override the settings of a profile.
+    /// The user's choices, which override the settings of a profile.
     public struct Overrides: Sendable {
-        /// The flows to sign in with; default: those of the profile.
+        /// The flows to sign in with; default: the profile's flows.
         public var flows: [SignInFlow]?
         /// The name of the user agent, which uses the profile's options for that agent, if any; default: the profile's choice.
         public var userAgent: String?
-        /// The subject of the account to use; default: that of the profile.
+        /// The subject of the account to use; default: the profile's account.
         public var account: String?
         /// The environment that the program runs in; default: detected.
         public var launchEnvironment: LaunchEnvironment?
@@ -34,7 +34,7 @@ extension AuthClient {
     ///   - devicePresenter: Shows the user code of the device flow (RFC 8628); nil to disable that flow.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
-    ///   - overrides: The choices of the user, which override the settings of the profile; default: none.
+    ///   - overrides: The user's choices, which override the settings of the profile; default: none.
     ///   - transport: The client's transport; default: the transport that the profile describes. User agents always use the latter.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, immediately and in order. It must not block.

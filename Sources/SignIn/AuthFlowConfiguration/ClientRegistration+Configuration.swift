@@ -88,8 +88,8 @@ extension ClientRegistration {
 }
 
 extension ClientRegistration.Values {
-    /// Applies the features that a profile turns off: `"dpop": false` with a client certificate binds tokens to the certificate, and features
-    /// that the security profile requires cannot be turned off.
+    /// Disables the features that a profile turns off. `"dpop": false` with a client certificate binds tokens to the
+    /// certificate. Features that the security profile requires cannot be turned off.
     fileprivate mutating func apply(switchesOf configuration: ConfigurationObject) throws(ConfigurationError) {
         let keys = ProfileKeys.self
         func isOff(_ key: any AnyConfigurationKey) -> Bool {
@@ -104,7 +104,7 @@ extension ClientRegistration.Values {
         guard let securityProfile else { return }
         if isOff(keys.usesDPoP), !usesCertificate {
             throw configuration.error(
-                "\(securityProfile.rawValue) binds tokens to a key or to a \"client_certificate\" (FAPI 2.0 Security Profile section 5.3.3.1)",
+                "\(securityProfile.rawValue) requires tokens that are bound to a DPoP key or to a \"client_certificate\" (FAPI 2.0 Security Profile section 5.3.3.1)",
                 at: keys.usesDPoP
             )
         }
@@ -121,10 +121,10 @@ extension ClientRegistration.Values {
 }
 
 extension ClientAuthentication {
-    /// Reads how a client authenticates.
+    /// Reads the client authentication method.
     /// - Parameters:
-    ///   - configuration: An object with the keys of ``ProfileKeys`` for it.
-    ///   - secretMethod: The usual method of a client with a secret.
+    ///   - configuration: An object with the keys of ``ProfileKeys`` for client authentication.
+    ///   - secretMethod: The default method for a client with a secret.
     ///   - assertion: The source of the client's assertions; nil for none.
     ///   - certificate: The client certificate that the transport presents; nil for none.
     package init(
@@ -147,7 +147,7 @@ extension ClientAuthentication {
         if let issuer = try configuration[ProfileKeys.clientSecretIssuer] {
             guard method == .clientSecretPost, secret == nil, assertion == nil else {
                 throw configuration.error(
-                    "a client secret that client_key signs needs \"client_authentication\": \"client_secret_post\", and no other client secret",
+                    "\"client_secret_issuer\" requires \"client_authentication\": \"client_secret_post\", without \"client_secret\" or \"client_assertion\"",
                     at: ProfileKeys.clientSecretIssuer
                 )
             }

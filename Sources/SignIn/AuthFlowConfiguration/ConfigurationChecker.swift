@@ -48,7 +48,7 @@ struct ConfigurationChecker {
         case .named(let variants):
             checkNamed(json, variants, at: path)
         case .either(let first, let second):
-            // The second is an array or an object; the first is the plain form.
+            // The second form is an array or an object; the first is a plain value.
             let isSecond =
                 switch second {
                 case .secret, .object: json.object != nil
@@ -104,7 +104,7 @@ struct ConfigurationChecker {
     private mutating func checkSecret(_ json: JSON, at path: JSONPath) {
         let forms = #"{"env": "NAME"}, {"file": "path"} or {"command": ["program"]}"#
         guard let members = json.object else {
-            return report("a secret is never written into the file: give \(forms)", at: path)
+            return report("a secret is never written into the file: use \(forms)", at: path)
         }
         guard members.count == 1, let (kind, value) = members.first else {
             return report("a secret must be written as one of \(forms)", at: path)

@@ -4,8 +4,8 @@ import AuthFlowJSON
 extension ConfigurationFile {
     /// Reads a configuration from values that are looked up by key. A secret has its own key instead of a reference.
     ///
-    /// Values whose names are user-defined (extra request parameters) and objects in a list cannot be looked up. A misspelled key counts as
-    /// missing.
+    /// Values whose names are user-defined (extra request parameters) and objects in a list cannot be looked up. A
+    /// misspelled key is treated as a missing key.
     /// - Parameters:
     ///   - values: The values.
     ///   - profiles: The names of the profiles.
@@ -16,8 +16,8 @@ extension ConfigurationFile {
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
     ///   - name: The name of the values, for messages.
     ///   - directory: The base directory for relative paths; default: the working directory.
-    /// - Throws: ``ConfigurationError`` with the key of what is wrong; ``AuthError`` with `invalid_configuration` for names of profiles that
-    ///   differ only in case and punctuation; what looking a value up throws.
+    /// - Throws: ``ConfigurationError`` with the key of the invalid value; ``AuthError`` with `invalid_configuration`
+    ///   for profile names that differ only in case and punctuation; any error from looking up a value.
     public init(
         values: any ConfigurationValues,
         profiles: [String],
@@ -32,10 +32,10 @@ extension ConfigurationFile {
         let choices = ProfileChoices(providers: providers, userAgents: [], stores: stores, assertions: assertions)
         var lookup = ConfigurationLookup(values: values, name: name)
         var members: [String: JSON] = [:]
-        // In the environment both would be the same variables.
+        // As environment variables, these names would be identical.
         let spellings = profiles.map { $0.lowercased().map { $0.isLetter || $0.isNumber ? $0 : "_" } }
         guard Set(spellings).count == profiles.count else {
-            throw AuthError(.invalidConfiguration, "Names of profiles may not differ only in case and punctuation.")
+            throw AuthError(.invalidConfiguration, "Profile names must differ in more than case and punctuation.")
         }
         for profile in profiles {
             let path = ["profiles", profile]
@@ -63,7 +63,7 @@ private struct ConfigurationLookup {
     /// The secrets that were found, by the placeholder for each in the JSON.
     private(set) var secrets: [String: Secret] = [:]
 
-    /// - Returns: nil when none of the values exists.
+    /// - Returns: The values as JSON; nil when none of them exists.
     mutating func json(_ shape: ConfigurationShape, at key: [String]) async throws -> JSON? {
         switch shape {
         case .any, .map: return nil
@@ -89,7 +89,7 @@ private struct ConfigurationLookup {
             members["name"] = name
             return .object(members)
         case .either(_, .secret):
-            // Looked up as a string, it would be logged.
+            // If the secret were looked up as a string, it would be logged.
             return try await json(.secret, at: key)
         case .either(let plain, let structured):
             let first: JSON?
@@ -100,16 +100,16 @@ private struct ConfigurationLookup {
                 guard let json = try? await json(structured, at: key) else { throw error }
                 return json
             }
-            // A list of one has the plain form, too.
+            // A list with one element can also be read in the plain form.
             if case .list = structured, first != nil { return first }
             return try single(first, try await json(structured, at: key), at: key)
         }
     }
 
-    /// One of two forms of a value. With both, one of them would be ignored.
+    /// The form of a value that is present. Both forms together are an error, because one would be ignored.
     private func single(_ first: JSON?, _ second: JSON?, at key: [String]) throws -> JSON? {
         guard first == nil || second == nil else {
-            throw error("it has both a value and keys below it: keep one", at: key)
+            throw error("this key has both a value and nested keys: remove one of the two", at: key)
         }
         return first ?? second
     }
@@ -143,12 +143,12 @@ private struct ConfigurationLookup {
 }
 
 extension ConfigurationShape {
-    /// Whether it is a string.
+    /// Whether the value is a string.
     fileprivate var isText: Bool {
         switch self {
         case .text, .formatted, .path, .choice: true
         case .either(let plain, _): plain.isText
-        // A named component can be given by its name alone instead of an object.
+        // A named component can be specified by its name only, instead of an object.
         case .named: true
         default: false
         }

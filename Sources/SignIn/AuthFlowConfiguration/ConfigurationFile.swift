@@ -199,12 +199,12 @@ public struct ConfigurationFile: Sendable {
             ConfigurationKeyDeclaration(
                 "resource_server",
                 resourceServer,
-                "An API that receives access tokens: its issuers and its rules."
+                "An API that receives access tokens: its issuers and rules."
             ),
             ConfigurationKeyDeclaration(
                 "server",
                 server,
-                "A web application whose users sign in at the providers of its profiles."
+                "A web application whose users sign in with the providers of its profiles."
             ),
         ]
     }

@@ -25,7 +25,7 @@ public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
     /// - Parameters:
     ///   - name: The key.
     ///   - value: The kind of its value.
-    ///   - summary: Its purpose, in one or two sentences for editors and the manual.
+    ///   - summary: The purpose of the key, in one or two sentences for editors and the manual.
     public init(_ name: String, required value: ConfigurationValue<Value>, _ summary: String) {
         let declaration = ConfigurationKeyDeclaration(name, value.shape, isRequired: true, summary)
         self.declaration = declaration
@@ -44,7 +44,7 @@ public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
         }
     }
 
-    /// Creates an optional key without a default: its value is nil when it is absent.
+    /// Creates an optional key without a default: the value is nil when the key is absent.
     public init<Present>(_ name: String, _ value: ConfigurationValue<Present>, _ summary: String)
     where Value == Present? {
         self.declaration = ConfigurationKeyDeclaration(name, value.shape, summary)
@@ -55,7 +55,8 @@ public struct ConfigurationKey<Value: Sendable>: AnyConfigurationKey {
     }
 }
 
-/// A key of any type, so that keys of several types fit into one array. Only ``ConfigurationKey`` conforms to it.
+/// A type-erased key, so that one array can contain keys with values of different types. Only ``ConfigurationKey``
+/// conforms to it.
 public protocol AnyConfigurationKey: Sendable {
     /// The declaration of the key.
     var declaration: ConfigurationKeyDeclaration { get }
@@ -63,11 +64,11 @@ public protocol AnyConfigurationKey: Sendable {
 
 /// The declaration of a key, without the Swift type of its value.
 public struct ConfigurationKeyDeclaration: Sendable {
-    /// The key.
+    /// The name of the key.
     let name: String
-    /// Its purpose.
+    /// The purpose of the key.
     let summary: String
-    /// Whether it is required.
+    /// Whether the key is required.
     let isRequired: Bool
     /// The default value of an optional key, if any.
     let defaultValue: JSON?

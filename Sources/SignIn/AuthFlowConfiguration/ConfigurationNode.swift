@@ -36,14 +36,15 @@ struct ConfigurationNode: Sendable {
         do throws(AuthError) { return try body() } catch { throw self.error(error.message) }
     }
 
-    /// Resolves a path to an absolute path: relative to the directory of the configuration file, `~/` to the home directory.
+    /// Makes a path absolute: a relative path is resolved against the configuration file's directory, and `~/` against
+    /// the home directory.
     func absolute(_ path: String) -> String {
         if path.hasPrefix("~/") { return HomeDirectory.path(environment: environment) + path.dropFirst() }
         return path.hasPrefix("/") ? path : "\(source.directory)/\(path)"
     }
 
-    /// A program and its arguments, where a name with a slash is a path: relative to the directory of the configuration file, never to
-    /// the working directory, which may be an attacker's repository.
+    /// A program and its arguments. A program name with a slash is a path relative to the directory of the
+    /// configuration file, never to the working directory, which may be an attacker's repository.
     func command(_ words: [String]) -> [String] {
         guard let program = words.first, program.contains("/") else { return words }
         return [absolute(program)] + words.dropFirst()

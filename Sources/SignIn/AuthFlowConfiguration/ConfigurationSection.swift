@@ -2,7 +2,7 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowTransport
 
-/// A section of a configuration file that is not validated yet: a profile, or the settings for one purpose.
+/// A section of a configuration file that has not been validated yet: a profile, or the settings for one purpose.
 public struct ConfigurationSection: Sendable {
     let json: JSON
     let path: JSONPath
@@ -13,7 +13,7 @@ public struct ConfigurationSection: Sendable {
 
     /// The section, validated against its keys.
     /// - Parameters:
-    ///   - keys: All keys that it may have.
+    ///   - keys: The keys that the section may contain.
     ///   - environment: The environment variables that secrets are read from.
     /// - Throws: ``ConfigurationError`` with every issue.
     public func checked(
@@ -45,7 +45,7 @@ public struct ConfigurationSection: Sendable {
     /// - Parameter environment: The environment variables that name a proxy and contain its password.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     public func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
-        // Only these keys: the others may belong to providers that the program does not list.
+        // Validates only these keys, because other keys may belong to providers that the program does not list.
         let keys = NetworkSettings.Keys.declarations
         let members = (json.object ?? [:]).filter { member in keys.contains { $0.name == member.key } }
         try check(.object(members), keys)

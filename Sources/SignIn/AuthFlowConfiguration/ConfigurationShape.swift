@@ -3,11 +3,11 @@ import AuthFlowJSON
 /// The shape that a value in a configuration file must have, independent of its Swift type: the basis of validation and of
 /// the JSON Schema.
 indirect enum ConfigurationShape: Sendable {
-    /// Any value: it is validated elsewhere.
+    /// Any value, which is validated elsewhere.
     case any
     /// A string with at least one character.
     case text
-    /// A string, optionally in a format of JSON Schema, for which `problem` returns nil.
+    /// A string for which `problem` returns nil, optionally in a format of JSON Schema.
     case formatted(String?, problem: @Sendable (String) -> String?)
     /// The path of a file or directory.
     case path
@@ -21,7 +21,7 @@ indirect enum ConfigurationShape: Sendable {
     case secret
     /// An array, each element of this shape.
     case list(ConfigurationShape, canBeEmpty: Bool)
-    /// An object with any names for which `problem` returns nil, and values of this shape.
+    /// An object whose member names are those for which `problem` returns nil, and whose values have this shape.
     case map(ConfigurationShape, problem: @Sendable (String) -> String?)
     /// An object with these keys and no others.
     case object([ConfigurationKeyDeclaration])
@@ -33,12 +33,12 @@ indirect enum ConfigurationShape: Sendable {
 
 /// One of several named components that a configuration can select, with its options.
 struct ConfigurationVariant: Sendable {
-    /// The name that selects it.
+    /// The name that selects the component.
     let name: String
-    /// The keys of its options.
+    /// The keys of the component's options.
     let keys: [ConfigurationKeyDeclaration]
 
-    /// The key that selects it, and the keys of its options.
+    /// The key that selects the component, and the keys of its options.
     var allKeys: [ConfigurationKeyDeclaration] {
         [ConfigurationKey("name", required: .choice([name]), "Chooses \(name).").declaration] + keys
     }

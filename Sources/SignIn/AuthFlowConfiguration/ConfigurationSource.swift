@@ -5,7 +5,7 @@ import AuthFlowJSON
 struct ConfigurationSource: Sendable {
     let file: String
     let directory: String
-    /// The text, for looking up the position of an issue; it is parsed again only then.
+    /// The text, which is parsed again only to find the position of an issue.
     let text: [UInt8]
     /// Secrets that were looked up by key instead of read from a file, by the placeholder for each: `{"value": "0"}`.
     var secrets: [String: Secret] = [:]

@@ -7,7 +7,7 @@ import AuthFlowSignIn
 public struct ConfigurationValue<Value: Sendable>: Sendable {
     let shape: ConfigurationShape
     let read: @Sendable (ConfigurationNode) throws(ConfigurationError) -> Value
-    /// Encodes a value as in the file, for the JSON Schema; nil when the value has no such form.
+    /// Encodes a value as it appears in the file, for the JSON Schema; nil when the value cannot be encoded.
     let write: @Sendable (Value) -> JSON?
 
     init(
@@ -20,7 +20,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
         self.read = read
     }
 
-    /// Transforms the value when it is read. An error of `transform` is reported with the location of the value.
+    /// Transforms the value when it is read. An error from `transform` is reported with the location of the value.
     public func map<New>(
         _ transform: @escaping @Sendable (Value) throws(AuthError) -> New
     ) -> ConfigurationValue<New> {
@@ -39,7 +39,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
     }
 
     /// A string with at least one character that `parse` accepts. `parse` runs when the file is validated, so that the errors
-    /// of all values are reported at once.
+    /// of all values are reported together.
     /// - Parameters:
     ///   - format: A format of JSON Schema, such as `uri`; default: none.
     ///   - parse: Creates the value from the string.
@@ -124,7 +124,7 @@ extension ConfigurationValue<Bool> {
 }
 
 extension ConfigurationValue where Value: RawRepresentable<String> {
-    /// One of these values, by their raw values.
+    /// One of these values, by its raw value.
     public static func choice(of values: [Value]) -> Self {
         Self(.choice(values.map(\.rawValue)), write: { .string($0.rawValue) }) { node throws(ConfigurationError) in
             try node.required(values.first { $0.rawValue == node.json.string })
@@ -154,7 +154,7 @@ extension ConfigurationValue {
     /// An array with elements of one kind.
     /// - Parameters:
     ///   - element: The kind of its elements.
-    ///   - canBeEmpty: Whether it may be empty; default: no.
+    ///   - canBeEmpty: Whether the array may be empty; default: no.
     public static func list<Element>(_ element: ConfigurationValue<Element>, canBeEmpty: Bool = false) -> Self
     where Value == [Element] {
         Self(
@@ -272,7 +272,7 @@ extension ConfigurationValue<Secret> {
         guard let bytes = found.bytes else {
             throw node.error("the program \(name) took longer than 30 seconds, or printed more than 64 KiB")
         }
-        guard found.status == 0 else { throw node.error("the program \(name) ended with status \(found.status)") }
+        guard found.status == 0 else { throw node.error("the program \(name) exited with status \(found.status)") }
         guard let secret = secret(in: bytes) else { throw node.error("the program \(name) printed nothing") }
         return secret
     }

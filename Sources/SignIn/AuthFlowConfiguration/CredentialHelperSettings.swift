@@ -2,7 +2,8 @@ import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowPKCS11
 
-/// The other programs that may receive a profile's tokens from a credential helper, and the hosts that they may receive them for.
+/// The other programs that may receive a profile's tokens from a credential helper, and the hosts that the tokens may
+/// be used for.
 package struct CredentialHelperSettings: Sendable {
     /// A token that a service accepts.
     package enum Token: String, Sendable, CaseIterable {
@@ -62,7 +63,7 @@ extension CredentialHelperSettings {
             object throws(ConfigurationError) in try CredentialHelperSettings(object)
         },
         default: CredentialHelperSettings(),
-        "The other programs that may receive the tokens, and the hosts that they may receive them for. Default: none."
+        "The other programs that may receive the tokens, and the hosts that the tokens may be used for. Default: none."
     )
 
     private static let username = ConfigurationKey(
@@ -93,7 +94,7 @@ extension CredentialHelperSettings {
         ConfigurationValue<Docker>.object([registries, username]) { object throws(ConfigurationError) in
             let names = try object[registries].map { $0.lowercased() }
             guard !names.contains(where: { $0.contains("://") && !$0.hasPrefix("https://") }) else {
-                throw object.error("a registry must have no scheme, or https://", at: registries)
+                throw object.error("a registry must not have a scheme other than https://", at: registries)
             }
             return Docker(registries: names, username: try object[username])
         },
@@ -103,12 +104,12 @@ extension CredentialHelperSettings {
         "servers",
         .list(.url),
         default: [],
-        "The API servers that may receive the token, for kubeconfig files with \"provideClusterInfo: true\". Default: that of the kubeconfig file, which must then be trusted."
+        "The API servers that may receive the token, for kubeconfig files with \"provideClusterInfo: true\". Default: the server in the kubeconfig file, which must then be trusted."
     )
     private static let kubernetesAuthorities = ConfigurationKey(
         "ca_file",
         ConfigurationValue<String>.certificateFile,
-        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file may not name others. Default: none, for servers that the system trusts."
+        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file must not name other authorities. Default: the authorities that the system trusts."
     )
     private static let kubernetesToken = ConfigurationKey(
         "token",
@@ -139,7 +140,7 @@ extension CredentialHelperSettings {
         "token",
         ConfigurationValue<Token>.choice,
         default: .idToken,
-        "The token to exchange. Its audience must be one of those registered for the identity provider at AWS."
+        "The token to exchange. Its audience must be registered for the identity provider at AWS."
     )
     private static let lifetime = ConfigurationKey(
         "duration",

@@ -16,10 +16,10 @@ import AuthFlowStores
 /// }
 /// ```
 public struct ProviderFactory: Sendable {
-    /// The value of `provider` that selects it.
+    /// The value of `provider` that selects the adapter.
     public let name: String
 
-    /// The keys it adds to a profile.
+    /// The keys that the adapter adds to a profile.
     let keys: [ConfigurationKeyDeclaration]
 
     /// The default authentication method of a client with a secret.
@@ -35,8 +35,8 @@ public struct ProviderFactory: Sendable {
 
     /// Creates a factory.
     /// - Parameters:
-    ///   - name: The name that selects it.
-    ///   - keys: The keys it adds to a profile.
+    ///   - name: The value of `provider` that selects the adapter.
+    ///   - keys: The keys that the adapter adds to a profile.
     ///   - secretMethod: The authentication method of a client with a secret; default: `client_secret_basic`.
     ///   - defaultScopes: The scopes that are requested when the profile names none; default: `openid`.
     ///   - check: Checks this provider's requirements for the settings of a profile. To reject the profile, it throws the
@@ -65,10 +65,10 @@ public struct ProviderFactory: Sendable {
 
 /// Creates a token store from its options. A program lists the factories of the stores that it supports.
 public struct TokenStoreFactory: Sendable {
-    /// The value of `store` that selects it.
+    /// The value of `store` that selects the store.
     public let name: String
 
-    /// The keys of its options.
+    /// The keys of the store's options.
     let keys: [ConfigurationKeyDeclaration]
 
     let make: @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
@@ -110,7 +110,7 @@ extension TokenStoreFactory {
                 try namedKey(object)
             }
         ).map { keys throws(AuthError) in try EncryptionKeys(keys.map { ($0.id, $0.key) }) },
-        "The keys that encrypt stored data: the first encrypts, all decrypt. Default: none, and data is stored in plaintext."
+        "The keys for stored data: the first key encrypts, and every key can decrypt. Default: none; data is stored in plaintext."
     )
 
     struct NamedKey: Sendable {
@@ -151,12 +151,12 @@ extension TokenStoreFactory {
         let keyFile = ConfigurationKey(
             "key_file",
             .path,
-            "A file with the key; created when it is missing. Store it on another disk, otherwise the encryption protects nothing."
+            "The key file, which is created if it is missing. Store it on another disk; otherwise, the encryption provides no protection."
         )
         let passphrase = ConfigurationKey(
             "passphrase",
             .secret,
-            "A passphrase that the key is derived from, with scrypt."
+            "The passphrase that the key is derived from with scrypt."
         )
         let keyStore = ConfigurationKey(
             "key_store",
@@ -176,7 +176,9 @@ extension TokenStoreFactory {
                     host: host
                 )
             default:
-                throw options.error("an encrypted store needs one of \"key_file\", \"passphrase\" and \"key_store\"")
+                throw options.error(
+                    "an encrypted store needs exactly one of \"key_file\", \"passphrase\" and \"key_store\""
+                )
             }
         }
     }

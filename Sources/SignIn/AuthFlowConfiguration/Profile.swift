@@ -18,7 +18,7 @@ public struct Profile: Sendable {
         self.others = others
     }
 
-    /// Another profile of the same file. It cannot refer to a third profile, so that no profile waits for itself.
+    /// Another profile of the same file. It cannot refer to a third profile, so profiles cannot form a cycle.
     func other(_ name: String) -> Profile? {
         others[name].map { json in
             let path = JSONPath().member("profiles").member(name)
@@ -30,7 +30,7 @@ public struct Profile: Sendable {
         }
     }
 
-    /// Validates the profile against the components that a program lists, and makes it readable.
+    /// Validates the profile against the components that a program lists, and returns its values for reading.
     /// - Throws: ``ConfigurationError`` with every issue.
     func checked(
         providers: [ProviderFactory],
@@ -102,7 +102,7 @@ public struct Profile: Sendable {
         )
         guard let sessions = store as? any SessionTokenStore else {
             throw section.error(
-                "its \"store\" keeps no sessions of many users: choose memory, sqlite, postgresql or redis"
+                "its \"store\" cannot store the sessions of many users: choose memory, sqlite, postgresql or redis"
             )
         }
         return sessions

@@ -24,12 +24,12 @@ public enum ProfileKeys {
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
             .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
         ]),
-        "How the client authenticates. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise the adapter's method, usually client_secret_basic."
+        "The client authentication method. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise the adapter's method, usually client_secret_basic."
     )
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",
         .text,
-        "The iss of a client secret that is a JWT, signed with client_key for each request: at Apple the team ID. Requires client_authentication client_secret_post."
+        "The iss of a client secret that is a JWT signed with client_key for each request. At Apple, this is the team ID. Requires client_authentication client_secret_post."
     )
     package static let clientKey = ConfigurationKey(
         "client_key",
@@ -61,13 +61,13 @@ public enum ProfileKeys {
     private static let decryptionAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The algorithm that the key is registered for. Default: the JWK's, else all that fit the key except RSA-OAEP with SHA-1."
+        "The algorithm that the key is registered for. Default: the JWK's algorithm, otherwise every algorithm that fits the key except RSA-OAEP with SHA-1."
     )
     static let encryptedResponses = ConfigurationKey(
         "encrypted_responses",
         .list(ConfigurationValue<EncryptedResponse>.choice),
         default: [],
-        "The responses that must be encrypted; others are rejected. With a decryption_key, all may be encrypted."
+        "The responses that must be encrypted; unencrypted ones are rejected. With a decryption_key, any response may be encrypted."
     )
     private static let introspectionAudience = ConfigurationKey(
         "audience",
@@ -124,7 +124,7 @@ public enum ProfileKeys {
     private static let requestContent = ConfigurationKey(
         "content",
         .choice(of: ContentEncryption.allCases),
-        "The content encryption (request_object_encryption_enc). Default: the best that the provider announces, otherwise A128CBC-HS256."
+        "The content encryption (request_object_encryption_enc). Default: the best encryption that the provider announces, otherwise A128CBC-HS256."
     )
     static let requestEncryption = ConfigurationKey(
         "encrypted_requests",
@@ -136,7 +136,7 @@ public enum ProfileKeys {
             }
         ),
         default: nil,
-        "Whether signed requests are encrypted to the provider, with a key of its key set. Default: false."
+        "Whether signed requests are encrypted to the provider, with a key from its key set. Default: false."
     )
     static let authorizationDetails = ConfigurationKey(
         "authorization_details",
@@ -177,18 +177,18 @@ public enum ProfileKeys {
         "flow",
         .oneOrMore(ConfigurationValue<SignInFlow>.choice),
         default: [.authorizationCode],
-        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first flow that can start in this environment and that the provider supports is used; once a page or a code has been shown, no other flow is tried."
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or, without a user, client_credentials (RFC 6749 section 4.4) or jwt_bearer with an assertion (RFC 7523 section 2.1). In a list, the first flow that can start in this environment and that the provider supports is used; once a page or a code has been shown, no other flow is tried."
     )
-    /// The scopes that are requested; nil for those of the provider's adapter.
+    /// The scopes to request; nil for the default scopes of the provider's adapter.
     public static let scopes = ConfigurationKey(
         "scopes",
         .list(.text, canBeEmpty: true),
-        "The scopes to request; [] for none. Default: those of the provider's adapter, usually [\"openid\"]."
+        "The scopes to request; [] for none. Default: the adapter's default scopes, usually [\"openid\"]."
     )
     static let redirectURI = ConfigurationKey(
         "redirect_uri",
         .oneOrMore(.parsed("uri") { text throws(AuthError) in try RedirectURI(text) }),
-        "The registered redirect URI; of several, the first that the user agent can receive is used. Default: http://127.0.0.1/callback, on a free port."
+        "The registered redirect URI; in a list, the first URI that the user agent can receive is used. Default: http://127.0.0.1/callback, on a free port."
     )
     static let responseMode = ConfigurationKey(
         "response_mode",
@@ -199,7 +199,7 @@ public enum ProfileKeys {
     static let idTokenSigningAlgorithms = ConfigurationKey(
         "id_token_signing_algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
-        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric ones that the provider announces; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
+        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider announces; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",
@@ -216,7 +216,7 @@ public enum ProfileKeys {
     static let account = ConfigurationKey(
         "account",
         .text,
-        "The subject of the account to use when several are signed in. Default: the last to sign in or be selected."
+        "The subject of the account to use when several are signed in. Default: the account that was signed in or selected last."
     )
     static let postLogoutRedirectURI = ConfigurationKey(
         "post_logout_redirect_uri",
@@ -227,7 +227,7 @@ public enum ProfileKeys {
         "client_id_at_sign_out",
         .flag,
         default: true,
-        "Whether a logout request contains client_id besides the ID Token, which some providers require to accept the post-logout redirect URI."
+        "Whether a logout request contains client_id in addition to the ID Token, which some providers require to accept the post-logout redirect URI."
     )
     static let usesDPoP = ConfigurationKey(
         "dpop",
@@ -259,7 +259,7 @@ public enum ProfileKeys {
             return parameters
         },
         default: [:],
-        "Additional request parameters, by purpose, each an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set. max_age and an essential acr in claims are checked in the ID Token."
+        "Additional request parameters, by purpose; each value is an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set. max_age and an essential acr in claims are checked in the ID Token."
     )
 
     private static let parametersOfPurposes = ProviderRequest.Purpose.configurable.map { purpose in
@@ -328,12 +328,12 @@ struct ProfileChoices: Sendable {
             "user_agent",
             .oneOrMore(.named([(nil, UserAgentChoice.auto, automatic)] + agents)),
             default: [],
-            "The user agent for the provider's page; of a list, the first that works in this environment. Default: auto."
+            "The user agent for the provider's page; in a list, the first that works in this environment is used. Default: auto."
         )
         self.store = ConfigurationKey(
             "store",
             .store(of: stores),
-            "Where the credential is stored. Default: file."
+            "The store for the credential. Default: file."
         )
         let sources = assertions.map { ($0, $0.name, $0.keys) }
         self.assertion = ConfigurationKey(
@@ -341,24 +341,29 @@ struct ProfileChoices: Sendable {
             .named(sources),
             "The source of the assertion that the flow jwt_bearer exchanges for an access token. It is queried for every use."
         )
-        // Another sign-in provides an assertion for one server, but none that authenticates the client itself.
+        // The sign-in of another profile provides an assertion for one server, but not one that authenticates the
+        // client itself.
         self.clientAssertion = ConfigurationKey(
             "client_assertion",
             .named(sources.filter { $0.1 != "key" && $0.1 != "profile" }),
-            "The source of the JWT that authenticates the client instead of a key of its own: with client_authentication spiffe_jwt as a SPIFFE JWT-SVID, otherwise as private_key_jwt."
+            "The source of the JWT that authenticates the client, instead of a client_key. With client_authentication spiffe_jwt, the JWT is a SPIFFE JWT-SVID; otherwise, it is used for private_key_jwt."
         )
-        let group = ConfigurationKey("group", required: .text, "The name of the group, the same in all its apps.")
+        let group = ConfigurationKey(
+            "group",
+            required: .text,
+            "The name of the group, which must be the same in all of its apps."
+        )
         let sharedStore = ConfigurationKey(
             "store",
             required: .store(of: stores),
-            "The shared store, the same in all apps of the group."
+            "The shared store, which must be the same in all apps of the group."
         )
         self.shared = ConfigurationKey(
             "shared",
             .object([group, sharedStore]) { object throws(ConfigurationError) in
                 Shared(group: try object[group], store: try object[sharedStore])
             },
-            "The sign-in that a vendor's apps share, for providers that can sign in to one app with another app's tokens."
+            "The sign-in that a vendor's apps share, for providers that can sign a user in to one app with another app's tokens."
         )
     }
 
@@ -393,12 +398,12 @@ package struct ClientKey: Sendable {
     static let keyID = ConfigurationKey(
         "kid",
         .text,
-        "The kid under which the key is registered; in a set, the key to use. Default: the JWK's, else its thumbprint."
+        "The kid under which the key is registered; in a set, the key to use. Default: the JWK's kid, otherwise its thumbprint."
     )
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The registered algorithm of assertions. Default: the best that fits the key and that the provider announces."
+        "The registered algorithm of assertions. Default: the best algorithm that fits the key and that the provider announces."
     )
     private static let token = ConfigurationKey(
         "pkcs11",

@@ -25,7 +25,7 @@ public struct ProviderPreset: Sendable {
         public let name: String
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let kind: Kind
-        /// Its description, as a sentence.
+        /// The description, as a sentence.
         public let summary: String
         /// The default value; nil when the parameter is required.
         public let defaultValue: String?
@@ -66,7 +66,7 @@ public struct ProviderPreset: Sendable {
         }
     }
 
-    /// The name that selects it in a profile.
+    /// The name that selects the preset in a profile.
     public let name: String
 
     /// The provider's name, as users know it.
@@ -89,7 +89,7 @@ public struct ProviderPreset: Sendable {
 
     /// Creates a preset.
     /// - Parameters:
-    ///   - name: The name that selects it in a profile.
+    ///   - name: The name that selects the preset in a profile.
     ///   - title: The provider's name, as users know it.
     ///   - parameters: The variable values; default: none.
     ///   - members: The members of a profile, including `provider`. A parameter in braces is replaced by its value.

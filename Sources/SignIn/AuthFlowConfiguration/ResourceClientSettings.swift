@@ -153,12 +153,12 @@ extension ResourceClient {
         )
     }
 
-    /// Creates a client with the registration, the sign-in methods and the store of another client: for a resource whose authorization
-    /// server is configured in a profile.
+    /// Creates a client with the registration, the sign-in methods and the store of another client, for a resource
+    /// whose authorization server is configured in a profile.
     /// - Parameters:
     ///   - address: The URL of the resource, which must trust the client's authorization server.
     ///   - client: The client.
-    ///   - options: The remaining options. The name, the timeout and the freshness margin are those of the client.
+    ///   - options: The remaining options. The name, the timeout and the freshness margin are taken from the client.
     ///   - transport: Sends the requests to the resource.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     /// - Throws: ``AuthError`` with `invalid_configuration`.

@@ -1,6 +1,7 @@
 package import AuthFlowJSON
 
-/// A JSON Schema whose repeated parts are written once, under `$defs`: the profiles of all providers have most members in common.
+/// A JSON Schema whose repeated parts are written once, under `$defs`, because the profiles of all providers have most
+/// members in common.
 ///
 /// > A subschema can use "$ref" to refer to a schema [...]. "$defs" [...] provides a standardized location for schema authors to inline
 /// > re-usable JSON Schemas. (JSON Schema 2020-12, section 8.2)
@@ -32,7 +33,7 @@ package struct SharedSchemas {
                     let shape = Self.shape(of: member)
                     let isFirst = occurrences[shape] == nil
                     occurrences[shape, default: 0] += 1
-                    // The parts of a definition are written once, with the definition.
+                    // The parts of a repeated schema are counted once, because they are written only in its definition.
                     if isFirst { count(in: shape) }
                 }
             case "anyOf": for choice in value.array ?? [] { count(in: choice) }
@@ -42,7 +43,7 @@ package struct SharedSchemas {
         }
     }
 
-    /// The same schema, with references to the parts that occur more than once.
+    /// The schema, with each repeated part replaced by a reference.
     private mutating func referring(_ schema: JSON) -> JSON {
         guard var keys = schema.object else { return schema }
         // In a deterministic order, for stable names.
@@ -70,7 +71,7 @@ package struct SharedSchemas {
         let definition = names[shape] ?? unusedName(for: name)
         if definitions[definition] == nil {
             names[shape] = definition
-            // Reserves the name before its parts are named.
+            // Reserves the name before the definition's parts are named.
             definitions[definition] = [:]
             definitions[definition] = referring(shape)
         }

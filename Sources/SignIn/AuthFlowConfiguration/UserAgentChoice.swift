@@ -25,7 +25,7 @@ struct UserAgentChoice: Sendable {
     /// - Parameters:
     ///   - override: The name of the agent to use; nil for the profile's choice.
     ///   - configuration: The profile.
-    ///   - key: Its key for user agents.
+    ///   - key: The profile's key for user agents.
     ///   - factories: The agents that the program lists.
     ///   - context: The environment that the program runs in.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be used.
@@ -84,7 +84,7 @@ struct UserAgentChoice: Sendable {
         candidates.first { if case .lastResort = $0.availability { true } else { false } }
     }
 
-    /// The reasons why the agents before it in the list are not used.
+    /// The reasons why the agents before the chosen agent in the list are not used.
     func passedOver(for choice: Candidate) -> [String] {
         candidates.prefix { $0.factory.name != choice.factory.name }.map {
             "\($0.factory.name): \($0.availability.reason)"
@@ -160,7 +160,7 @@ struct UserAgentChoice: Sendable {
 extension Profile {
     /// The user agent that would be chosen for a profile, and the reasons.
     package struct UserAgentExplanation: Sendable {
-        /// Its name; nil when no agent works here.
+        /// The agent's name; nil when no agent works here.
         package let chosen: String?
         /// A line for each agent, including the chosen one: its name, a colon, and the reason.
         package let reasons: [String]

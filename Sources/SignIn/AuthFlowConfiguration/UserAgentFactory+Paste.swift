@@ -5,8 +5,8 @@ extension UserAgentFactory {
     public static var paste: UserAgentFactory {
         UserAgentFactory("paste") { _, context in
             context.launchEnvironment.hasTerminal
-                ? .lastResort(reason: "the URL has to be carried to a browser and back")
-                : .unavailable(reason: "there is no terminal to paste at")
+                ? .lastResort(reason: "the URLs must be copied to a browser and back")
+                : .unavailable(reason: "there is no terminal to paste into")
         } make: { _, _ in
             PasteUserAgent()
         }

@@ -17,7 +17,7 @@ public import AuthFlowTransport
 /// ```
 public struct UserAgentFactory: Sendable {
     /// The availability of an agent in the environment of this process. Each reason is shown to the user, in lower case and
-    /// without a full stop.
+    /// without a period.
     public enum Availability: Sendable, Hashable {
         /// The agent works.
         case available(because: String = "")
@@ -33,13 +33,13 @@ public struct UserAgentFactory: Sendable {
         }
     }
 
-    /// The value of `user_agent` that selects it.
+    /// The value of `user_agent` that selects the agent.
     public let name: String
 
-    /// The keys of its options.
+    /// The keys of the agent's options.
     let keys: [ConfigurationKeyDeclaration]
 
-    /// Whether it needs no options, so that `auto` may choose it.
+    /// Whether the agent needs no options, so that `auto` may choose it.
     var isAutomatic: Bool { !keys.contains(where: \.isRequired) }
 
     let availability: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> Availability
@@ -47,8 +47,8 @@ public struct UserAgentFactory: Sendable {
 
     /// Creates a factory.
     /// - Parameters:
-    ///   - name: The name that selects it.
-    ///   - keys: The keys of its options.
+    ///   - name: The value of `user_agent` that selects the agent.
+    ///   - keys: The keys of the agent's options.
     ///   - availability: Returns whether the agent works with these options in this environment.
     ///   - make: Creates the agent.
     public init(

@@ -9,7 +9,7 @@ extension BrowserLauncher {
     /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
     public static var application: BrowserLauncher {
         BrowserLauncher { url in
-            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }
+            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
             Task { @MainActor in _ = await UIApplication.shared.open(address) }
             return "the system's browser"
         }
@@ -24,7 +24,7 @@ extension BrowserLauncher {
     /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
     public static var workspace: BrowserLauncher {
         BrowserLauncher { url in
-            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }
+            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
             Task { @MainActor in NSWorkspace.shared.open(address) }
             return "the system's browser"
         }

@@ -17,7 +17,7 @@ extension BrowserLauncher {
         "private",
         .flag,
         default: false,
-        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. If the browser's option for that is unknown, no browser is opened and the URL is shown."
+        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. If the private-window option of the browser is unknown, no browser is opened, and the URL is shown instead."
     )
 
     /// The options of a user agent that opens a browser.
@@ -54,7 +54,7 @@ extension BrowserLauncher {
     ) throws(ConfigurationError) -> UserAgentFactory.Availability {
         guard try options[opensBrowser] else { return .available(because: "another program opens the URL") }
         if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
-            return .available(because: "the profile names the browser \(command)")
+            return .available(because: "the profile specifies the browser \(command)")
         }
         var launchEnvironment = launchEnvironment
         if try options[isPrivate] { launchEnvironment.wantsPrivateWindow = true }
@@ -68,7 +68,7 @@ extension BrowserLauncher {
         // A user who disables the browser opens the URL elsewhere, which needs no terminal.
         case .none(let reason) where !launchEnvironment.mayOpenBrowser: return .lastResort(reason: reason)
         case .none(let reason):
-            return .unavailable(reason: "\(reason), and there is no terminal to show the address at")
+            return .unavailable(reason: "\(reason), and there is no terminal to show the URL in")
         }
     }
 }

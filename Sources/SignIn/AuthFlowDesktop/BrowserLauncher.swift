@@ -3,7 +3,7 @@ public import AuthFlowEssentials
 
 /// Opens a URL in the user's browser, as a detached process: the launcher never waits for the process, and discards its output.
 public struct BrowserLauncher: Sendable {
-    /// Receives the reason when a program was started but turns out to have failed to open the URL.
+    /// Receives the reason when a program was started but failed to open the URL.
     public typealias FailureHandler = @Sendable (_ reason: String) -> Void
 
     private let opener: @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String
@@ -20,13 +20,13 @@ public struct BrowserLauncher: Sendable {
     /// Opens a URL.
     /// - Parameters:
     ///   - url: The URL.
-    ///   - onFailure: Called when the started program turns out to have failed, if the failure can be detected.
+    ///   - onFailure: Called when the started program fails, if the failure can be detected.
     /// - Returns: The name of the program that was started.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the URL is not an http or https URL, or no browser can be started.
     public func open(_ url: String, onFailure: @escaping FailureHandler = { _ in }) throws -> String {
         // A launcher passes URLs with other schemes to any program that claims them.
         guard url.hasPrefix("https://") || url.hasPrefix("http://") else {
-            throw AuthError(.userAgentFailed, "Only http and https URLs are opened in a browser.")
+            throw AuthError(.userAgentFailed, "Only http and https URLs can be opened in a browser.")
         }
         return try opener(url, onFailure)
     }
@@ -72,7 +72,7 @@ public struct BrowserLauncher: Sendable {
         _ environment: [String: String],
         _ onFailure: @escaping FailureHandler
     ) throws -> String {
-        // The path as given, with symbolic links not resolved: the behaviour of a program may depend on its name.
+        // Symbolic links in the path are not resolved, because a program's behavior may depend on the name of the link.
         guard let name = command.first, let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
@@ -80,15 +80,15 @@ public struct BrowserLauncher: Sendable {
         let arguments = given.contains("%s") ? given.map { $0 == "%s" ? url : $0 } : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
-            // A browser that is closed an hour later did open the URL.
+            // A browser that exits much later did open the URL, whatever its status.
             guard status != 0, start.duration(to: .now) < .seconds(60) else { return }
-            onFailure("\(name) ended with status \(status)")
+            onFailure("\(name) exited with status \(status)")
         }
         return path
     }
 
-    /// Whether a browser needs a variable to find the display and the user's settings. No others are inherited: the
-    /// environment of a command-line tool may hold secrets.
+    /// Whether a browser needs a variable to find the display and the user's settings. Other variables are not
+    /// inherited, because the environment of a command-line tool may contain secrets.
     private static func isNeeded(_ name: String) -> Bool {
         let names: Set<String> = [
             "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "DISPLAY", "XAUTHORITY",

@@ -6,7 +6,7 @@ extension AssertionSource {
 
     /// A program that prints a JWT. No shell is involved; the program's standard error is discarded. Linux only.
     /// - Parameters:
-    ///   - command: The program, by its path or a name that is looked up in `PATH`, and its arguments.
+    ///   - command: The program (its path, or a name to look up in `PATH`) and its arguments.
     ///   - timeout: The timeout of the program; default: 30 seconds.
     ///   - audience: The required audience of the JWT; default: any.
     public static func command(
@@ -33,7 +33,7 @@ extension AssertionSource {
                 throw AuthError(.assertionUnusable, "\(name) printed more than \(maximumSize) bytes.")
             }
             guard status == 0 else {
-                throw AuthError(.assertionUnusable, "There is no assertion: \(name) ended with status \(status).")
+                throw AuthError(.assertionUnusable, "There is no assertion: \(name) exited with status \(status).")
             }
             return try Assertion(printed: bytes, by: name)
         }

@@ -4,7 +4,8 @@ package import AuthFlow
 import Foundation
 #endif
 
-/// Starts a program detached from this one: without its streams, terminal, signals or environment.
+/// Starts programs that are detached from this process: they share neither its streams nor its terminal, signals or
+/// environment.
 package enum DetachedProcess {
     /// Starts a program.
     /// - Parameters:

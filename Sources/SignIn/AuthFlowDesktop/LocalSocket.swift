@@ -7,16 +7,17 @@ import Darwin
 import Glibc
 #endif
 
-/// The POSIX calls for a Unix domain socket; Foundation has none.
+/// The POSIX calls for Unix domain sockets, for which Foundation has no API.
 package enum LocalSocket {
     package static func listen(at path: String) throws(AuthError) -> Int32 {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { throw failure() }
-        // The socket gets its final name once it listens, because other commands remove sockets on which no process listens.
-        // Its temporary name contains the ID of the process that creates it.
+        // The socket is renamed to its final name only once it is listening, because other commands remove sockets on
+        // which no process listens. Its temporary name contains the ID of the process that creates it.
         let unfinished =
             "\(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
-        // On Linux, the mode of a socket file is that of its descriptor; no other user can access the directory in the meantime.
+        // On Linux, the socket file gets the mode of its descriptor. On other systems, the directory keeps other users
+        // out until `chmod` sets the mode.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
             unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
             unsafe chmod(unfinished, 0o600) == 0, SystemCall.listen(descriptor, 4) == 0,
@@ -32,12 +33,12 @@ package enum LocalSocket {
     }
 
     /// A connection; nil on failure, with the reason in `errno`: `EAGAIN` when a process listens but its backlog is full, for
-    /// example because the process was stopped.
+    /// example because it is stopped.
     package static func connect(to path: String) -> Int32? {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { return nil }
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-        // Otherwise this would block for as long as that process is stopped. Reading waits with `poll`.
+        // Otherwise, `connect` would block for as long as that process is stopped. Reads wait with `poll`.
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         guard unsafe with(path, { unsafe SystemCall.connect(descriptor, $0, $1) }) == 0 else {
             let number = errno
@@ -63,7 +64,7 @@ package enum LocalSocket {
         var line: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while line.count <= maximumSize {
-            // After weeks of system sleep, no time remains; the elapsed time is clamped, because it might not fit into an `Int32`.
+            // The elapsed time is clamped, because after weeks of system sleep it might not fit into an `Int32`.
             let left = patience - Int32(min(start.duration(to: .now) / .milliseconds(1), Double(patience)))
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             guard left > 0, unsafe poll(&ready, 1, left) > 0 else { return nil }

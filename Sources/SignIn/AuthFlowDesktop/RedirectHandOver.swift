@@ -9,11 +9,12 @@ import Darwin
 import Glibc
 #endif
 
-/// Passes a redirect from the process that the system opens it with to the process that waits for it, on the same machine.
+/// Passes a redirect from the process that the system starts to open it to the process that is waiting for it, on the
+/// same machine.
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
-/// can access. The socket's name is a hash of the sign-in's state, so that the other process finds it from the redirect alone,
-/// and the redirect contains no path.
+/// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
+/// redirect, and the redirect need not contain a path.
 public struct RedirectHandOver: Sendable {
     /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
     private static let maximumSize = 64 * 1024
@@ -21,7 +22,7 @@ public struct RedirectHandOver: Sendable {
 
     private let directory: String
 
-    /// Creates a handoff through a directory, which is created when needed.
+    /// Creates a handoff that uses a directory, which is created if it does not exist.
     /// - Parameter directory: Its path, which must be short: the path of a Unix domain socket is limited to about a hundred characters.
     public init(directory: String) {
         self.directory = directory
@@ -69,7 +70,7 @@ public struct RedirectHandOver: Sendable {
     /// Waits for a redirect while `body` runs.
     /// - Parameters:
     ///   - state: The state of the visit.
-    ///   - isAnswer: Returns whether a redirect is the expected redirect.
+    ///   - isAnswer: Returns whether a URL is the expected redirect.
     ///   - body: Receives the expected redirects, at most one.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when redirects cannot be received; any error that `body` throws.
     func listen<Return: Sendable>(
@@ -109,7 +110,7 @@ public struct RedirectHandOver: Sendable {
         return "\(directory)/\(hash.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()).sock"
     }
 
-    /// Removes the sockets of killed processes, on which no process listens any more.
+    /// Removes the sockets that killed processes have left behind.
     private func removeLeftovers() {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         where name.hasSuffix(".new") {

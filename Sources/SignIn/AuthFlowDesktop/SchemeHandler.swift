@@ -8,10 +8,10 @@ import Darwin
 import Glibc
 #endif
 
-/// A private-use URI scheme (RFC 8252 section 7.1) that the desktop opens with a program, through a desktop entry of the user
-/// (freedesktop.org's Desktop Entry and MIME Applications specifications).
+/// A private-use URI scheme (RFC 8252 section 7.1) for which the desktop starts a program, registered through one of
+/// the user's desktop entries (freedesktop.org's Desktop Entry and MIME Applications specifications).
 ///
-/// Only for Linux and similar systems: on Apple platforms an app declares its schemes in its bundle.
+/// For Linux and similar systems only: on Apple platforms, an app declares its schemes in its bundle.
 public struct SchemeHandler: Sendable {
     /// The scheme.
     public let scheme: String
@@ -61,7 +61,8 @@ public struct SchemeHandler: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or another
     ///   program handles the scheme; `user_agent_failed` when the desktop does not accept the registration.
     public func install(program: String, replacing: Bool = false) throws {
-        // RFC 8252 section 7.1; and no character with a special meaning in desktop entry files or launchers.
+        // RFC 8252 section 7.1. Characters with a special meaning in desktop entry files or launchers are also
+        // rejected.
         let isReversedName =
             scheme.contains(".")
             && scheme.utf8.allSatisfy { byte in
@@ -105,9 +106,9 @@ public struct SchemeHandler: Sendable {
             MimeType=\(mimeType);
 
             """
-        // Written atomically, even if this process is killed.
+        // The write is atomic, even if this process is killed.
         try PrivateFile(entryPath).replace(with: Array(entry.utf8))
-        // Some desktops use a cache; a desktop without this program has none.
+        // Some desktops cache the entries. A desktop without this program has no cache to update.
         _ = try? run("update-desktop-database", [applications])
         _ = try run("xdg-mime", ["default", entryName, mimeType])
         guard isInstalled else {
@@ -131,7 +132,7 @@ public struct SchemeHandler: Sendable {
         return existed
     }
 
-    /// Removes the association itself, because `xdg-mime` can only add associations.
+    /// Removes the association by editing the list, because `xdg-mime` can only add associations.
     private func removeAssociation(in list: String) throws {
         guard let bytes = FileManager.default.contents(atPath: list) else { return }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
@@ -169,10 +170,10 @@ public struct SchemeHandler: Sendable {
     private func run(_ name: String, _ arguments: [String]) throws -> String {
         #if os(Linux)
         guard let path = LaunchEnvironment.find(name, environment) else {
-            throw AuthError(.userAgentFailed, "\(name) is not installed. It comes with the package xdg-utils.")
+            throw AuthError(.userAgentFailed, "\(name) is not installed. Install the package xdg-utils.")
         }
         let (status, bytes) = try ChildProgram.output(of: [path] + arguments, environment: environment)
-        guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) ended with status \(status).") }
+        guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) exited with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else
         throw AuthError(.unsupported, "On this system, only apps can handle URI schemes.")

@@ -90,7 +90,7 @@ extension UserAgentFactory {
             }
             if case .privateUse(let scheme) = redirectURI.kind {
                 let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
-                // Querying the desktop too would start a process, even for commands that sign no user in.
+                // Querying the desktop, too, would start a process even for commands that do not sign in a user.
                 guard handler.hasEntry else {
                     return .unavailable(reason: "no program is registered for \(scheme): here")
                 }
@@ -104,8 +104,8 @@ extension UserAgentFactory {
             // A desktop opens https URLs with a browser, even when an app has claimed them.
             guard redirectURI.kind == .https, case .available = availability else { return availability }
             return context.launchEnvironment.hasTerminal
-                ? .lastResort(reason: "nothing here opens \(redirectURI) with this program, so it has to be pasted")
-                : .unavailable(reason: "nothing here opens \(redirectURI) with this program")
+                ? .lastResort(reason: "the desktop opens \(redirectURI) in a browser, so the redirect must be pasted")
+                : .unavailable(reason: "the desktop opens \(redirectURI) in a browser")
         } make: { options, context in
             SystemBrowserUserAgent(
                 launcher: try .configured(by: options, in: context.launchEnvironment),

@@ -13,9 +13,9 @@ public struct WebAuthenticationSessionUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - isEphemeral: Whether the window has separate cookies, which are discarded: every sign-in then prompts, and
-    ///     no user is signed in at the provider afterwards; default: false.
-    ///   - anchor: The window of the app that the sign-in window belongs to.
+    ///   - isEphemeral: Whether the window has separate cookies, which are discarded afterwards: the provider then
+    ///     prompts at every sign-in, and no session remains in the browser; default: false.
+    ///   - anchor: Returns the app's window to which the sign-in window belongs.
     public init(isEphemeral: Bool = false, anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
         self.isEphemeral = isEphemeral
         self.anchor = anchor
@@ -49,7 +49,7 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
 
 extension UserAgentFactory {
     /// `web-authentication-session`: the system's own sign-in window.
-    /// - Parameter anchor: The window of the app that the sign-in window belongs to.
+    /// - Parameter anchor: Returns the app's window to which the sign-in window belongs.
     public static func webAuthenticationSession(
         anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor
     ) -> UserAgentFactory {
@@ -122,7 +122,7 @@ extension UserAgentFactory {
         return .failure(AuthError(.userAgentFailed, "The system's sign-in window failed.", underlyingError: error))
     }
 
-    /// Ends the visit only once: closing the window also calls its completion handler.
+    /// Ends the visit only once, because closing the window also calls the session's completion handler.
     private func finish(_ result: Result<String, any Error>) {
         continuation?.resume(with: result)
         continuation = nil

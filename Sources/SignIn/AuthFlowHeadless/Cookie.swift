@@ -15,11 +15,11 @@ public struct Cookie: Sendable, Hashable {
     public let path: String
     /// Whether it is sent over `https` only.
     public let isSecure: Bool
-    /// When it expires; nil for a session cookie.
+    /// The expiry; nil for a session cookie.
     public let expiresAt: Date?
     /// The origin that set it.
     public let origin: String
-    /// The cross-site requests it is sent with.
+    /// Restricts the cross-site requests with which it is sent.
     public let sameSite: SameSite
 
     /// `SameSite` (RFC 6265bis section 5.6.7).
@@ -34,9 +34,9 @@ public struct Cookie: Sendable, Hashable {
 }
 
 extension Cookie {
-    /// Reads a `Set-Cookie` field (RFC 6265 section 5.2), as received from an endpoint.
-    /// - Returns: nil when the cookie must be ignored: malformed, or for a domain that the endpoint may not set cookies
-    ///   for.
+    /// Parses a `Set-Cookie` field (RFC 6265 section 5.2) from an endpoint's response.
+    /// - Returns: nil when the cookie must be ignored, because it is malformed or the endpoint must not set cookies for
+    ///   its domain.
     init?(_ field: String, from endpoint: Endpoint, now: Date) {
         let parts = field.unicodeScalars.split(separator: ";", omittingEmptySubsequences: false)
         guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
@@ -76,7 +76,7 @@ extension Cookie {
         // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie; the prefixes of section 4.1.3 are
         // enforced.
         if isSecure && !Self.isSecure(endpoint) { return nil }
-        // Section 5.7: without Secure, "None" is not honoured.
+        // Section 5.7: without Secure, "None" is not honored.
         if sameSite == .none, !isSecure { sameSite = .lax }
         if name.hasPrefix("__Secure-") && !isSecure { return nil }
         if name.hasPrefix("__Host-"), !isSecure || domain != nil || path != "/" { return nil }
@@ -89,7 +89,7 @@ extension Cookie {
         self.isSecure = isSecure
         self.origin = endpoint.origin
         self.sameSite = sameSite
-        // Section 5.3 step 3: Max-Age has precedence.
+        // Section 5.3 step 3: Max-Age takes precedence.
         self.expiresAt = maximumAge.map { $0 <= 0 ? .distantPast : now.addingTimeInterval($0) } ?? expiry
     }
 
@@ -104,8 +104,8 @@ extension Cookie {
         return hostFits && pathFits && (!isSecure || Self.isSecure(endpoint))
     }
 
-    /// Whether secure cookies are sent there. Browsers treat loopback origins as potentially trustworthy (Secure Contexts section 3.1), and
-    /// providers for development rely on that.
+    /// Whether secure cookies are sent to an endpoint. Browsers treat loopback origins as potentially trustworthy
+    /// (Secure Contexts section 3.1), and development providers rely on that.
     private static func isSecure(_ endpoint: Endpoint) -> Bool {
         endpoint.scheme == "https" || Endpoint.isLoopback(host: endpoint.host)
     }
@@ -121,7 +121,7 @@ extension Cookie {
     }
 }
 
-/// The initiator of a request, as far as the cookie rules need it (RFC 6265bis section 5.2).
+/// The context of a request that the cookie rules depend on (RFC 6265bis section 5.2).
 struct RequestContext: Sendable {
     /// The page that initiated it; nil for a typed URL.
     let initiator: Endpoint?
@@ -138,8 +138,8 @@ struct RequestContext: Sendable {
         }
     }
 
-    /// Whether two endpoints are same-site: the same scheme, and the same domain below a public suffix. Without the
-    /// list of public suffixes, a suffix is assumed to have one label, or two when both are short, as in `co.uk`.
+    /// Whether two endpoints are same-site: the same scheme and the same registrable domain. Without the list of public
+    /// suffixes, a suffix is assumed to have one label, or two when both are short, as in `co.uk`.
     static func isSameSite(_ left: Endpoint, _ right: Endpoint) -> Bool {
         left.scheme == right.scheme && site(left.host) == site(right.host)
     }

@@ -3,11 +3,11 @@ public import AuthFlowEssentials
 
 /// The cookies of one visit, according to RFC 6265.
 ///
-/// Foundation's storage accepts foreign domains, ignores `Max-Age` and sends cookies where they do not belong (on
-/// Linux), so AuthFlow has its own jar on every system.
+/// On Linux, Foundation's cookie storage accepts foreign domains, ignores `Max-Age`, and sends cookies to hosts that
+/// they do not belong to, so AuthFlow uses its own cookie jar on every system.
 public struct CookieJar: Sendable {
-    /// The maximum number of cookies; the oldest are evicted first (section 6.1 recommends at least 3000; a sign-in needs
-    /// few).
+    /// The maximum number of cookies; the oldest are evicted first. Section 6.1 recommends at least 3000, but a sign-in
+    /// needs only a few.
     private static let capacity = 300
 
     /// The cookies, oldest first.
@@ -32,7 +32,7 @@ public struct CookieJar: Sendable {
     /// - Parameters:
     ///   - endpoint: The endpoint of the request.
     ///   - now: The current time.
-    ///   - isAllowed: Whether a matching cookie may be sent there.
+    ///   - isAllowed: Returns whether a matching cookie may be sent.
     public func field(
         for endpoint: Endpoint,
         now: Date,

@@ -15,7 +15,7 @@ struct HTMLForm: Sendable {
         /// The URL that a button submits the form to instead of the form's action (`formaction`); nil when it has none.
         var action: String?
 
-        /// Whether a text of the button contains one of the words.
+        /// Whether the button's text contains one of the words.
         func says(_ words: [String], in text: KeyPath<Field, String> = \.label) -> Bool {
             let said = " " + self[keyPath: text].lowercased().split { !$0.isLetter }.joined(separator: " ") + " "
             return words.contains { said.contains(" \($0) ") }

@@ -1,13 +1,13 @@
 public import AuthFlow
 
-/// Fills in plain HTML forms: a user name, a password, and a consent.
+/// Fills in plain HTML forms: the user name, the password, and the consent decision.
 ///
 /// Forms are submitted only from pages of the given origins, and only to one of those origins. During a sign-out,
 /// nothing is typed.
 public struct HTMLFormDriver: Sendable {
     /// The decision when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {
-        /// Allow what is requested.
+        /// Allow the requested access.
         case allow
         /// Deny it.
         case deny
@@ -60,7 +60,7 @@ extension HTMLFormDriver: LoginDriver {
             if html.hasScripts {
                 throw refusal(
                     page,
-                    "needs JavaScript, which this user agent does not have. Use a user agent with a browser, such as \"loopback\""
+                    "needs JavaScript, which this user agent does not support. Use a user agent with a browser, such as \"loopback\""
                 )
             }
             throw refusal(page, "has no form that can be filled in", html)
@@ -96,8 +96,8 @@ extension HTMLFormDriver: LoginDriver {
         form.userNameField != nil || !form.buttons.isEmpty
     }
 
-    /// Submits a form. Regardless of its contents, the origins of its page and its target must be listed: a page of another site
-    /// could otherwise misuse the user's session at the provider.
+    /// Submits a form. Regardless of its contents, the origins of its page and its target must be listed, because a
+    /// page of another site could otherwise misuse the user's session with the provider.
     private func submit(
         _ form: HTMLForm,
         on page: HeadlessPage,

@@ -9,8 +9,8 @@ import Glibc
 
 /// Builds an ``HTMLPage`` from the events of libxml2's parser, and stops parsing when a limit is exceeded.
 ///
-/// The limits are enforced inside the parser, so that no page is parsed twice: libxml2 compares every attribute of an element with every
-/// other attribute, and traverses the open elements at every tag.
+/// The limits are necessary because libxml2 compares every attribute of an element with every other attribute, and
+/// traverses the open elements at every tag. They are enforced during parsing, so that no page is parsed twice.
 final class HTMLReader {
     /// The maximum size of a page, in bytes.
     static let maximumSize = 512 * 1024
@@ -18,13 +18,13 @@ final class HTMLReader {
     static let maximumElements = 20_000
     /// The maximum number of attributes of one element.
     static let maximumAttributes = 200
-    /// The maximum number of elements that are open at a time.
+    /// The maximum number of elements that are open at the same time.
     static let maximumDepth = 512
     /// The maximum number of bytes between two parser events, that is, within one tag.
     static let maximumTag = 256 * 1024
     /// The maximum CPU time for one page, in seconds, checked after every chunk.
     static let maximumTime = 2
-    /// The length at which no more text is appended, in characters.
+    /// The length, in characters, at which text is no longer appended.
     private static let maximumText = 300
 
     private var page = HTMLPage()
@@ -44,7 +44,7 @@ final class HTMLReader {
     /// Text since the last tag.
     private var words = ""
 
-    /// Reads a page; nil when it exceeds the limits.
+    /// Parses a page; nil when it exceeds the limits.
     static func page(_ bytes: [UInt8]) -> HTMLPage? {
         guard bytes.count <= maximumSize else { return nil }
         let reader = HTMLReader()

@@ -4,7 +4,7 @@ import HTTPTypes
 
 /// The subset of a browser that a headless sign-in needs: cookies and redirects, within limits.
 public actor HeadlessBrowser {
-    /// The maximum number of redirects in a row.
+    /// The maximum number of consecutive redirects.
     private static let maximumRedirects = 20
 
     private let transport: any HTTPTransport
@@ -35,7 +35,7 @@ public actor HeadlessBrowser {
         self.reporter = reporter
     }
 
-    /// Sends one request with the matching cookies, and stores those of the response. Redirects are not followed.
+    /// Sends one request with the matching cookies, and stores the cookies of the response. Redirects are not followed.
     /// - Throws: The same errors as ``/AuthFlow/HTTPTransport/send(_:)``.
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await send(call, RequestContext(initiator: page, isPlainVisit: false))
@@ -55,7 +55,7 @@ public actor HeadlessBrowser {
         return response
     }
 
-    /// Publishes an event about an action of a driver.
+    /// Publishes an event about a driver's action.
     /// - Parameter details: The details by name. They must not be secret.
     public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
 
@@ -84,10 +84,10 @@ public actor HeadlessBrowser {
         case redirect(String)
     }
 
-    /// Navigates and follows redirects until a page or the redirect URI is reached.
-    func go(_ navigation: HeadlessNavigation, until redirectURI: String) async throws -> Arrival {
+    /// Navigates and follows redirects until a page or the redirect URI, if there is one, is reached.
+    func go(_ navigation: HeadlessNavigation, until redirectURI: String?) async throws -> Arrival {
         if navigation.typesCredentials { hasTypedCredentials = true }
-        // A driver that has the redirect URL already navigates to it directly.
+        // A driver that already has the redirect URL navigates directly to it.
         if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
             return .redirect(navigation.endpoint.url)
         }
@@ -165,8 +165,10 @@ public actor HeadlessBrowser {
     }
 
     /// Whether a URL is the redirect URI with parameters.
-    private static func isAnswer(_ url: String, _ redirectURI: String) -> Bool {
-        // A URI is ASCII; in other text, a character that looks like a separator may not be one.
+    private static func isAnswer(_ url: String, _ redirectURI: String?) -> Bool {
+        guard let redirectURI else { return false }
+        // A URI contains only ASCII characters; in other text, a character that looks like a separator is not
+        // necessarily one.
         guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
         return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
             || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")

@@ -18,7 +18,7 @@ public struct HeadlessDevicePresenter: Sendable {
     ///   - driver: Acts as the user on the provider's pages, except for entering the code.
     ///   - transport: The HTTP transport.
     ///   - host: Provides the clock, for the expiry of cookies.
-    ///   - observer: Called with the code.
+    ///   - observer: Receives the device authorization, which contains the code.
     public init(
         driver: any LoginDriver,
         transport: any HTTPTransport = SystemTransport(),
@@ -55,10 +55,10 @@ extension HeadlessDevicePresenter: DevicePresenter {
         var navigation = HeadlessNavigation.visit(link)
         var hasAnswered = false
         for _ in 0..<Self.maximumPages {
-            // There is no redirect to wait for, and no page has an empty URL.
-            guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
+            // The device grant has no redirect URI.
+            guard case .page(let page) = try await browser.go(navigation, until: nil) else { break }
             let forms = try await HTMLPage.read(page).forms
-            // A page without a form, after something was submitted, is the final one.
+            // A page without a form after a submission is the final page.
             if page.response.status == 200, forms.isEmpty, hasAnswered { return }
             hasAnswered = true
             if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
@@ -73,7 +73,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         )
     }
 
-    /// Enters the code, when the page asks for it.
+    /// Enters the code if the page asks for it.
     private static func codeForm(
         in forms: [HTMLForm],
         _ page: HeadlessPage,

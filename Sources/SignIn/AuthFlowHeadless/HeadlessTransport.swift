@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import HTTPTypes
 import Synchronization
 
-/// Sends the configured `User-Agent`, and records requests and responses without any secret.
+/// Sends the configured `User-Agent`, and records requests and responses without secrets.
 struct HeadlessTransport: HTTPTransport {
     let base: any HTTPTransport
     let userAgentString: String?
@@ -26,7 +26,7 @@ struct HeadlessTransport: HTTPTransport {
 
 /// A transcript file of a visit, for diagnosing why a page was not understood.
 final class Transcript: Sendable {
-    /// The header of a transcript file: a file without it is not overwritten.
+    /// The first line of a transcript file. A file without this line is not overwritten.
     private static let mark = "# Transcript of a visit, written by AuthFlow\n"
 
     private let path: String

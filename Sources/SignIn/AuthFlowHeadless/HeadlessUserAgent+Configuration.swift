@@ -5,7 +5,7 @@ extension UserAgentFactory {
     public static var headless: UserAgentFactory { headless(transport: nil) }
 
     /// `headless`, with a custom transport.
-    /// - Parameter transport: The HTTP transport; nil for that of the profile.
+    /// - Parameter transport: The HTTP transport; nil for the profile's transport.
     public static func headless(transport: (any HTTPTransport)?) -> UserAgentFactory {
         let username = ConfigurationKey("username", required: .text, "The user name.")
         let password = ConfigurationKey("password", required: .secret, "The password, by reference.")

@@ -1,9 +1,9 @@
 public import AuthFlow
 
-/// Signs in without a browser window: for tests, for machines without a display, and for their service accounts.
+/// Signs in without a browser window: for tests, and for service accounts on machines without a display.
 ///
 /// A user's password belongs in a browser (RFC 8252 section 8.12). Use this agent for accounts whose credentials the
-/// program holds anyway.
+/// program already has.
 public struct HeadlessUserAgent: Sendable {
     /// The maximum number of pages that are passed to a driver.
     private static let maximumPages = 15
@@ -100,7 +100,7 @@ extension HeadlessUserAgent: UserAgent {
         }
     }
 
-    /// Shares the cookies of a visit that is complete.
+    /// Shares the cookies of a completed visit.
     private func share(_ cookies: [Cookie], _ reporter: FlowReporter) async {
         do {
             try await sharedCookies?.keep(cookies, now: host.now())
@@ -109,8 +109,8 @@ extension HeadlessUserAgent: UserAgent {
         }
     }
 
-    /// The authorization response on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode
-    /// section 2), as the query of that URI.
+    /// The redirect URI with the authorization response as its query, if the page would post that response to the
+    /// redirect URI (OAuth 2.0 Form Post Response Mode section 2); nil for any other page.
     private static func respond(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
         guard page.response.mediaType == "text/html" else { return nil }
         let forms = try await HTMLPage.read(page).forms

@@ -7,7 +7,7 @@ import AuthFlowJSON
 /// driver, which returns the next navigation: a form to submit, or a URL to visit after requests to the provider's
 /// proprietary API.
 public protocol LoginDriver: Sendable {
-    /// Decides what to do on a page.
+    /// Chooses the next navigation on a page.
     /// - Parameters:
     ///   - page: The current page.
     ///   - browser: Sends further requests with the same cookies, for providers that sign in through an API.
@@ -20,7 +20,7 @@ public protocol LoginDriver: Sendable {
     /// - Parameter browser: Sends requests with the shared cookies.
     func beginSignOut(in browser: HeadlessBrowser) async
 
-    /// Decides what to do on a page of the provider during a sign-out. Nothing may be typed there.
+    /// Chooses the next navigation on a page of the provider during a sign-out. It must not type anything.
     /// - Parameters:
     ///   - page: The current page.
     ///   - origin: The origin of the end session endpoint.
@@ -80,13 +80,14 @@ public struct HeadlessPage: Sendable {
     /// The server's response.
     public let response: TransportResponse
 
-    /// Whether credentials have been typed already during this visit. A page that prompts again has rejected them.
+    /// Whether credentials have already been typed during this visit. If the page prompts again, the provider has
+    /// rejected them.
     public let hasTypedCredentials: Bool
 
     /// The purpose of the visit.
     public let purpose: RedirectOptions.Purpose
 
-    /// Whether it is not a page but an empty success response: 204, or an empty JSON object.
+    /// Whether it is an empty success response instead of a page: status 204, or an empty JSON object.
     var isEmptySuccess: Bool {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }

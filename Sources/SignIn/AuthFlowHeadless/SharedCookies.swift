@@ -2,11 +2,11 @@ public import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Cookies that several apps of one vendor share on one machine, so that the provider recognises a user who has signed
+/// Cookies that several apps of one vendor share on one machine, so that the provider recognizes a user who has signed
 /// in to one app when another app starts a sign-in.
 ///
-/// Only cookies with the listed names are shared, and only those of one origin. The provider decides what a cookie
-/// permits: any program that can read the store can use it until it expires.
+/// Only cookies with the listed names are shared, and only those of one origin. The provider decides what access a
+/// cookie grants, and any program that can read the store can use the cookie until it expires.
 public struct SharedCookies: Sendable {
     private let store: SharedCredentialStore
     private let origin: Endpoint

@@ -72,8 +72,8 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    /// Ends the wait: another program on this machine may have opened the start page, and could complete the sign-in with its own account.
-    /// It is not possible to tell which of the two visitors is the user's browser.
+    /// Ends the wait, because another program on this machine may have opened the start page and could complete the
+    /// sign-in with its own account. It is not possible to tell which of the two visitors is the user's browser.
     private func endByASecondVisitor() {
         let isFirst = state.withLock { state in
             defer {
@@ -85,7 +85,7 @@ final class CallbackInbox: Sendable {
         if isFirst { callbackContinuation.finish() }
     }
 
-    /// Ends the wait: no response can arrive any more.
+    /// Ends the wait, because no response can arrive anymore.
     func close() {
         callbackContinuation.finish()
     }
@@ -109,7 +109,7 @@ final class CallbackInbox: Sendable {
                 StatusPage(status: .badRequest, title: "Wrong host", message: "This server does not serve that host.")
             )
         }
-        // A prefetching browser has not been redirected here yet.
+        // A prefetch is not the redirect itself: the browser has not navigated here yet.
         if request.headerFields.contains(where: {
             $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
         }) {
@@ -147,7 +147,8 @@ final class CallbackInbox: Sendable {
         default:
             return notLikeThis
         }
-        // A page of any site can redirect the user here. A request without the state is rejected, also during a sign-out.
+        // A page of any site can redirect the user here, so a request without the state is rejected, even during a
+        // sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
             return appearance.response(
                 StatusPage(
@@ -164,7 +165,7 @@ final class CallbackInbox: Sendable {
             defer { state.isSettled = true }
             return !state.isSettled
         }
-        // A second tab, or a reload: its response is ignored, and it shows the same page.
+        // The response of a second tab or of a reload is ignored, but the browser shows the same page.
         if isFirst {
             callbackContinuation.yield(.response(received))
             callbackContinuation.finish()
@@ -172,8 +173,8 @@ final class CallbackInbox: Sendable {
         return appearance.response(await resultPage())
     }
 
-    /// The response to a program of another user of this machine. That user may have read the URL of the start page from a command line, and
-    /// would complete the sign-in with another account.
+    /// The response to a program that belongs to another user of this machine. That user may have read the URL of the
+    /// start page from a command line, and could complete the sign-in with another account.
     private var refusalOfAnotherUser: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
         return appearance.response(

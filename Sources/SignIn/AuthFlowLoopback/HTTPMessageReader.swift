@@ -5,8 +5,8 @@ package import HTTPTypes
 
 /// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
 ///
-/// Any page in the user's browser and any process on the machine can send anything. A real request is a few hundred
-/// bytes that arrive at once; a request that is malformed or exceeds these limits is not an authorization
+/// Any page in the user's browser and any process on the machine can send arbitrary data. A genuine request is a few
+/// hundred bytes that arrive together; a request that is malformed or exceeds these limits is not an authorization
 /// response.
 package struct HTTPMessageReader {
     /// The maximum size of the request line and header fields, in bytes: an authorization response in the query fits easily.
@@ -26,7 +26,7 @@ package struct HTTPMessageReader {
         var bytes: [UInt8] = []
         var end: Int?
         while end == nil {
-            // A little overlap, because the empty line may arrive in two pieces.
+            // The searches overlap by three bytes, because the empty line may arrive in two pieces.
             let searched = max(0, bytes.count - 3)
             bytes += try await socket.read(atMost: 4096)
             end = endOfHead(in: bytes, from: searched)
@@ -87,7 +87,7 @@ package struct HTTPMessageReader {
         )
     }
 
-    /// RFC 9112 section 6.
+    /// The length of the body (RFC 9112 section 6).
     package static func bodySize(of request: HTTPRequest) throws(Refusal) -> Int {
         // Browsers send forms with a `Content-Length`; without transfer codings, the length of a body is unambiguous.
         guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }

@@ -24,8 +24,8 @@ package struct LoopbackPort {
             // A port that is free in one address family may be taken in the other, so a few ports are tried.
             for _ in 0..<(port == nil ? 5 : 1) {
                 let first = try listen(port ?? 0, isIPv6: isIPv6)
-                // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where another process could
-                // listen. Therefore ::1 is bound too.
+                // RFC 8252 section 8.3 warns against "localhost": a browser may try ::1 first, where another process
+                // could listen. Therefore, ::1 is bound, too.
                 do {
                     let number = try first.port
                     guard host == "localhost", hasIPv6 else { return LoopbackPort(number: number, sockets: [first]) }
@@ -47,7 +47,7 @@ package struct LoopbackPort {
     /// - Parameters:
     ///   - host: The same as for ``open(host:port:)``.
     ///   - port: The port; default: any free one.
-    /// - Returns: Its number.
+    /// - Returns: The port.
     package static func tryOut(host: String, port: Int? = nil) throws -> Int {
         let port = try open(host: host, port: port)
         port.close()
@@ -64,7 +64,7 @@ package struct LoopbackPort {
             #if !os(Linux)
             try socket.setValue(true, for: .noSIGPIPE)
             #endif
-            // Ignores only closed connections: a port on which another process listens remains unavailable.
+            // This option ignores only closed connections: a port on which another process listens remains unavailable.
             try socket.setValue(true, for: .localAddressReuse)
             if isIPv6 {
                 try socket.bind(to: try sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)))

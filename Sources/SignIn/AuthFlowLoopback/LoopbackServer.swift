@@ -21,7 +21,7 @@ package struct LoopbackServer {
     /// The timeout for receiving a request, and for sending a response.
     private static let patience = Duration.seconds(10)
 
-    /// The timeout for pending responses after the call has returned.
+    /// The timeout for pending responses after `body` has completed.
     private static let grace = Duration.seconds(2)
 
     /// Opens the server, runs `body`, and always closes the server afterwards.
@@ -29,7 +29,8 @@ package struct LoopbackServer {
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
     ///   - port: The port; nil for any free one.
     ///   - makeHandler: Creates the handler, once the port is known.
-    ///   - onFailure: Called when the server stops: because of a failure while `body` runs, or after `body`.
+    ///   - onFailure: Called when the server stops, either because of a failure while `body` runs or after `body` has
+    ///     completed.
     ///   - body: Runs while the server is open.
     /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; any error that `body` throws.
     package static func run<Return: Sendable>(
@@ -117,7 +118,7 @@ private final class Connections: Sendable {
                 } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
                     continue
                 } catch SocketError.failed {
-                    // Out of file descriptors: some will be closed.
+                    // The process may be out of file descriptors, so wait until some have been closed.
                     try? await Task.sleep(for: .milliseconds(50))
                 } catch {
                     break
@@ -176,7 +177,8 @@ private final class Connections: Sendable {
                 guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
                     return false
                 }
-                // Shut down, so that a waiting reader sees the end of the stream; the descriptor still belongs to that connection.
+                // The socket is only shut down, so that a waiting reader sees the end of the stream: the descriptor
+                // still belongs to that connection.
                 shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
                 return true
             }
@@ -197,7 +199,8 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes a connection, under the lock, so that no task closes another connection that has just been given the same descriptor.
+    /// Closes a connection under the lock, so that no task can close a new connection that was just assigned the same
+    /// descriptor.
     private func end(_ number: UInt64, _ socket: Socket) {
         state.withLock { state in
             state.waiting.removeAll { $0.number == number }

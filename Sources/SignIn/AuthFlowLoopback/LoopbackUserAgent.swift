@@ -32,7 +32,7 @@ public struct LoopbackUserAgent: Sendable {
         let applicationName: String
         let accentColor: String?
 
-        /// The program that the user is sent back to.
+        /// The name of the program to which the user is told to return.
         var program: String { applicationName.isEmpty ? "the program that opened it" : applicationName }
 
         func response(_ page: StatusPage) -> TransportResponse {

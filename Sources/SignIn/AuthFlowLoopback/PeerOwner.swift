@@ -48,7 +48,8 @@ struct PeerOwner: Sendable {
     }
 
     #if os(Linux)
-    /// The name of a socket in the format of the table: the address in 32-bit words in host byte order, and the port, both in hexadecimal.
+    /// The table that lists a socket, and the socket's address in the format of that table: the IP address in 32-bit
+    /// words in host byte order, and the port, both in hexadecimal.
     private static func name(
         of descriptor: Int32,
         _ name: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32

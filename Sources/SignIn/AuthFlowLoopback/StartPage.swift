@@ -5,7 +5,7 @@ import Synchronization
 /// A short URL at the loopback port that redirects to the provider.
 ///
 /// Every user of the machine can read the command line of the browser, so the URL in it must be of no use to
-/// others: it redirects only the first browser that opens it, which is recognised by its cookie.
+/// others: it redirects only the first browser that opens it, which is identified by a cookie.
 final class StartPage: Sendable {
     let path: String
 

@@ -21,7 +21,8 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     /// - Parameters:
     ///   - clientID: The URL that the document will be served at.
     ///   - name: `client_name`, which servers show to the user.
-    ///   - redirectURIs: `redirect_uris`. Many servers compare the port of a loopback address too, so list the URIs with the ports that are used.
+    ///   - redirectURIs: `redirect_uris`. Many servers also compare the port of a loopback redirect URI, so list the
+    ///     URIs with the ports that are used.
     ///   - metadata: Additional metadata of RFC 7591, such as `logo_uri`; default: none.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URL or a member is not allowed.
     public init(
@@ -85,7 +86,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client_id \"\(endpoint)\" is not the URL of a client metadata document, which must have https and a path without \".\" or \"..\"."
+                "The client_id \"\(endpoint)\" cannot be the URL of a client metadata document: the URL must use https and have a path without \".\" or \"..\"."
             )
         }
     }

@@ -16,7 +16,8 @@ public struct DynamicRegistration: Sendable {
         public var scopes: [String]
         /// `token_endpoint_auth_method`. A client on a user's device is public: `none`.
         public var authenticationMethod: ClientAuthentication.Method
-        /// `grant_types`; default, nil: those that the scopes need, with `refresh_token` only for `offline_access`.
+        /// `grant_types`; default, nil: `authorization_code`, and `refresh_token` if the scopes contain
+        /// `offline_access`.
         public var grantTypes: [String]?
         /// Additional metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
         public var metadata: [String: JSON]
@@ -61,7 +62,7 @@ public struct DynamicRegistration: Sendable {
         public let clientID: String
         /// The client authentication at the token endpoint, including the secret.
         public let authentication: ClientAuthentication
-        /// `client_secret`, for storing it. nil for a public client.
+        /// `client_secret`, so that it can be stored; nil for a public client.
         public let clientSecret: Secret?
         /// `client_secret_expires_at`; nil when there is no secret or it does not expire.
         public let clientSecretExpiresAt: Date?
@@ -75,7 +76,7 @@ public struct DynamicRegistration: Sendable {
 
     private let server: AuthorizationServer
 
-    /// Registers clients with a server.
+    /// Creates a registration service for an authorization server.
     public init(server: AuthorizationServer) {
         self.server = server
     }

@@ -51,7 +51,7 @@ public struct KeptRegistration: Sendable {
         }
     }
 
-    /// Decodes the output of ``json``; nil when something is missing.
+    /// Decodes the output of ``json``; nil when a required value is missing or invalid.
     init?(_ json: JSON) {
         guard let issuer = json["issuer"]?.string, let clientID = json["client_id"]?.string, !clientID.isEmpty,
             let uris = json["redirect_uris"]?.strings, !uris.isEmpty, let date = json["registered_at"]?.number
@@ -112,7 +112,7 @@ extension KeptRegistration {
                 "\(issuer) returned no client configuration endpoint, so the registration cannot be deleted (RFC 7592)."
             )
         }
-        // The server returned this URL when it registered the client.
+        // The server chose this URL, so it must not reach further into a private network than the issuer does.
         var endpoint = management.endpoint
         if let home = try? Endpoint(issuer) { endpoint.limitReach(to: home.reach, unlessAt: home) }
         let request = TransportRequest(

@@ -36,7 +36,7 @@ struct KnownResource: Sendable, Hashable {
         self.usesDPoP = usesDPoP
     }
 
-    /// Decodes the output of ``json``; nil when something is missing.
+    /// Decodes the output of ``json``; nil when a required value is missing or invalid.
     init?(_ json: JSON) {
         guard let resource = json["resource"]?.string, let issuer = json["issuer"]?.string,
             let clientID = json["client_id"]?.string, let scopes = json["scopes"]?.strings,

@@ -1,8 +1,8 @@
 import AuthFlowJSON
 public import AuthFlowStorage
 
-/// Lists of the resources and registrations in a store, for display to users: a store itself finds records only by key. Nothing else
-/// depends on these lists.
+/// Lists of the resources and registrations in a store, for display to users, because a store itself can find records
+/// only by key. Nothing else depends on these lists.
 public struct KnownResources: Sendable {
     private let store: any TokenStore
 

@@ -44,7 +44,7 @@ struct ProtectedResourceDiscovery: Sendable {
             do {
                 if let metadata = try await document(at: place) { return metadata }
             } catch let error as AuthError where error.code == .invalidResponse && 300..<400 ~= error.status ?? 0 {
-                // A server that redirects unknown paths to its front page has no document there.
+                // A server that redirects unknown paths to its home page has no document at this URL.
             }
         }
         return nil

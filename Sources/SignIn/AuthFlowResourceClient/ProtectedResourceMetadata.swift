@@ -70,8 +70,8 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         self.json = json
     }
 
-    /// Whether a document is at a well-known URL of the host. Complete URLs are compared: the meaning of percent-encoded dots and slashes
-    /// in a path depends on the server.
+    /// Whether a document is at a well-known URL of the host. Complete URLs are compared, because the meaning of
+    /// percent-encoded dots and slashes in a path depends on the server.
     private static func isHostsOwn(_ location: Endpoint, of address: Endpoint, _ resource: String) -> Bool {
         let named = try? Endpoint(resource, name: "resource")
         let places = [address.wellKnownMetadata, named?.wellKnownMetadata, address.wellKnownMetadataOfHost]

@@ -3,7 +3,7 @@ import AuthFlowJSON
 import AuthFlowOAuth
 import Crypto
 
-/// The authorization server that a protected resource names, found from its issuer alone.
+/// The authorization server that a protected resource names, of which only the issuer is known.
 ///
 /// It is not configured beforehand, so the requirements are stricter than for a configured provider: RFC 8414 metadata is tried first,
 /// and PKCE with S256 must be advertised.
@@ -27,10 +27,11 @@ struct ResourceAuthorizationServer: MixUpDefending {
     /// Requires that the response to a request can be distinguished from a response of another server.
     ///
     /// RFC 9700 section 2.1: with several authorization servers, a defense against mix-up attacks is REQUIRED. Section 4.4: an attacker's
-    /// server may name the authorization endpoint of another server as its own, and then receives that server's code.
+    /// server may name the authorization endpoint of another server as its own, and would then receive that server's
+    /// code.
     /// - Throws: ``AuthError`` with `unsupported`.
     package func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError) {
-        // RFC 9207 section 2.4: the issuer is then required in every response, and compared.
+        // RFC 9207 section 2.4: the issuer is then required in every response, and is compared.
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         try requireOwnEndpoints(metadata)
         // RFC 8252 section 8.10: a client "MUST" use "a unique redirect URI for each authorization server used by the app", where it
@@ -42,7 +43,8 @@ struct ResourceAuthorizationServer: MixUpDefending {
         }
     }
 
-    /// Requires that the endpoints that lead to a code are at the issuer's own origin, if responses do not name their issuer.
+    /// Requires that the endpoints for obtaining a code are at the issuer's own origin if responses do not name their
+    /// issuer.
     func requireOwnEndpoints(_ metadata: ProviderMetadata) throws(AuthError) {
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         let names = ["authorization_endpoint", "pushed_authorization_request_endpoint", "registration_endpoint"]

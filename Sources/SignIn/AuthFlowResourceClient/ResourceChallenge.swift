@@ -3,7 +3,7 @@ import AuthFlowOAuth
 
 /// The challenge of a protected resource in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
 public struct ResourceChallenge: Sendable, Hashable {
-    /// The reason that the resource gave for rejecting the request.
+    /// The requirement of the resource that the request did not meet.
     public enum Demand: Sendable, Hashable {
         /// A new token: the token is missing, has expired, or was revoked.
         case token
@@ -60,7 +60,8 @@ public struct ResourceChallenge: Sendable, Hashable {
         case (401, "use_dpop_nonce"): demand = .nonce
         case (401, "insufficient_user_authentication"): demand = .authentication
         case (403, "insufficient_scope"), (401, "insufficient_scope"): demand = .scope
-        // RFC 9110 section 15.5.2 requires the field in a 401 response, but some servers omit it; the well-known URLs provide the rest.
+        // RFC 9110 section 15.5.2 requires `WWW-Authenticate` in a 401 response, but some servers omit it; the
+        // well-known URLs provide the rest.
         case (401, _): demand = .token
         // Some servers reject a request without a token with 403; without a challenge, a 403 is only a denial.
         case (403, nil) where chosen != nil, (403, "invalid_token"): demand = .token

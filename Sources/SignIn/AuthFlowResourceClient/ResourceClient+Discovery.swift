@@ -43,14 +43,14 @@ extension ResourceClient {
         } else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address) does not say which authorization server it trusts: there is no resource metadata (RFC 9728) at its well-known URLs."
+                "\(address) does not name an authorization server: there is no resource metadata (RFC 9728) at its well-known URLs."
             )
         }
         let server = server(issuer, isAssumed: isAssumed)
         let serverMetadata = try await server.metadata()
         if methods.withoutUser == nil {
             try OAuthClient.requireAnnouncedPKCE(serverMetadata)
-            // Before a client is registered there.
+            // This check must precede the registration of a client at these endpoints.
             try (server.adapter as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
         }
         return FoundServer(
@@ -114,8 +114,8 @@ extension ResourceClient {
         for scope in before + demanded + options.scopes
             + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
         where !scopes.contains(scope) && scopes.count < Self.maximumScopes { scopes.append(scope) }
-        // "Refresh Tokens": offline_access only if the authorization server lists it. Alone, it would replace the scopes that the server
-        // grants by default.
+        // "Refresh Tokens": offline_access only if the authorization server lists it. As the only scope, it would
+        // replace the scopes that the server grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
         if !isOffered { scopes.removeAll { $0 == "offline_access" && !options.scopes.contains($0) } }
         if isOffered, methods.withoutUser == nil, !scopes.isEmpty, !scopes.contains("offline_access") {
@@ -142,8 +142,8 @@ extension ResourceClient {
 
     // MARK: The client's identifier
 
-    /// The client at an authorization server, in the order that MCP requires: pre-registered, by its client ID metadata document, or by
-    /// dynamic registration.
+    /// Identifies the client at an authorization server. The methods are tried in the order that MCP requires:
+    /// pre-registration, client ID metadata document, dynamic registration.
     func identify(_ found: FoundServer, scopes: [String], usesDPoP: Bool) async throws -> KnownResource {
         var known = KnownResource(
             resource: found.resource,
@@ -177,15 +177,15 @@ extension ResourceClient {
             throw AuthError(
                 .unsupported,
                 options.clientMetadataDocument == nil
-                    ? "\(known.issuer) registers no clients dynamically. Register a client there, and configure its client_id."
-                    : "\(known.issuer) registers no clients dynamically, and does not announce the features that a client ID metadata document requires for safe use (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
+                    ? "\(known.issuer) does not support dynamic client registration. Register a client there, and configure its client_id."
+                    : "\(known.issuer) does not support dynamic client registration, and does not announce the features that a client ID metadata document requires for safe use (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
             )
         }
         return known
     }
 
-    /// Registers the client again with the resource's authorization server, and replaces the stored registration. The tokens of the old
-    /// registration are useless to the new one, so the user is signed out, and must sign in again.
+    /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
+    /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
     /// - Returns: The new registration, and the old one, which continues to exist at the server.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
@@ -197,7 +197,7 @@ extension ResourceClient {
         guard present.identification == .dynamic else {
             throw AuthError(.unsupported, "The client is not dynamically registered with \(present.issuer).")
         }
-        // If there was no registration before, `identify` has just made a new one.
+        // If there was no registration before, `identify` has just created one.
         var new = try await registrations.registration(at: present.issuer, for: redirectURI)
         if old != nil || new == nil {
             let made = try await register(found, scopes: scopes)
@@ -218,7 +218,8 @@ extension ResourceClient {
         let methods = found.serverMetadata.tokenEndpointAuthMethods
         let method: ClientAuthentication.Method =
             if let methods, !methods.contains("none") {
-                // Servers built with the Python SDK accept client_secret_basic only with a client_id in the body, too.
+                // Servers built with the Python SDK accept client_secret_basic only if the body also contains the
+                // client_id.
                 methods.contains("client_secret_post")
                     ? .clientSecretPost : methods.contains("client_secret_basic") ? .clientSecretBasic : .none
             } else { .none }
@@ -246,15 +247,15 @@ extension ResourceClient {
         )
     }
 
-    /// Many servers compare the port of a loopback address although RFC 8252 section 7.3 says that they must not, so a few ports
-    /// are registered, of which one will be free.
+    /// Many servers compare the port of a loopback redirect URI, although RFC 8252 section 7.3 requires them to allow
+    /// any port. Therefore, a few ports are registered, at least one of which should be free.
     private func registeredRedirectURIs(at issuer: String) -> [RedirectURI] {
         options.redirectURIs.map { $0.own(for: issuer) }.flatMap { uri -> [RedirectURI] in
             guard case .loopback(_, nil, _) = uri.kind else { return [uri] }
             var ports: Set<Int> = []
             while ports.count < 3 {
                 let bytes = host.randomBytes(2)
-                // Above the registered ports, below Linux's ephemeral ports.
+                // Above the most widely used ports, and below Linux's ephemeral ports.
                 ports.insert(10_000 + (Int(bytes[0]) << 8 | Int(bytes[1])) % 22_000)
             }
             return ports.sorted().compactMap { try? RedirectURI(uri.uri(port: $0)) }

@@ -12,12 +12,12 @@ extension ResourceClient {
 
     /// Sends a request with a fresh access token. If the resource demands a token, obtains one and sends the request again. Redirects are
     /// not followed.
-    /// - Parameter request: The request, to the resource or below it, without an `Authorization` field.
+    /// - Parameter request: The request, to the resource's URL or a URL below it, without an `Authorization` field.
     /// - Returns: The response, whatever its status.
     /// - Throws: The same errors as ``perform(_:_:_:)``.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         guard request.head.headerFields[.authorization] == nil else {
-            throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
+            throw AuthError(.invalidConfiguration, "The request already has an Authorization field.")
         }
         return try await perform(request.head.method, request.url) { fields in
             var request = request
@@ -28,14 +28,15 @@ extension ResourceClient {
         }
     }
 
-    /// Runs a request that another part of the program sends, with the header fields that authorize it, and repeats it when the resource
-    /// demands another token.
+    /// Authorizes a request that another part of the program sends, and repeats it when the resource demands another
+    /// token.
     ///
-    /// The number of attempts is bounded: a nonce and a refresh once each, a sign-in at most three times and only while the resource
-    /// demands scopes that were not requested before.
+    /// The number of attempts is limited: one retry with a nonce, at most three sign-ins, and one refresh before the
+    /// first sign-in and after each. Sign-ins are repeated only while the resource demands scopes that were not
+    /// requested before.
     /// - Parameters:
     ///   - method: The method of the request.
-    ///   - url: The URL of the request: the resource, or below it.
+    ///   - url: The URL of the request: the resource's URL, or a URL below it.
     ///   - body: Sends the request with the given fields, which are empty before the first sign-in, and returns the response with its
     ///     status and headers.
     /// - Returns: The response, whatever its status.
@@ -113,7 +114,8 @@ extension ResourceClient {
         return endpoint
     }
 
-    /// Whether a token may be sent to the URL: a token for more of the host only if the host's own metadata document allows it.
+    /// Whether the stored token may be used for this resource. A token that covers more of the host is used only if the
+    /// host's own metadata document allows it.
     func isUsableHere(_ known: KnownResource) -> Bool {
         known.coversHost || known.resource == options.resource
             || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical
@@ -182,7 +184,8 @@ extension ResourceClient {
             guard let rejected else { break }
             // MCP authorization: a 403 response that does not request scopes does not start a sign-in if the request had a token.
             guard challenge.status == 401 || challenge.hasError else { return false }
-            // Once before a sign-in, and once after it: another process may already have refreshed the token that it has just obtained.
+            // A token is replaced once before a sign-in and once after it, because another process may already have
+            // refreshed the token that was just obtained.
             if attempt.round.replacements <= attempt.round.signIns {
                 attempt.round.replacements = attempt.round.signIns + 1
                 if try await replace(rejected, challenge) {
@@ -266,7 +269,8 @@ extension ResourceClient {
     /// - Returns: Whether a new token is available.
     private func replace(_ rejected: Credential, _ challenge: ResourceChallenge) async throws -> Bool {
         guard let known = try await known(), let client = try await client(of: known) else { return false }
-        // RFC 9728 section 5.2: any 401 may announce changed metadata. Another authorization server does not accept tokens of the old one.
+        // RFC 9728 section 5.2: any 401 may announce changed metadata. A new authorization server does not accept
+        // tokens of the old one.
         if challenge.metadata != nil {
             do {
                 let found = try await find(challenge)
@@ -300,7 +304,7 @@ public struct ResourceAttempt: Sendable {
     var credential: Credential?
     var round = Round()
 
-    /// Whether its access token was replaced after a rejection.
+    /// Whether a new access token was obtained after the resource rejected the request.
     public var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 
     struct Round {

@@ -12,8 +12,9 @@ extension ResourceClient {
     /// Signs in, whether or not a user is signed in already.
     /// - Parameter challenge: The challenge of the resource; default: its challenge to a request without a token.
     /// - Returns: The credential.
-    /// - Throws: ``AuthError``: `discovery_failed` when the resource does not name its authorization server, `unsupported` when a sign-in
-    ///   there would not be safe or possible, and every error that ``AuthClient/signIn(_:options:)`` throws.
+    /// - Throws: ``AuthError``: `discovery_failed` when the resource does not name its authorization server,
+    ///   `unsupported` when a sign-in there would be unsafe or impossible, and every error that
+    ///   ``AuthClient/signIn(_:options:)`` throws.
     @discardableResult
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
         var demand = challenge
@@ -33,7 +34,7 @@ extension ResourceClient {
             timeout: .seconds(15),
             maximumResponseSize: 1 << 20
         )
-        // Streaming servers may respond to a GET that they accept with headers alone, or not at all.
+        // Streaming servers may respond to a GET that they accept with headers only, or not at all.
         guard let response = try? await transport.send(request) else { return nil }
         if let challenge = ResourceChallenge(response) { return challenge }
         guard [400, 404, 405, 406, 415].contains(response.status) else { return nil }
@@ -115,8 +116,9 @@ extension ResourceClient {
         }
     }
 
-    /// Requires that requests may open another page, and counts the page in advance, so that a killed process has used it up. Otherwise, a
-    /// resource that keeps demanding other scopes could show the user an endless series of pages.
+    /// Requires that requests may open another page, and counts the page in advance, so that it counts even if the
+    /// process is killed. Otherwise, a resource that keeps demanding other scopes could show the user an endless series
+    /// of pages.
     /// - Throws: ``AuthError`` with `login_required`.
     private func requirePage(_ history: SignInHistory, _ lease: Lease) async throws {
         guard methods.withoutUser == nil else { return }
@@ -167,8 +169,9 @@ extension ResourceClient {
 
     // MARK: Shared failures
 
-    /// Makes requests of every process wait before they show another page, so that a user who has just signed in without success is not
-    /// prompted again at once. Without a user, no page is shown.
+    /// Makes requests of every process wait before they show another page, so that a user who has just signed in
+    /// without success is not prompted again immediately. Methods without a user are not delayed, because they show no
+    /// page.
     func rest(after error: AuthError) async {
         guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }
         try? await store.withLease(on: turnKey) { lease in

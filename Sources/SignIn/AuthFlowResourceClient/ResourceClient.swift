@@ -88,7 +88,7 @@ public final class ResourceClient: Sendable {
         /// the count.
         public var pagesPerHour = 6
 
-        /// Creates options with the defaults for everything.
+        /// Creates options with the default values.
         public init() {}
 
         func trusts(_ issuer: String) -> Bool { trustedIssuers.contains { $0.isIdentical(to: issuer) } }
@@ -104,7 +104,7 @@ public final class ResourceClient: Sendable {
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
-        /// The sets of scopes for which a new token was rejected, too.
+        /// The sets of scopes for which even a new token was rejected.
         var fruitless: Set<Set<String>> = []
         /// The reason why the last session ended.
         var end: AuthError?
@@ -218,8 +218,8 @@ public final class ResourceClient: Sendable {
         }
     }
 
-    /// The key that distinguishes clients. The scopes of a user's sign-in belong to its request; the tokens that a client caches must not
-    /// be discarded because of them.
+    /// The key that distinguishes clients. For a user's sign-in, the scopes are a part of the request, not of the key:
+    /// a change of scopes must not discard the tokens that a client has cached.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
         if methods.withoutUser == nil { key.scopes = [] }
@@ -231,7 +231,8 @@ public final class ResourceClient: Sendable {
         let base: ClientRegistration
         switch known.identification {
         case .registered:
-            // If the configuration has changed since, it names another client, whose tokens are different.
+            // If the configuration has changed since then, it may name another client, to which these tokens do not
+            // belong.
             guard let registered, registered.server.issuer.isIdentical(to: known.issuer),
                 registered.registration.clientID.isIdentical(to: known.clientID)
             else { return nil }

@@ -12,7 +12,7 @@ struct SignInHistory: Sendable {
         let wasShown: Bool
 
         init(_ error: any Error, at now: Date, wasShown: Bool) {
-            let error = error as? AuthError ?? AuthError(.userAgentFailed, "The sign-in has failed.")
+            let error = error as? AuthError ?? AuthError(.userAgentFailed, "The sign-in failed.")
             (self.code, self.message) = (error.code, error.description)
             (self.time, self.wasShown) = (now.timeIntervalSince1970, wasShown)
         }
@@ -37,7 +37,8 @@ struct SignInHistory: Sendable {
     private(set) var pages: [Double]
     var failure: Failure?
 
-    /// Decodes the output of ``bytes``. Times after `now` are dropped, so that a clock that was set back does not block requests for ever.
+    /// Decodes the output of ``bytes``. Times after `now` are dropped, so that a clock that was set back does not block
+    /// requests forever.
     init(_ bytes: [UInt8]?, at now: Date) {
         let json = bytes.flatMap { try? JSON(parsing: $0) }
         let end = now.timeIntervalSince1970

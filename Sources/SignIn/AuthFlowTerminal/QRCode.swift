@@ -6,26 +6,27 @@ import Darwin
 import Glibc
 #endif
 
-/// A QR code, drawn by libqrencode, which is loaded when the first one is needed.
+/// A QR code, drawn by libqrencode, which is loaded at its first use.
 struct QRCode: Sendable {
     /// The modules row by row; true is dark.
     let rows: [[Bool]]
 
-    /// Encodes a text.
+    /// Encodes text.
     /// - Returns: nil when libqrencode is not installed, or the text is too long.
     init?(_ text: String) {
         guard let library = Libqrencode.shared, let rows = library.rows(text) else { return nil }
         self.rows = rows
     }
 
-    /// The width of the quiet zone in modules, which readers need.
+    /// The width, in modules, of the quiet zone that scanners need.
     private static let margin = 4
 
-    /// The columns of ``terminalText(isColored:)``.
+    /// The width of ``terminalText(isColored:)`` in terminal columns.
     var width: Int { (rows.first?.count ?? 0) + 2 * Self.margin }
 
     /// The symbol as text, with two rows of modules per line of text, and the quiet zone that scanners need.
-    /// - Parameter isColored: Whether it is dark on light regardless of the terminal's colours. Otherwise, it is drawn for a dark background.
+    /// - Parameter isColored: Whether it is dark on light regardless of the terminal's colors. Otherwise, it is drawn
+    ///   for a dark background.
     func terminalText(isColored: Bool = true) -> String {
         let margin = Self.margin
         let blank = Array(repeating: Array(repeating: false, count: width), count: margin)
@@ -41,7 +42,7 @@ struct QRCode: Sendable {
                 case (false, false): " "
                 }
             }
-            // Black on white from the 256-colour palette, which themes leave unchanged.
+            // Black on white from the 256-color palette, which themes leave unchanged.
             return isColored ? "\u{1B}[38;5;16;48;5;231m\(cells.joined())\u{1B}[0m" : cells.joined()
         }
         return lines.joined(separator: "\n") + "\n"

@@ -22,7 +22,7 @@ struct TerminalLine {
     /// - Parameters:
     ///   - waitsInBackground: Whether to wait until the program is in the foreground. The system stops a program that reads
     ///     in the background.
-    ///   - isCancelled: Whether to stop; checked regularly.
+    ///   - isCancelled: Returns whether to stop; called regularly.
     /// - Throws: `CancellationError`; ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
     ///   long.
     func read(waitsInBackground: Bool = false, isCancelled: () -> Bool) throws -> String {

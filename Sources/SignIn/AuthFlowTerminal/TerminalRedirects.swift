@@ -50,8 +50,8 @@ public final class TerminalRedirects: Sendable {
         (self.visits, self.visit) = AsyncStream.makeStream()
     }
 
-    /// The observer to give to the client, or to call from its observer: it tracks when a URL is shown and when
-    /// the wait for the response is over.
+    /// The observer to pass to the client, or to call from the client's own observer. It tracks when a URL is shown and
+    /// when the wait for the response ends.
     public var observer: @Sendable (FlowEvent) -> Void {
         { [visit] event in
             guard event.step == .userAgentVisit || event.step == .endSession else { return }
@@ -77,7 +77,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// Reads the terminal only while a redirect is expected: otherwise other code may read it.
+    /// Reads the terminal only while a redirect is expected, because other code may read it at other times.
     private func read(for client: AuthClient) async {
         var reading: Task<Void, Never>?
         for await isWaiting in visits {
@@ -133,7 +133,7 @@ public final class TerminalRedirects: Sendable {
             case .ready:
                 "If your browser is on another machine, or its last page does not load: paste that page's address here."
             case .refused:
-                "That is not the address that this sign-in waits for. Paste the whole address of the last page."
+                "That is not the address that this sign-in is waiting for. Paste the complete address of the last page."
             case .tooLong:
                 "A terminal truncates lines after 4095 characters, and this address is longer. Sign in with a browser that can reach this machine."
             }

@@ -8,12 +8,12 @@ public import Foundation
 #endif
 
 extension AuthClient {
-    /// Adds a fresh access token to a request, for programs that send with `URLSession`: `Authorization`, and a proof when the
-    /// tokens are bound to a key (DPoP, RFC 9449).
+    /// Adds a fresh access token to a request, for programs that send requests with `URLSession`: `Authorization`, and
+    /// a proof when the tokens are bound to a key (DPoP, RFC 9449).
     ///
     /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
-    /// again. ``/AuthFlow/AuthClient/send(_:)`` does that by itself. `URLSession` follows redirects; reject them in its delegate,
-    /// otherwise the token is sent along.
+    /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. `URLSession` follows redirects and sends the
+    /// token with them, so reject redirects in its delegate.
     /// - Parameter request: The request, to an origin of ``/AuthFlow/AuthClient/Options/apiOrigins``.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token must not be sent there; any error that `freshTokens` throws.
     public func authorize(_ request: inout URLRequest) async throws {

@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// For an API that cannot wait: the old metadata is used while a slow issuer is queried again.
+    /// An API cannot wait, so the old metadata is used while it is being fetched again from a slow issuer.
     @Test func metadataIsHadAtOnceWhileItIsFetchedAgain() async throws {
         let time = Mutex(Self.now)
         let requests = Mutex(0)
@@ -146,7 +146,7 @@ import Testing
         let paths = Mutex<[String]>([])
         let transport = InProcessTransport(origin: Self.issuer) { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
-            // A page for every URL, as some applications return, is not a metadata document.
+            // Some applications return a page for every URL, which is not a metadata document.
             return TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array("<html>".utf8))
         }
         let server = AuthorizationServer(Ordered(issuer: order.issuer, order: order.order), transport: transport)
@@ -172,7 +172,7 @@ import Testing
         #expect(error?.code == .issuerMismatch)
     }
 
-    /// Omitted configuration members are omitted from the metadata: an unrequested document contributes nothing.
+    /// Members that are not configured are absent from the metadata, because no document is requested to supply them.
     @Test func metadataThatWasNotDiscoveredIsNotSupplemented() async throws {
         let requests = Mutex(0)
         let server = server(Described(metadata: ProviderMetadata(issuer: Self.issuer))) { _ in

@@ -41,11 +41,11 @@ import Testing
         #expect(
             try secret(#"["sh", "-c", "echo $WORD"]"#, ["PATH": "/usr/bin:/bin", "WORD": "open"]) == Secret("open")
         )
-        // The words are not passed to a shell.
+        // The arguments are not interpreted by a shell.
         #expect(try secret(#"["echo", "$HOME; `id`"]"#) == Secret("$HOME; `id`"))
     }
 
-    /// Never a program in the working directory, which may be an attacker's repository.
+    /// A program in the working directory, which may be an attacker's repository, is never run.
     @Test func aProgramWithASlashIsLookedForBesideTheConfigurationFile() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("beside-\(UUID().uuidString)").path
         try FileManager.default.createDirectory(atPath: "\(folder)/bin", withIntermediateDirectories: true)
@@ -59,7 +59,7 @@ import Testing
         }
         #expect(try secret(#"["./get"]"#, in: folder) == Secret("get"))
         #expect(try secret(#"["bin/get"]"#, in: folder) == Secret("bin/get"))
-        // Nor in a relative directory of PATH.
+        // Relative directories in PATH are not searched either.
         #expect(throws: ConfigurationError.self) { try secret(#"["get"]"#, ["PATH": ".:bin"], in: folder) }
     }
 

@@ -6,7 +6,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// A provider and a user agent that exist only for configurations.
+/// A provider and a user agent that exist only for configuration tests.
 private struct FakeProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
     func metadata(in context: ServerContext) throws -> ProviderMetadata {
@@ -128,7 +128,7 @@ extension UserAgentFactory {
         var testDescription: String { more }
     }
 
-    /// Keys that are added to a valid profile, the location of the fault, and a part of its message.
+    /// Keys that are added to a valid profile, the location of the resulting error, and part of its message.
     static let faults: [Fault] = [
         Fault(
             more: #", "client_ids": "x""#,
@@ -189,7 +189,7 @@ extension UserAgentFactory {
             more: #", "client_secret": {"command": ["/bin/false"]}"#,
             place: "3:88",
             keyPath: "profiles.work.client_secret",
-            words: "ended with status 1"
+            words: "exited with status 1"
         ),
         Fault(
             more: #", "client_secret": {"command": ["/bin/true"]}"#,
@@ -312,7 +312,7 @@ extension UserAgentFactory {
         #expect(try await client.credential() == nil)
     }
 
-    /// The chosen user agent, and the agents that were rejected.
+    /// The chosen user agent and the rejected agents.
     @Test(
         arguments: [
             (#""lastResort""#, [:], "lastResort", nil),
@@ -342,7 +342,8 @@ extension UserAgentFactory {
             "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"lastResort\", \(flow)}",
             devicePresenter: NoPresenter()
         ) { event in events.withLock { $0.append(event) } }
-        // The provider of these tests has no device flow either, so the lastResort agent is tried after all, and fails.
+        // The provider in these tests does not support the device flow either, so the lastResort agent is tried after
+        // all and fails.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .userAgentFailed)
         let passedOver = events.withLock { $0.filter { $0.step == .flowChoice }.map { $0.details["passed_over"] } }

@@ -96,7 +96,7 @@ import Testing
         RefusedTokens(name: "type", change: { $0.tokenType = "Bea\u{0}rer" }),
         RefusedTokens(name: "type with a space", change: { $0.tokenType = "Bearer x" }),
         RefusedTokens(name: "scope", change: { $0.scopes = ["a\"b"] }),
-        RefusedTokens(name: "scope with a mark", change: { $0.scopes = ["a\u{301}"] }),
+        RefusedTokens(name: "scope with a combining mark", change: { $0.scopes = ["a\u{301}"] }),
         RefusedTokens(name: "device secret", change: { $0.deviceSecret = Secret("\u{7F}") }),
         RefusedTokens(name: "ID Token", change: { $0.idToken = Secret("é.b.c") }),
     ]
@@ -281,7 +281,7 @@ import Testing
         #expect(FormURLEncoding.decode("name=Vie\u{323}\u{302}t")?["name"] != nil)
     }
 
-    /// A backslash before a mark is not in the value.
+    /// A backslash that escapes a mark is not part of the value.
     @Test func aChallengeWhoseMarksAreEscapedIsNotRead() {
         let marks = Array(repeating: "\\\u{301}", count: 200).joined()
         let response = TransportResponse(

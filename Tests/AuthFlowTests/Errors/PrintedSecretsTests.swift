@@ -10,7 +10,7 @@ import Testing
 @testable import AuthFlowHTTP
 @testable import AuthFlowOAuth
 
-/// No way of printing a value of this package reveals a secret in it.
+/// No way of printing one of this package's values reveals a secret in it.
 @Suite struct PrintedSecretsTests {
     private static let secret = "hunter2-marker"
 
@@ -166,7 +166,7 @@ import Testing
             for text in [dumped, printed, "\(value)", String(describing: value), String(reflecting: value)] {
                 #expect(!text.contains(Self.secret), "\(name): \(text.prefix(300))")
             }
-            // In a container, like a property or a failure message of a test.
+            // In a container, such as a property or a test's failure message.
             #expect(!"\([value])".contains(Self.secret), "\(name) in an array")
             #expect(!String(reflecting: Optional(value)).contains(Self.secret), "\(name) as an optional")
         }

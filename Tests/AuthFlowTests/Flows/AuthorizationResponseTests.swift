@@ -34,7 +34,7 @@ import Testing
 
     private let used = UsedStates()
 
-    /// Checks a response to a request of the server.
+    /// Checks a response to a request.
     private func check(_ callback: String, to request: AuthorizationRequest, announces: Bool = false) throws
         -> AuthorizationResponse
     {
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func acceptsAPrivateUseSchemeRedirectWithAnEmptyFragment() throws {
-        // The test vector of AppAuth.
+        // A test vector from AppAuth.
         let response = try check(
             "com.example.apps.1234-x:/?state=z634l182&code=4/WQAstm4iiN_0Qi-n4mEo-jL-85CvQ&scope=a&authuser=0&session_state=ab78c20&prompt=consent#",
             to: pending("com.example.apps.1234-x:/")
@@ -127,25 +127,25 @@ import Testing
             code: .issuerMismatch
         ),
         Refused(
-            row: "iss with a slash more",
+            row: "iss with a trailing slash",
             query: "?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com%2F",
             announces: false,
             code: .issuerMismatch
         ),
         Refused(
-            row: "102 no iss although announced",
+            row: "102 no iss although advertised",
             query: "?state=z634l182&code=1",
             announces: true,
             code: .issuerMismatch
         ),
         Refused(
-            row: "refusal without iss although announced",
+            row: "denial without iss although advertised",
             query: "?state=z634l182&error=access_denied",
             announces: true,
             code: .accessDenied
         ),
         Refused(
-            row: "error without iss although announced",
+            row: "error without iss although advertised",
             query: "?state=z634l182&error=server_error",
             announces: true,
             code: .issuerMismatch
@@ -174,14 +174,14 @@ import Testing
         ),
         Refused(row: "broken escape", query: "?state=z634l182&code=%zz", announces: false, code: .invalidCallback),
         Refused(
-            row: "query without its mark",
+            row: "query without a question mark",
             query: "&state=z634l182&code=1",
             announces: false,
             code: .invalidCallback
         ),
         Refused(row: "longer path", query: "/x?state=z634l182&code=1", announces: false, code: .invalidCallback),
         Refused(
-            row: "path that goes up",
+            row: "path with a parent directory",
             query: "/../callback?state=z634l182&code=1",
             announces: false,
             code: .invalidCallback

@@ -17,7 +17,7 @@ struct ImmediateClock: Clock {
 }
 
 @Suite(.timeLimit(.minutes(1))) struct DeadlineTests {
-    /// The system's clock has deadlines that share a timer; any other clock has a timer for each.
+    /// Deadlines on the system's clock share a timer. On any other clock, each deadline has a separate timer.
     enum Timing: CaseIterable {
         case systemClock, otherClock
 
@@ -33,7 +33,7 @@ struct ImmediateClock: Clock {
         #expect(error?.code == .timedOut)
     }
 
-    /// The connections that it opened are closed when the error is thrown.
+    /// The operation's connections are closed by the time the error is thrown.
     @Test(arguments: Timing.allCases) func anOperationIsAwaitedAfterItsDeadline(_ timing: Timing) async {
         let (ended, end) = AsyncStream<Void>.makeStream()
         let error = await #expect(throws: AuthError.self) {
@@ -91,7 +91,7 @@ struct ImmediateClock: Clock {
         await #expect(throws: CancellationError.self) { try await task.value }
     }
 
-    /// The shared timer wakes up for the earliest deadline, whatever the order in which the deadlines are added.
+    /// The shared timer wakes up for the earliest deadline, regardless of the order in which deadlines are added.
     @Test func everyDeadlineIsKept() async throws {
         let results = await withTaskGroup(of: (isShort: Bool, error: AuthError.Code?).self) { group in
             for number in 0..<300 {

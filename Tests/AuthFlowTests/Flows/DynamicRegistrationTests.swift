@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A provider without quirks, whose only endpoint of interest is the registration endpoint.
+/// A provider without quirks. Only its registration endpoint matters here.
 private struct PlainProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
     func metadata(in context: ServerContext) throws -> ProviderMetadata {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AuthFlowOAuth
 
-/// A provider whose endpoints are configured.
+/// A provider with fixed metadata.
 private struct FixedProvider: ProviderAdapter {
     var issuer: String { fixed.issuer }
     let fixed: ProviderMetadata

@@ -12,7 +12,7 @@ import Testing
 @testable import AuthFlowOAuth
 @testable import AuthFlowResourceClient
 
-/// Host names that resolve to addresses that the server that provided them may not name.
+/// Host names that resolve to addresses outside the reach of the server that supplied them.
 @Suite struct ConnectionReachTests {
     private func serve<Return: Sendable>(_ body: (Int) async throws -> Return) async throws -> (Return, requests: Int) {
         let requests = Mutex(0)
@@ -65,7 +65,7 @@ import Testing
         #expect(requests == 1)
     }
 
-    /// A server on the network that received a connection to a given place, and the requests that it got.
+    /// A server at a given network reach, and the allowed reach of each request that it received.
     private final class Network: HTTPTransport {
         private let documents: [String: JSON]
         private let reach: NetworkReach?
@@ -99,7 +99,7 @@ import Testing
 
     static let cases = [
         Case(reach: .anywhere, limit: .anywhere, testDescription: "a public provider"),
-        Case(reach: .privateNetwork, limit: .privateNetwork, testDescription: "a provider in a private network"),
+        Case(reach: .privateNetwork, limit: .privateNetwork, testDescription: "a provider on a private network"),
         Case(reach: nil, limit: .thisMachine, testDescription: "a provider behind a proxy"),
     ]
 

@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    /// Programs read these: a client whose secret is a dictionary word must get other values unchanged.
+    /// Programs parse these values, so they must stay unchanged even if the client's secret is a dictionary word.
     @Test(arguments: ["client", "invalid", "message", "pending", "authorization", "server_error"])
     func codesAndNamesStay(_ secret: String) throws {
         for code in ["invalid_client", "authorization_pending", "server_error", "invalid_grant"] {
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    /// A provider chooses the values of its tokens.
+    /// A provider can choose any value for its tokens.
     @Test(.timeLimit(.minutes(1)), arguments: ["redacted", "<redacted>", "edacte"])
     func aTokenThatIsPartOfWhatReplacesItEndsNothing(_ token: String) throws {
         let body = #"{"error":"invalid_grant","error_description":"\#(token) \#(token)"}"#

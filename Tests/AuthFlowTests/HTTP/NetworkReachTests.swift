@@ -82,7 +82,7 @@ import Testing
         expectError(.discoveryFailed) {
             try ProviderMetadata(["issuer": "https://10.0.0.5", "token_endpoint": "https://127.0.0.1/token"])
         }
-        // Even from https on loopback, plain http may not be named.
+        // Even an https issuer on loopback must not advertise a plain http endpoint.
         expectError(.discoveryFailed) {
             try ProviderMetadata(["issuer": "https://localhost", "token_endpoint": "http://localhost/token"])
         }

@@ -1,8 +1,8 @@
 import Testing
 
-/// Tokens that joserfc 1.6.5 has encrypted, and their keys, which are used for nothing else.
+/// Tokens encrypted with joserfc 1.6.5, and their keys, which are used only here.
 enum EncryptedTokens {
-    /// The content of each of them.
+    /// The content of each token.
     static let content = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
 
     struct Token: Sendable, CustomTestStringConvertible {

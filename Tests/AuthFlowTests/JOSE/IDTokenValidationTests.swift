@@ -90,24 +90,24 @@ import Testing
         var testDescription: String { row }
     }
 
-    /// Each row: its number in the conformance table (or what it is), the claims to change (nil removes), and the word
-    /// that the error must contain.
+    /// Each row has its number in the conformance table or a description, the claims to change (nil removes a claim),
+    /// and a word that the error must contain.
     static let refused: [Refused] = [
         Refused(row: "2, 89 wrong iss", change: ["iss": "https://id.example.com1"], word: "issuer"),
-        Refused(row: "iss with a slash more", change: ["iss": "https://id.example.com/"], word: "issuer"),
+        Refused(row: "iss with a trailing slash", change: ["iss": "https://id.example.com/"], word: "issuer"),
         Refused(row: "97 no iss", change: ["iss": nil], word: "iss"),
         Refused(row: "3 no sub", change: ["sub": nil], word: "sub"),
         Refused(row: "empty sub", change: ["sub": ""], word: "sub"),
-        Refused(row: "sub that is a number", change: ["sub": 5], word: "sub"),
+        Refused(row: "numeric sub", change: ["sub": 5], word: "sub"),
         Refused(row: "long sub", change: ["sub": .string(String(repeating: "a", count: 256))], word: "sub"),
         Refused(row: "4, 90 wrong aud", change: ["aud": "client1"], word: "aud"),
         Refused(row: "41, 96 no aud", change: ["aud": nil], word: "aud"),
-        Refused(row: "91 another audience as well", change: ["aud": ["client", "other"]], word: "aud"),
+        Refused(row: "91 an additional audience", change: ["aud": ["client", "other"]], word: "aud"),
         Refused(row: "empty aud", change: ["aud": []], word: "aud"),
         Refused(row: "O1 azp of another client", change: ["azp": "other"], word: "azp"),
         Refused(row: "azp that is not a string", change: ["azp": 1], word: "azp"),
         Refused(row: "95 no exp", change: ["exp": nil], word: "exp"),
-        Refused(row: "exp that is a string", change: ["exp": "1800000300"], word: "exp"),
+        Refused(row: "exp as a string", change: ["exp": "1800000300"], word: "exp"),
         Refused(row: "94 exp six minutes ago", change: ["exp": .integer(time - 360)], word: "expired"),
         Refused(row: "O2 exp just past the leeway", change: ["exp": .integer(time - 60)], word: "expired"),
         Refused(row: "5 no iat", change: ["iat": nil], word: "iat"),
@@ -211,7 +211,7 @@ import Testing
         let late = Self.good.merging(["exp": .integer(Self.time - 10)]) { $1 }
         _ = try validate(late) { $0.leeway = 11 }
         expectError(.invalidIDToken) { try validate(late) { $0.leeway = 0 } }
-        // Row O2: "exp" is the first moment at which the token is not accepted.
+        // Row O2: "exp" is the first instant at which the token is rejected.
         let now = Self.good.merging(["exp": .integer(Self.time)]) { $1 }
         expectError(.invalidIDToken) { try validate(now) { $0.leeway = 0 } }
     }
@@ -220,16 +220,17 @@ import Testing
         let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
         let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
         #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
-        // A second or two are network delay, and do not explain the difference.
+        // A second or two can be network delay, and does not explain the difference.
         let close = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = 3 } }
         #expect(close?.message.contains("check this machine's clock") == true)
         let unknown = #expect(throws: AuthError.self) { try validate(future) }
         #expect(unknown?.message.contains("check this machine's clock") == true)
     }
 
-    /// RFC 8693 section 2.2.1 specifies no claims of the issued token; it is about the exchanged token's user.
+    /// RFC 8693 section 2.2.1 specifies no claims for the issued token, but it must identify the exchanged token's
+    /// user.
     @Test func refusesAnExchangedIDTokenOfAnotherSubject() throws {
-        // Claims repeated from the exchanged token's sign-in are not compared.
+        // Claims that are repeated from the sign-in of the exchanged token are not compared.
         #expect(try validate(Self.good, Self.expectation(.exchange(subject: nil))).subject == "248289761001")
         _ = try validate(Self.good, Self.expectation(.exchange(subject: "248289761001")))
         expectError(.invalidIDToken) { try validate(Self.good, Self.expectation(.exchange(subject: "other"))) }

@@ -8,7 +8,7 @@ import Testing
 @testable import AuthFlowJOSE
 @testable import AuthFlowOAuth
 
-/// Encrypted tokens (RFC 7516), tested against tokens of another library.
+/// Encrypted tokens (RFC 7516), tested with tokens from another library.
 @Suite struct JWETests {
     private func key(_ token: EncryptedTokens.Token) throws -> DecryptionKey {
         let text = try #require(EncryptedTokens.keys[token.keyID])
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// Keys without a `use` may be for signatures.
+    /// Keys without `use` may be signing keys.
     @Test func aKeyThatIsForEncryptionIsPreferred() throws {
         var signing = try #require(DecryptionKey(generatedFor: .ecdhES).publicJWK.object)
         for name in ["use", "alg"] { signing[name] = nil }
@@ -162,7 +162,7 @@ import Testing
             let error = #expect(throws: AuthError.self) { try JWE(Secret(text)).decrypted(with: [key]) }
             if let error { messages.insert(error.message) }
         }
-        // The error does not name the cause: it would tell an attacker something about the key.
+        // The error does not report the cause, which would reveal information about the key to an attacker.
         #expect(messages.count == 1)
     }
 
@@ -203,7 +203,7 @@ import Testing
         #expect(error?.message.contains(header.words) == true, "\(error?.message ?? "")")
     }
 
-    /// Points that are not on the curve would reveal the private key bit by bit.
+    /// Accepting points that are not on the curve would reveal the private key bit by bit.
     @Test func refusesAnEphemeralKeyThatIsNotOnTheCurve() throws {
         let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" })
         let key = try key(token)
@@ -242,7 +242,7 @@ import Testing
         let read = try DecryptionKey(jwk: .object(members))
         #expect(read.publicJWK["x"]?.string?.utf8.count == 43)
         _ = try PrivateKey(jwk: .object(members))
-        // The same secret, whether or not the peer's coordinates have leading zeros.
+        // The shared secret is the same whether or not the peer's coordinates have leading zeros.
         let other = P256.KeyAgreement.PrivateKey()
         let secret = try other.sharedSecretFromKeyAgreement(with: key.publicKey)
         let reader = try DecryptionKey(
@@ -265,7 +265,8 @@ import Testing
         #expect(read.publicJWK["use"] == "enc" && read.publicJWK["alg"]?.string == algorithm.rawValue)
     }
 
-    /// RSA-OAEP with SHA-1 is never a default: the algorithm must be named. An algorithm that does not fit the key is rejected.
+    /// RSA-OAEP with SHA-1 is never a default; it must be specified. An algorithm that is unsuitable for the key is
+    /// rejected.
     @Test func anRSAKeyIsUsedWithSHA1OnlyWhenItSaysSo() throws {
         let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)
         #expect(try DecryptionKey(pem: pem).algorithms == [.rsaOAEP256])
@@ -296,7 +297,7 @@ import Testing
         let signing = #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"sig"}"#
         let read = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys),\(signing)]}"), keyID: nil, algorithm: nil)
         #expect(Set(read.compactMap(\.keyID)) == Set(EncryptedTokens.keys.keys))
-        // Only the keys of the set that support the algorithm.
+        // Only the keys in the set that support the algorithm are used.
         let rsa = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys)]}"), keyID: nil, algorithm: .rsaOAEP)
         #expect(rsa.map(\.algorithms) == [[.rsaOAEP]])
     }

@@ -29,7 +29,7 @@ import Testing
     /// Glewlwyd's keys omit leading zeros.
     @Test func aCoordinateWithoutItsLeadingZeroIsPadded() throws {
         var key = P256.Signing.PrivateKey()
-        // One of 256 keys.
+        // About one key in 256 has a leading zero.
         while key.publicKey.rawRepresentation.first != 0 { key = P256.Signing.PrivateKey() }
         let point = Array(key.publicKey.rawRepresentation)
         let json: JSON = [
@@ -39,7 +39,7 @@ import Testing
         let message = Array("message".utf8)
         let signature = Array(try key.signature(for: message).rawRepresentation)
         #expect(JWK(json)?.isValid(signature, for: message, algorithm: .es256) == true)
-        // Neither a longer coordinate, nor a point that is not on the curve.
+        // A coordinate that is too long and a point that is not on the curve are both rejected.
         var wrong = json.object ?? [:]
         wrong["x"] = .string(Base64URL.encode([0] + Array(point[0..<32])))
         #expect(JWK(.object(wrong)) == nil)
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func choosesKeysByTypeWhenThereAreNoKeyIDs() throws {
-        // Row 6: keys without kid and alg, next to keys that cannot be used here.
+        // Row 6: keys without kid and alg, together with keys that cannot be used here.
         let others: [JSON] = [
             ["kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"],
             ["kty": "OKP", "crv": "X25519", "use": "enc", "x": "AA"],
@@ -78,7 +78,7 @@ import Testing
         #expect(Array(try JWKSet(["keys": [rsa]]).candidates(for: header(.rs256))).isEmpty)
     }
 
-    /// RFC 7518 section 3.3 requires at least 2048 bits; the cost of more than 8192 exceeds their benefit.
+    /// RFC 7518 section 3.3 requires at least 2048 bits. The cost of more than 8192 bits exceeds their benefit.
     @Test(arguments: [(1024, 0), (2047, 0), (2048, 1), (8192, 1), (8208, 0), (16384, 0)])
     func skipsRSAKeysThatAreTooShortOrTooLong(_ bits: Int, _ count: Int) throws {
         var modulus = HostServices.systemRandomBytes((bits + 7) / 8)
@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test func requiresCoordinatesOfTheFullLength() throws {
-        // The same bytes, split at another position.
+        // The same bytes, split at a different position.
         let key = published[1].object ?? [:]
         let point = ["x", "y"].flatMap { Base64URL.decode(key[$0]?.string ?? "") ?? [] }
         let shifted = key.merging([

@@ -95,13 +95,13 @@ private final class KeyProvider: Sendable {
     }
 
     @Test func findsRotatedKeysAtOnceEachTime() async throws {
-        // Rows 18 and 19: the first fetch starts no cooldown.
+        // Rows 18 and 19: the first fetch does not start a cooldown.
         #expect(try await verdict(token(keys)) == .verified)
         let second = try EmulatorKeys()
         try provider.publish(second)
         #expect(try await verdict(token(second)) == .verified)
         #expect(provider.fetches == 2)
-        // A third key set within seconds has to wait, in order not to flood the provider.
+        // A third fetch within seconds is delayed to avoid flooding the provider.
         let third = try EmulatorKeys()
         try provider.publish(third)
         let error = await #expect(throws: AuthError.self) { _ = try await verdict(token(third)) }
@@ -120,7 +120,7 @@ private final class KeyProvider: Sendable {
         let first = try plain(keys)
         provider.state.withLock { $0.keys = first }
         #expect(try await verdict(token(keys, named: false)) == .verified)
-        // A token with a key ID, and a key set without key IDs.
+        // A token with a key ID is verified with a key set without key IDs.
         #expect(try await verdict(token(keys)) == .verified)
         let rotated = try EmulatorKeys()
         let second = try plain(rotated)
@@ -130,12 +130,13 @@ private final class KeyProvider: Sendable {
     }
 
     @Test func fetchesOnceForATokenWithAnUnknownKey() async throws {
-        // A key set that was fetched after the token arrived is decisive.
+        // A key set that was fetched after the token arrived is final.
         #expect(try await verdict(token(keys, keyID: "nowhere")) == .noKey)
         #expect(provider.fetches == 1)
     }
 
-    /// A provider may replace a key under the same key ID: one lookup, and not one per forged token.
+    /// A provider may replace a key without changing its key ID, so a bad signature causes one lookup, but not one
+    /// per forged token.
     @Test func searchesOnceForABadSignature() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
@@ -150,7 +151,7 @@ private final class KeyProvider: Sendable {
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "kid-0")) == .noKey)
         #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
-        // A forged token does not affect the next token, which may be signed with a key that is not known yet.
+        // A forged token does not affect the next token, which may be signed with a new key.
         for number in 2..<200 {
             let error = await #expect(throws: AuthError.self) {
                 _ = try await verdict(token(forger, keyID: "kid-\(number)"))
@@ -159,7 +160,7 @@ private final class KeyProvider: Sendable {
         }
         #expect(provider.fetches == 2)
         provider.advance(31)
-        // The negative cache: an ID that a lookup did not find does not use up the next lookup.
+        // The negative cache: a key ID that a lookup did not find does not consume the next lookup.
         #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
         #expect(provider.fetches == 2 || provider.fetches == 3)
         let rotated = try EmulatorKeys()
@@ -205,7 +206,7 @@ private final class KeyProvider: Sendable {
                     do {
                         return try await verdict(jws)
                     } catch let error as AuthError where error.code == .temporarilyUnavailable {
-                        // It came after the lookups of the others.
+                        // This token arrived after the lookups for the others.
                         return nil
                     }
                 }
@@ -231,7 +232,7 @@ private final class KeyProvider: Sendable {
     @Test func keepsGoodKeysWhenAFetchFails() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         provider.state.withLock { $0.isDown = true }
-        // For an unknown key there is no fallback.
+        // There is no fallback for an unknown key.
         let stranger = try token(try EmulatorKeys())
         await expectError(.networkFailed) { try await verdict(stranger) }
         #expect(try await verdict(token(keys)) == .verified)

@@ -27,7 +27,7 @@ import Testing
         }
         #expect(try await verdict() == .verified)
         isDown.withLock { $0 = true }
-        // Valid until they are a day old, whether or not they can be fetched.
+        // The keys are valid until they are a day old, whether or not they can be fetched.
         time.withLock { $0 += 80_000 }
         for _ in 0..<3 { #expect(try await verdict() == .verified) }
         time.withLock { $0 += 10_000 }

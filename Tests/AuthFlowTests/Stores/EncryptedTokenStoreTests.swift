@@ -71,7 +71,7 @@ import Testing
             try await EncryptedTokenStore(base, key: .passphrase(Secret("correct horse"))).bytes(for: key) == secret
         )
         let message = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("wrong"))))
-        #expect(message.contains("the passphrase is not the one"))
+        #expect(message.contains("the passphrase is different"))
         let empty = EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret("")))
         await expectError(.invalidConfiguration) { try await empty.set(secret, for: key) }
     }
@@ -85,27 +85,27 @@ import Testing
 
             try await EncryptedTokenStore(MemoryTokenStore(), key: .file(path: "\(directory)/two")).set([1], for: key)
             let wrongKey = await failure(EncryptedTokenStore(base, key: .file(path: "\(directory)/two")))
-            #expect(wrongKey.contains("is not the file it was encrypted with"))
+            #expect(wrongKey.contains("contains a different key"))
 
-            // The key may come back, so nothing is advised that would remove the credential.
+            // The key file may be restored, so the error does not advise anything that would remove the credential.
             let missing = await #expect(throws: AuthError.self) {
                 try await EncryptedTokenStore(base, key: .file(path: "\(directory)/three")).bytes(for: key)
             }
             #expect(missing?.code == .storageFailed && missing?.message.contains("Restore the file") == true)
             #expect(!FileManager.default.fileExists(atPath: "\(directory)/three"))
 
-            // One bit in the middle of the sealed text.
+            // A changed character in the middle of the sealed text.
             var changed = good
             let place = try #require(good.firstRange(of: Array(#""sealed":""#.utf8))?.upperBound) + 30
             changed[place] = changed[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
             try await base.set(changed, for: key)
-            #expect(await failure(store).contains("was changed"))
+            #expect(await failure(store).contains("was tampered with"))
 
-            // The credential of one profile in place of another profile's.
+            // One profile's credential is copied to another profile.
             let other = RecordKey(name: "home", issuer: "https://id.example.com", clientID: "client")
             try await base.set(good, for: other)
             let moved = await #expect(throws: AuthError.self) { try await store.bytes(for: other) }
-            #expect(moved?.message.contains("was changed") == true)
+            #expect(moved?.message.contains("was tampered with") == true)
         }
     }
 
@@ -125,7 +125,7 @@ import Testing
             try PrivateFile("\(directory)/key").replace(with: Array(text.utf8))
             let store = EncryptedTokenStore(MemoryTokenStore(), key: .file(path: "\(directory)/key"))
             let error = await #expect(throws: AuthError.self) { try await store.set(secret, for: key) }
-            #expect(error?.message.contains("does not hold a key") == true)
+            #expect(error?.message.contains("does not contain a key") == true)
         }
     }
 

@@ -47,7 +47,7 @@ import Testing
         try await EncryptedSessionStore(base, keys: try keys("a")).set(secret, for: key)
         let kept = try #require(await base.bytes(for: key))
         #expect(!String(decoding: kept, as: UTF8.self).contains("refresh"))
-        // The right key ID, and another key.
+        // The right key ID with a different key.
         let other = EncryptedSessionStore(base, keys: try EncryptionKeys([("a", Self.text(9))]))
         await expectError(.credentialUnusable) { try await other.bytes(for: key) }
     }

@@ -29,7 +29,8 @@ import Testing
         let base = MemoryTokenStore()
         let key = RecordKey(name: "a", issuer: "http://127.0.0.1:8455", clientID: "authflow-demo")
         try await base.withLease(on: key) { lease in try await base.write(try Self.file("\(name).json"), under: lease) }
-        // A key file that is readable by others is rejected, and a clone of the repository creates files that are.
+        // A key file that other users can read is rejected, and files in a clone of the repository are readable by
+        // other users.
         let path = FileManager.default.temporaryDirectory.appending(path: "authflow-\(UUID())").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         _ = FileManager.default.createFile(

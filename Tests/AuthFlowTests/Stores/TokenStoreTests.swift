@@ -128,14 +128,14 @@ import Testing
             }
             #expect(error?.code == .leaseLost)
             #expect(try await other.bytes(for: key) == [2])
-            // Nothing remains except the credential.
+            // Only the credential remains.
             #expect(try FileManager.default.contentsOfDirectory(atPath: directory).count == 1)
             try await paused.set([4], for: key)
             #expect(try await other.bytes(for: key) == [4])
         }
     }
 
-    /// A process that was paused must not send a refresh token that another process has used meanwhile.
+    /// A process that was paused must not send a refresh token that another process has used in the meantime.
     @Test func aFileLeaseThatAnotherProcessHasTakenOverIsSeenToBeLostBeforeSomethingIsSent() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(

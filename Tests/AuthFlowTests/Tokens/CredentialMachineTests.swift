@@ -32,7 +32,8 @@ import Testing
         case empty, checked, unchecked, unsaved
     }
 
-    /// A machine in a state. In all but the first state, "old" is stored; in the last state "new" could not be written.
+    /// A machine in a given state. "old" is stored in every state except the first, and "new" could not be written in
+    /// the last.
     private func machine(_ state: State) -> CredentialMachine {
         var machine = CredentialMachine(account: nil)
         guard state != .empty else { return machine }
@@ -73,7 +74,7 @@ import Testing
         machine.finishReading(reading, Self.stored(credential), margin: .seconds(60), random: 0)
     }
 
-    /// Another process has changed only the application's data: its refresh token is still the one that was used.
+    /// Another process has changed only the application's data, and its record still contains the used refresh token.
     @Test func unsavedTokensOutliveAChangeOfTheApplicationsData() throws {
         var machine = machine(.unsaved)
         var changed = Self.credential("old")
@@ -93,7 +94,7 @@ import Testing
         #expect(machine.cached?.credential.applicationData == Secret("new data"))
     }
 
-    /// The token that a caller gets now, marked if the store has to be read first.
+    /// The token that a caller receives now, marked if the store must be read first.
     private func answer(_ machine: CredentialMachine, at time: Double = 1) -> String {
         switch machine.asked(at: Self.begin + time, isFresh: { _ in true }) {
         case .unread: "read"
@@ -234,7 +235,7 @@ import Testing
         // Operations of an earlier epoch return nothing.
         machine.adopt(Self.credential("late"), epoch, margin: .seconds(60), random: 0)
         #expect(answer(machine) == "read")
-        // It is the only copy.
+        // The unsaved credential is the only copy, so it is retained.
         #expect(machine.hasUnsaved == (state == .unsaved))
     }
 

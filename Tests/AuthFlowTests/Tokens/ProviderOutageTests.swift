@@ -8,7 +8,7 @@ import Testing
     private static let start = Date(timeIntervalSince1970: 1_800_000_000)
     private static let away = AuthError(.networkFailed, "The provider cannot be reached.")
 
-    /// An outage after failures of some users.
+    /// An outage after failed requests for some users.
     private func outage(after users: Int, _ error: AuthError = away) -> ProviderOutage {
         var outage = ProviderOutage()
         for user in 0..<users { outage.failed([UInt8(user)], error, since: Self.start, at: Self.start, random: 127) }
@@ -31,7 +31,7 @@ import Testing
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
         #expect(outage.ask(at: Self.start + 6) != nil)
-        // The request has failed: the next wait is twice as long.
+        // The request has failed, so the next delay is twice as long.
         outage.failed([9], Self.away, since: Self.start + 7, at: Self.start + 7, random: 127)
         #expect(outage.ask(at: Self.start + 16) != nil)
         #expect(outage.ask(at: Self.start + 18) == nil)

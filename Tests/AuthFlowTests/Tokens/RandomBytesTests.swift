@@ -8,7 +8,7 @@ import Testing
 
     @Test func eachOfThemIsRandom() {
         let samples = (0..<64).map { _ in HostServices.systemRandomBytes(17) }
-        // The probability that a byte is the same in all of them by chance is 2^-504.
+        // The probability that a byte is the same in all samples by chance is 2^-504.
         for index in 0..<17 { #expect(Set(samples.map { $0[index] }).count > 1) }
     }
 }

@@ -6,9 +6,10 @@ import Glibc
 import Expectations
 import Testing
 
-/// Starting programs as browsers, with their arguments and their environment.
+/// Starting browser programs, with their arguments and environment.
 @Suite struct BrowserLauncherTests {
-    /// Opens a URL with a program that records its arguments and then fails, and returns the record and the reason.
+    /// Opens a URL with a program that records its arguments and then fails, and returns the record and the reason
+    /// for the failure.
     private func open(_ url: String, _ arguments: [String], environment: [String: String]) async throws -> (
         note: String, reason: String
     ) {
@@ -50,14 +51,14 @@ import Testing
         // Ctrl-C in the terminal does not end it, and it does not inherit open descriptors.
         #expect(lines.contains("session of its own"))
         #expect(Set(lines.filter { $0.hasPrefix("open:") }) == ["open: /dev/null"])
-        #expect(reason == "python3 ended with status 3")
+        #expect(reason == "python3 exited with status 3")
     }
 
     @Test func putsTheURLInPlaceOfThePlaceholder() async throws {
         let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
         let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
         #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
-        // It is not interpreted by a shell.
+        // The URL is not interpreted by a shell.
         let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
         #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))
     }

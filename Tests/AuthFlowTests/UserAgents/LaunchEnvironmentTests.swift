@@ -21,7 +21,7 @@ import Testing
         let agent: String?
         /// The browser that is opened; nil when the user only gets the URL.
         var browser: String?
-        /// A part of the reason.
+        /// Part of the reason.
         let because: String
 
         var testDescription: String { name }
@@ -103,14 +103,14 @@ import Testing
             because: "text browser"
         ),
         Place(
-            name: "BROWSER needs a screen",
+            name: "BROWSER needs a display",
             environment: ["BROWSER": "firefox"],
             programs: ["firefox": "/usr/bin/firefox"],
             agent: "loopback",
             because: "needs a screen"
         ),
         Place(
-            name: "BROWSER is a script of the user's own",
+            name: "BROWSER is a custom script",
             environment: ssh.merging(["BROWSER": "my-opener"]) { $1 },
             programs: ["my-opener": "/opt/bin/my-opener"],
             agent: "loopback",
@@ -119,7 +119,7 @@ import Testing
         ),
         Place(name: "remote shell", environment: ssh, agent: "loopback", because: "this is a remote shell"),
         Place(
-            name: "remote shell with a forwarded screen",
+            name: "remote shell with a forwarded display",
             environment: ssh.merging(["DISPLAY": "localhost:10.0"]) { $1 },
             agent: "loopback",
             browser: "xdg-open",
@@ -133,7 +133,7 @@ import Testing
             programs: ["/vscode/bin/helpers/browser.sh": "/vscode/bin/helpers/browser.sh"],
             agent: "loopback",
             browser: "/vscode/bin/helpers/browser.sh",
-            because: "the editor opens addresses"
+            because: "the editor opens URLs"
         ),
         Place(
             name: "codespace",
@@ -142,7 +142,7 @@ import Testing
             programs: ["/vscode/browser.sh": "/vscode/browser.sh"],
             agent: "loopback",
             browser: "/vscode/browser.sh",
-            because: "the editor opens addresses"
+            because: "the editor opens URLs"
         ),
         Place(name: "container", container: true, programs: [:], agent: "loopback", because: "this is a container"),
         Place(
@@ -162,7 +162,7 @@ import Testing
             because: "this is WSL"
         ),
         Place(
-            name: "WSL with a screen of its own",
+            name: "WSL with its own display",
             environment: x11,
             wsl: true,
             programs: ["xdg-open": "/usr/bin/xdg-open"],
@@ -175,42 +175,42 @@ import Testing
         Place(name: "empty DISPLAY", environment: ["DISPLAY": ""], agent: "loopback", because: "neither DISPLAY"),
         Place(name: "CI or cron", environment: ["CI": "true"], terminal: false, agent: nil, because: "no terminal"),
         Place(
-            name: "desktop, told to open nothing",
+            name: "desktop, configured not to open a browser",
             environment: x11,
             mayOpen: false,
             agent: "loopback",
-            because: "no browser is to be opened"
+            because: "opening a browser is disabled"
         ),
         Place(
-            name: "another way back, nothing registered, console",
+            name: "private-use scheme, nothing registered, console",
             environment: ["XDG_RUNTIME_DIR": "/tmp", "HOME": "/nonexistent"],
             redirectURIs: ["com.example.nobody:/callback"],
             agent: "paste",
-            because: "carried to a browser and back"
+            because: "copied to a browser and back"
         ),
         Place(
-            name: "https, which a desktop opens with a browser",
+            name: "https redirect URI on a desktop",
             environment: ["XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"],
             redirectURIs: ["https://app.example.com/cb"],
             agent: "system-browser",
             browser: "xdg-open",
-            because: "it has to be pasted"
+            because: "the redirect must be pasted"
         ),
         Place(
-            name: "https, and no terminal to paste at",
+            name: "https redirect URI without a terminal",
             environment: ["XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"],
             terminal: false,
             redirectURIs: ["https://app.example.com/cb"],
             agent: nil,
             browser: "xdg-open",
-            because: "with this program"
+            because: "in a browser"
         ),
         Place(
             name: "another redirect URI, nothing registered, no terminal",
             terminal: false,
             redirectURIs: ["com.example.nobody:/callback"],
             agent: nil,
-            because: "no terminal to paste at"
+            because: "no terminal to paste into"
         ),
     ]
 

@@ -2,7 +2,7 @@ import AuthFlow
 import Foundation
 import Testing
 
-/// Private windows, through each browser's command-line option; for unknown browsers, no window at all.
+/// Private windows, opened with each browser's command-line option. Unknown browsers open no window at all.
 @Suite struct PrivateWindowTests {
     private func browser(
         _ environment: [String: String],
@@ -23,22 +23,22 @@ import Testing
         (["google-chrome"], ["google-chrome", "--incognito"]), (["opera"], ["opera", "--private"]),
     ]) func opensAPrivateWindowOfABrowserThatIsInstalled(_ programs: [String], _ expected: [String]) {
         guard case .command(let command, _) = browser(["DISPLAY": ":0", "HOME": "/nowhere"], programs) else {
-            Issue.record("No browser is opened.")
+            Issue.record("No browser was opened.")
             return
         }
         #expect(command == expected)
     }
 
     @Test(arguments: [
-        ("no browser that is known", ["DISPLAY": ":0"], ["xdg-open", "x-www-browser", "epiphany"]),
+        ("no known browser", ["DISPLAY": ":0"], ["xdg-open", "x-www-browser", "epiphany"]),
         ("no screen", [:], ["firefox"]),
         (
-            "a browser of the user's that is not known", ["DISPLAY": ":0", "BROWSER": "epiphany"],
+            "an unknown browser in BROWSER", ["DISPLAY": ":0", "BROWSER": "epiphany"],
             ["epiphany", "firefox"]
         ),
     ]) func opensNoWindowThatIsNotPrivate(_ name: String, _ environment: [String: String], _ programs: [String]) {
         guard case .none = browser(environment, programs) else {
-            Issue.record("A browser is opened.")
+            Issue.record("A browser was opened.")
             return
         }
     }
@@ -57,13 +57,13 @@ import Testing
         try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/mimeapps.list"))
         let environment = ["DISPLAY": ":0", "XDG_CONFIG_HOME": folder]
         guard case .command(let command, _) = browser(environment, ["chromium", "firefox-esr"]) else {
-            Issue.record("No browser is opened.")
+            Issue.record("No browser was opened.")
             return
         }
         #expect(command == ["firefox-esr", "--private-window"])
         let named = browser(environment.merging(["BROWSER": "chromium --new-window %s"]) { $1 }, ["chromium"])
         guard case .command(let words, _) = named else {
-            Issue.record("No browser is opened.")
+            Issue.record("No browser was opened.")
             return
         }
         #expect(words == ["chromium", "--new-window", "--incognito"])

@@ -7,7 +7,8 @@ import Testing
 
 @testable import AuthFlowDesktop
 
-/// Redirects that do not arrive through the user agent: pasted, through an app's URL handler, or from another process.
+/// Redirects that do not arrive through the user agent, but are pasted or come from an app's URL handler or another
+/// process.
 @Suite struct RedirectArrivalTests {
     private static let redirectURI = "com.example.app:/callback"
 
@@ -116,7 +117,7 @@ import Testing
                     "com.example.app:/other?code=1&state=the-right-state",
                     "com.example.app:/callback?code=1&state=the-right-state",
                 ] {
-                    // The other process blocks in the same way as this thread.
+                    // This background thread blocks like the other process.
                     let outcome = try await Self.inBackground { try handOver.deliver(url) }
                     outcomes.withLock { $0.append(outcome) }
                 }
@@ -124,7 +125,7 @@ import Testing
             }
             #expect(response == "com.example.app:/callback?code=1&state=the-right-state")
             #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .taken])
-            // The name reveals nothing of the state, and is removed afterwards.
+            // The socket's name does not reveal the state, and the socket is removed afterwards.
             #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
             #expect(try handOver.deliver(response) == .nobody)

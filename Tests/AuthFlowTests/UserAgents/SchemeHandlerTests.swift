@@ -4,8 +4,8 @@ import Testing
 
 @testable import AuthFlowDesktop
 
-/// The requests to the desktop and the changes to its files. Here the desktop is a script that records its arguments;
-/// `Tests/Interop/desktop.sh` uses a real one.
+/// The requests to the desktop and the changes to its files. Here, the desktop is a script that records its
+/// arguments; `Tests/Interop/desktop.sh` uses a real desktop.
 @Suite struct SchemeHandlerTests {
     @Test(arguments: [
         ("myapp", "/usr/bin/authflow"), ("com.example.App", "/usr/bin/authflow"),
@@ -26,8 +26,8 @@ import Testing
     private static let scheme = "com.example.app"
     private static let entry = "authflow-com.example.app.desktop"
 
-    /// A home directory with an `xdg-mime` that stores the default in a file, ignores changes when stubborn, and fails
-    /// when it is broken.
+    /// A home directory with a fake `xdg-mime`, which stores the default in a file, or else ignores changes
+    /// ("stubborn") or fails ("broken").
     private func withDesktop(_ body: (_ home: String, _ handler: SchemeHandler) throws -> Void) throws {
         let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         try FileManager.default.createDirectory(atPath: "\(home)/bin", withIntermediateDirectories: true)
@@ -58,7 +58,7 @@ import Testing
             let text = try String(contentsOfFile: handler.entryPath, encoding: .utf8)
             #expect(text.contains("\nExec=/usr/bin/authflow handle-redirect %u\n"))
             #expect(text.contains("\nMimeType=x-scheme-handler/com.example.app;\n"))
-            // Again, as after an update.
+            // The handler is installed again, as after an update.
             try handler.install(program: "/opt/authflow")
             #expect(handler.program == "/opt/authflow")
             #expect(try handler.remove())
@@ -89,7 +89,7 @@ import Testing
             let left = try String(contentsOfFile: list, encoding: .utf8)
             #expect(left.contains("x-scheme-handler/com.example.app=other.desktop;\n"))
             #expect(left.contains("x-scheme-handler/com.example.app2=\(Self.entry)\ntext/html=firefox.desktop\n"))
-            // Without entries of AuthFlow in it, the file is not even written.
+            // A file without AuthFlow entries is not even written.
             let before = try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? Int
             _ = try handler.remove()
             #expect(try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? Int == before)

@@ -8,7 +8,7 @@ import Crypto
 import HTTPTypes
 import Synchronization
 
-/// An API and the issuer of its tokens: in process, or each behind a separate socket.
+/// An API and the issuer of its tokens, either in process or each behind a separate socket.
 struct APIScene: Sendable {
     let issuer: APIIssuer
     let host: APIHost
@@ -130,20 +130,20 @@ final class APIIssuer: ProviderEmulator {
     }
 }
 
-/// A request with an access token, whose parts can be changed by rows.
+/// A request with an access token. Rows can change its parts.
 struct APIRequest: Sendable {
     var tokenHeader: [String: JSON]
     var claims: [String: JSON]
     var algorithm = SignatureAlgorithm.es256
-    /// The token; nil: a JWT of the issuer with the header and the claims below.
+    /// The token, or nil for a JWT of the issuer with the header and claims above.
     var token: String?
-    /// The keys that sign the token; nil: those of the issuer.
+    /// The keys that sign the token, or nil for the issuer's keys.
     var signer: EmulatorKeys?
     var scheme: String? = "Bearer"
     var method = HTTPRequest.Method.get
     var path = "/orders/1"
     var fields: HTTPFields = [:]
-    /// The client's DPoP key; nil: no proof is sent.
+    /// The client's DPoP key, or nil to send no proof.
     var proofKey: EmulatorKeys?
     var proofHeader: [String: JSON] = [:]
     var proofClaims: [String: JSON] = [:]
@@ -170,7 +170,7 @@ struct APIRequest: Sendable {
     static func jwk(of key: EmulatorKeys) throws -> JSON {
         let id = key.keyID(for: .es256)
         guard let jwk = try key.jwks()["keys"]?.array?.first(where: { $0["kid"]?.string == id }) else {
-            throw ConformanceRow.Failure(description: "The key is not published.")
+            throw ConformanceRow.Failure(description: "The key is not in the published set.")
         }
         let members = ["kty", "crv", "x", "y"]
         return .object((jwk.object ?? [:]).filter { members.contains($0.key) })

@@ -1,7 +1,7 @@
 import AuthFlow
 public import AuthFlowTesting
 
-/// A row of the conformance table: the behaviour of a provider, and the required behaviour of the client.
+/// A row of the conformance table: a provider's behaviour, and the required behaviour of the client.
 public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// Whether a row is run.
     public enum Check: Sendable {
@@ -84,13 +84,13 @@ extension ConformanceRow {
         try change(&settings)
         let client = try scene.client(registration: settings)
         let signIn = try await client.signIn()
-        try require(signIn.credential.identity?.subject == "248289761001", "Alice is signed in.")
+        try require(signIn.credential.identity?.subject == "248289761001", "Alice must be signed in.")
         _ = try await client.userInfo()
-        try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo is requested.")
+        try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
     }
 
-    /// A row in which a sign-in must be rejected. After the manipulated message the client must send nothing more: any
-    /// later request to the token, the userinfo or another endpoint fails the row.
+    /// A row in which a sign-in must be rejected. The client must not send any request after the manipulated message:
+    /// any later request to the token, userinfo or another endpoint fails the row.
     static func refuses(
         _ number: String,
         _ name: String,
@@ -111,13 +111,13 @@ extension ConformanceRow {
             do {
                 _ = try await client.signIn()
             } catch let error as AuthError {
-                try require(error.code == code, "It is refused with \(code.rawValue), not \(error.code.rawValue).")
+                try require(error.code == code, "The error code must be \(code.rawValue), not \(error.code.rawValue).")
                 let heard = scene.emulator.requests.last { $0 != "POST /revoke" } ?? "nothing"
-                try require(heard == last, "The last request that the provider receives is \(last), not \(heard).")
-                try require(try await client.credential() == nil, "Nothing is stored.")
+                try require(heard == last, "The provider's last request must be \(last), not \(heard).")
+                try require(try await client.credential() == nil, "The credential must not be stored.")
                 return
             }
-            throw Failure(description: "It is refused.")
+            throw Failure(description: "The sign-in must be rejected.")
         }
     }
 }

@@ -7,7 +7,7 @@ import AuthFlowTesting
 import HTTPTypes
 import Synchronization
 
-/// Rows for an API and the access tokens that it accepts, by the clauses of RFC 6750, 7662, 8705, 9068, 9449, 9470 and 9728.
+/// Rows for an API and the access tokens that it accepts, by clause of RFC 6750, 7662, 8705, 9068, 9449, 9470 and 9728.
 extension ConformanceTable {
     typealias Change = @Sendable (_ request: inout APIRequest, _ scene: APIScene) throws -> Void
     /// An API, and the valid request of a row.
@@ -63,7 +63,7 @@ extension ConformanceTable {
         }
     }
 
-    /// A row in which a request is accepted, and rejected after a change.
+    /// A row in which a request is accepted, and a changed request is rejected.
     static func apiRefuses(
         _ number: String,
         _ name: String,
@@ -85,21 +85,27 @@ extension ConformanceTable {
     }
 
     private static func requireAccepted(_ response: TransportResponse) throws {
-        try ConformanceRow.require(response.status == 200, "The good request is accepted, not \(response.status).")
+        try ConformanceRow.require(
+            response.status == 200,
+            "The unchanged request must be accepted, but the status is \(response.status)."
+        )
     }
 
     private static func requireRefused(_ response: TransportResponse, _ status: Int, _ error: String?) throws {
-        try ConformanceRow.require(response.status == status, "The status is \(status), not \(response.status).")
+        try ConformanceRow.require(response.status == status, "The status must be \(status), not \(response.status).")
         let challenges = AuthenticationChallenge.challenges(in: response.head.headerFields)
         let named = challenges.compactMap { $0.parameters["error"] }
-        try ConformanceRow.require(named == [error].compactMap { $0 }, "The error is \(error ?? "none"), not \(named).")
+        try ConformanceRow.require(
+            named == [error].compactMap { $0 },
+            "The error must be \(error ?? "none"), not \(named)."
+        )
         try ConformanceRow.require(
             response.head.headerFields[.cacheControl] == "no-store",
-            "No cache keeps the response."
+            "The response must not be cacheable."
         )
         try ConformanceRow.require(
             challenges.allSatisfy { $0.parameters["resource_metadata"] != nil },
-            "Every challenge names the metadata (RFC 9728 section 5.1)."
+            "Every challenge must contain the metadata URL (RFC 9728 section 5.1)."
         )
     }
 
@@ -109,14 +115,14 @@ extension ConformanceTable {
     // MARK: - Reading the request
 
     private static let presentedTokens: [ConformanceRow] = [
-        apiAccepts("A1", "RFC 6750 2.1", "accepts a token in the Authorization field"),
-        apiAccepts("A2", "RFC 9110 11.1", "reads the scheme without case") { request, _ in request.scheme = "bEARER" },
-        api("A3", "RFC 6750 3.1, no credentials", "answers 401 with a challenge and no error code") { scene in
+        apiAccepts("A1", "RFC 6750 2.1", "accepts a token in the Authorization header"),
+        apiAccepts("A2", "RFC 9110 11.1", "ignores the case of the scheme") { request, _ in request.scheme = "bEARER" },
+        api("A3", "RFC 6750 3.1, no credentials", "responds with 401, a challenge and no error code") { scene in
             var request = APIRequest(scene)
             request.scheme = nil
             try requireRefused(try await scene.send(request), 401, nil)
         },
-        api("A4", "another scheme", "answers as without credentials") { scene in
+        api("A4", "another scheme", "responds as if there were no credentials") { scene in
             var request = APIRequest(scene)
             request.scheme = "Basic"
             try requireRefused(try await scene.send(request), 401, nil)
@@ -124,35 +130,35 @@ extension ConformanceTable {
         apiRefuses(
             "A5",
             "RFC 6750 2, two methods",
-            "refuses a token in the query beside the field",
+            "rejects a token in the query in addition to the header",
             status: 400,
             error: "invalid_request"
         ) {
             request,
             _ in request.path += "?access_token=a"
         },
-        api("A6", "RFC 9700 4.3.2", "reads no token from the query") { scene in
+        api("A6", "RFC 9700 4.3.2", "ignores a token in the query") { scene in
             var request = APIRequest(scene)
             request.scheme = nil
             request.path += "?access_token=a"
             try requireRefused(try await scene.send(request), 401, nil)
         },
-        apiRefuses("A7", "several Authorization fields", "refuses them", status: 400, error: "invalid_request") {
+        apiRefuses("A7", "several Authorization headers", "rejects them", status: 400, error: "invalid_request") {
             request,
             _ in
             request.fields.append(HTTPField(name: .authorization, value: "Bearer a"))
         },
-        apiRefuses("A8", "RFC 6750 2.1, b64token", "refuses other characters", status: 400, error: "invalid_request") {
+        apiRefuses("A8", "RFC 6750 2.1, b64token", "rejects other characters", status: 400, error: "invalid_request") {
             request,
             _ in
             request.token = "a,b"
         },
-        apiRefuses("A9", "no token after the scheme", "refuses the request", status: 400, error: "invalid_request") {
+        apiRefuses("A9", "no token after the scheme", "rejects the request", status: 400, error: "invalid_request") {
             request,
             _ in
             request.token = ""
         },
-        apiRefuses("A10", "a token of 40 KiB", "refuses it unread", status: 400, error: "invalid_request") {
+        apiRefuses("A10", "a token of 40 KiB", "rejects it without parsing it", status: 400, error: "invalid_request") {
             request,
             _ in
             request.token = String(repeating: "a", count: 40 * 1024)
@@ -175,53 +181,53 @@ extension ConformanceTable {
     )
 
     private static let jwtAccessTokens: [ConformanceRow] = [
-        apiRefuses("A11", "RFC 9068 4, typ", "refuses an ID Token's type", header { $0["typ"] = "JWT" }),
-        apiRefuses("A12", "RFC 9068 4, no typ", "refuses it", header { $0["typ"] = nil }),
-        apiAccepts("A13", "RFC 9068 4, typ", "accepts application/at+jwt, in any case") { request, _ in
+        apiRefuses("A11", "RFC 9068 4, typ", "rejects an ID Token's type", header { $0["typ"] = "JWT" }),
+        apiRefuses("A12", "RFC 9068 4, no typ", "rejects the token", header { $0["typ"] = nil }),
+        apiAccepts("A13", "RFC 9068 4, typ", "accepts application/at+jwt case-insensitively") { request, _ in
             request.tokenHeader["typ"] = "Application/AT+JWT"
         },
         apiRefuses(
             "A14",
             "RFC 8725 3.1, alg",
-            "refuses one that is not on the list",
+            "rejects an algorithm that is not on the list",
             on: APISettings(issuer: { server, _ in TrustedIssuer(server, algorithms: [.es256]) })
         ) { request, _ in request.algorithm = .rs256 },
-        apiRefuses("A15", "RFC 9068 4, alg none", "refuses it") { request, _ in
+        apiRefuses("A15", "RFC 9068 4, alg none", "rejects the token") { request, _ in
             request.token = try unsigned(request)
         },
-        apiRefuses("A16", "RFC 7515 4.1.11, crit", "refuses it", header { $0["crit"] = ["exp"] }),
-        apiRefuses("A17", "RFC 9068 4, iss", "refuses another issuer", claims { $0["iss"] = "https://evil.example" }),
-        apiRefuses("A18", "iss, by a prefix", "refuses it") { request, scene in
+        apiRefuses("A16", "RFC 7515 4.1.11, crit", "rejects the token", header { $0["crit"] = ["exp"] }),
+        apiRefuses("A17", "RFC 9068 4, iss", "rejects another issuer", claims { $0["iss"] = "https://evil.example" }),
+        apiRefuses("A18", "iss with a trailing slash", "rejects the token") { request, scene in
             request.claims["iss"] = .string("\(scene.issuer.origin)/")
         },
-        apiRefuses("A19", "no iss", "refuses it", claims { $0["iss"] = nil }),
-        apiRefuses("A20", "RFC 9068 4, aud", "refuses a token for another API") { request, scene in
+        apiRefuses("A19", "no iss", "rejects the token", claims { $0["iss"] = nil }),
+        apiRefuses("A20", "RFC 9068 4, aud", "rejects a token for a different API") { request, scene in
             request.claims["aud"] = .string("\(scene.host.origin)/other")
         },
-        apiRefuses("A21", "aud, by a prefix", "refuses it") { request, scene in
+        apiRefuses("A21", "aud with a trailing slash", "rejects the token") { request, scene in
             request.claims["aud"] = .string("\(scene.resource)/")
         },
-        apiRefuses("A22", "no aud", "refuses it", claims { $0["aud"] = nil }),
-        apiAccepts("A23", "aud, several", "accepts one that is among others") { request, scene in
+        apiRefuses("A22", "no aud", "rejects the token", claims { $0["aud"] = nil }),
+        apiAccepts("A23", "aud, several", "accepts a list that contains the API") { request, scene in
             request.claims["aud"] = ["https://other.example.com", .string(scene.resource)]
         },
-        apiRefuses("A24", "RFC 9068 4, exp", "refuses an expired token", claims { $0["exp"] = 1_700_000_000 }),
-        apiRefuses("A25", "no exp", "refuses it", claims { $0["exp"] = nil }),
-        apiRefuses("A26", "nbf", "refuses a token that has not begun", claims { $0["nbf"] = 99_000_000_000 }),
-        apiRefuses("A27", "iat", "refuses a token of the future", claims { $0["iat"] = 99_000_000_000 }),
-        apiRefuses("A28", "RFC 9068 2.2, sub", "refuses a token without it", claims { $0["sub"] = nil }),
-        apiRefuses("A29", "RFC 9068 2.2, client_id", "refuses a token without it", claims { $0["client_id"] = nil }),
-        apiRefuses("A30", "RFC 9068 2.2, jti", "refuses a token without it", claims { $0["jti"] = nil }),
-        apiRefuses("A31", "RFC 9068 4, signature", "refuses one by another key with the same name") { request, scene in
+        apiRefuses("A24", "RFC 9068 4, exp", "rejects an expired token", claims { $0["exp"] = 1_700_000_000 }),
+        apiRefuses("A25", "no exp", "rejects the token", claims { $0["exp"] = nil }),
+        apiRefuses("A26", "nbf", "rejects a token that is not valid yet", claims { $0["nbf"] = 99_000_000_000 }),
+        apiRefuses("A27", "iat", "rejects a token issued in the future", claims { $0["iat"] = 99_000_000_000 }),
+        apiRefuses("A28", "RFC 9068 2.2, sub", "rejects a token without it", claims { $0["sub"] = nil }),
+        apiRefuses("A29", "RFC 9068 2.2, client_id", "rejects a token without it", claims { $0["client_id"] = nil }),
+        apiRefuses("A30", "RFC 9068 2.2, jti", "rejects a token without it", claims { $0["jti"] = nil }),
+        apiRefuses("A31", "RFC 9068 4, signature", "rejects a different key's signature") { request, scene in
             request.signer = try scene.issuer.keys.decoys()
         },
-        apiRefuses("A32", "RFC 8725 3.10, jwk in the header", "uses no key that the token brings") { request, scene in
+        apiRefuses("A32", "RFC 8725 3.10, jwk in the header", "ignores a key in the token") { request, scene in
             let own = try EmulatorKeys()
             request.signer = own
             request.tokenHeader["jwk"] = try APIRequest.jwk(of: own)
             request.tokenHeader["kid"] = .string(own.keyID(for: .es256))
         },
-        api("A33", "jku and x5u in the header", "fetches nothing from there") { scene in
+        api("A33", "jku and x5u in the header", "fetches no keys from these URLs") { scene in
             var request = APIRequest(scene)
             let own = try EmulatorKeys()
             request.signer = own
@@ -230,54 +236,57 @@ extension ConformanceTable {
             request.tokenHeader["x5u"] = .string("\(scene.issuer.origin)/own-keys")
             try requireRefused(try await scene.send(request), 401, "invalid_token")
             let requests = scene.issuer.state.withLock { $0.requests }
-            try ConformanceRow.require(!requests.contains("/own-keys"), "Nothing is fetched from there.")
+            try ConformanceRow.require(!requests.contains("/own-keys"), "The URL in the token must not be fetched.")
         },
-        api("A34", "an issuer that only the token names", "fetches nothing") { scene in
+        api("A34", "an issuer that is not configured", "fetches nothing") { scene in
             var request = APIRequest(scene)
             request.claims["iss"] = "https://evil.example"
             try requireRefused(try await scene.send(request), 401, "invalid_token")
-            try ConformanceRow.require(scene.issuer.state.withLock { $0.requests.isEmpty }, "Nothing is fetched.")
+            try ConformanceRow.require(
+                scene.issuer.state.withLock { $0.requests.isEmpty },
+                "The issuer must not receive any request."
+            )
         },
-        api("A35", "keys that cannot be fetched", "answers 503 without a challenge, and not 401") { scene in
+        api("A35", "keys that cannot be fetched", "responds with 503 without a challenge, not with 401") { scene in
             scene.issuer.state.withLock { $0.isDown = true }
             let response = try await scene.send(APIRequest(scene))
-            try ConformanceRow.require(response.status == 503, "The status is 503, not \(response.status).")
-            try ConformanceRow.require(response.head.headerFields[.wwwAuthenticate] == nil, "There is no challenge.")
-            try ConformanceRow.require(response.head.headerFields[.retryAfter] != nil, "The client may try again.")
+            try ConformanceRow.require(response.status == 503, "The status must be 503, not \(response.status).")
+            try ConformanceRow.require(response.head.headerFields[.wwwAuthenticate] == nil, "No challenge is expected.")
+            try ConformanceRow.require(response.head.headerFields[.retryAfter] != nil, "Retry-After is missing.")
         },
-        api("A36", "keys that have been rotated", "finds the new ones") { scene in
+        api("A36", "keys that have been rotated", "fetches the new keys") { scene in
             try requireAccepted(try await scene.send(APIRequest(scene)))
             let next = try EmulatorKeys()
             scene.issuer.state.withLock { $0.keys = next }
             try requireAccepted(try await scene.send(APIRequest(scene)))
         },
-        apiAccepts("A37", "typ JWT, by a setting", "accepts a token of an older server", on: anyJWT) { request, _ in
+        apiAccepts("A37", "typ JWT, if configured", "accepts a token from an older server", on: anyJWT) { request, _ in
             request.claims["jti"] = nil
         },
         apiRefuses(
             "A38",
             "typ JWT, nonce",
-            "refuses an ID Token by its claims",
+            "rejects an ID Token based on its claims",
             on: anyJWT,
             claims { $0["nonce"] = "n" }
         ),
         apiRefuses(
             "A39",
             "typ JWT, at_hash",
-            "refuses an ID Token by its claims",
+            "rejects an ID Token based on its claims",
             on: anyJWT,
             claims { $0["at_hash"] = "a" }
         ),
         apiRefuses(
             "A40",
             "typ JWT, azp",
-            "refuses a token that was issued to its own audience",
+            "rejects a token whose client is its audience",
             on: anyJWT
         ) { request, scene in request.claims["azp"] = .string(scene.resource) },
         api(
             "A41",
-            "RFC 9068 4, encryption that was agreed",
-            "refuses a plain token",
+            "RFC 9068 4, required encryption",
+            "rejects an unencrypted token",
             on: APISettings(issuer: { server, _ in TrustedIssuer(server, requiresEncryption: true) })
         ) { scene in try requireRefused(try await scene.send(APIRequest(scene)), 401, "invalid_token") },
     ]

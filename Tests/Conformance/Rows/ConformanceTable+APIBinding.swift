@@ -7,7 +7,7 @@ import Crypto
 import HTTPTypes
 import Synchronization
 
-/// Rows for bound tokens (RFC 9449, RFC 8705), introspection (RFC 7662), and the requirements of routes (RFC 6750, RFC 9470).
+/// Rows for bound tokens (RFC 9449, RFC 8705), introspection (RFC 7662), and route requirements (RFC 6750, RFC 9470).
 extension ConformanceTable {
     private static let bound: Change = { request, _ in try request.bind(to: try EmulatorKeys()) }
 
@@ -37,71 +37,74 @@ extension ConformanceTable {
 
     static let boundTokens: [ConformanceRow] = [
         apiAccepts("A42", "RFC 9449 7.1", "accepts a bound token with its proof", bound),
-        refusesProof("A43", "RFC 9449 7.2, scheme Bearer", "refuses a bound token", error: "invalid_token") {
+        refusesProof("A43", "RFC 9449 7.2, scheme Bearer", "rejects a bound token", error: "invalid_token") {
             request,
             _ in
             request.scheme = "Bearer"
         },
-        refusesProof("A44", "RFC 9449 7.1, no jkt", "refuses a token without a key under DPoP", error: "invalid_token")
+        refusesProof("A44", "RFC 9449 7.1, no jkt", "rejects an unbound token sent under DPoP", error: "invalid_token")
         {
             request,
             _ in request.claims["cnf"] = nil
         },
-        refusesProof("A45", "RFC 9449 4.3, 1", "refuses two proofs") { request, _ in
+        refusesProof("A45", "RFC 9449 4.3, 1", "rejects two proofs") { request, _ in
             request.fields.append(HTTPField(name: .dpop, value: "a.b.c"))
         },
-        refusesProof("A46", "no proof", "refuses the request") { request, _ in request.proofKey = nil },
-        refusesProof("A47", "RFC 9449 4.3, 4, typ", "refuses another", proof(header: ["typ": "JWT"])),
-        refusesProof("A48", "RFC 9449 4.3, 5, alg", "refuses a symmetric one", proof(header: ["alg": "HS256"])),
-        refusesProof("A49", "RFC 9449 4.3, 6, signature", "refuses one by another key") { request, _ in
+        refusesProof("A46", "no proof", "rejects the request") { request, _ in request.proofKey = nil },
+        refusesProof("A47", "RFC 9449 4.3, 4, typ", "rejects a different type", proof(header: ["typ": "JWT"])),
+        refusesProof("A48", "RFC 9449 4.3, 5, alg", "rejects a symmetric algorithm", proof(header: ["alg": "HS256"])),
+        refusesProof("A49", "RFC 9449 4.3, 6, signature", "rejects a different key's signature") { request, _ in
             let own = try EmulatorKeys()
             request.proofHeader["jwk"] = try APIRequest.jwk(of: request.proofKey ?? own)
             request.proofKey = try own.decoys()
         },
-        refusesProof("A50", "RFC 9449 4.3, 7, jwk", "refuses a private key") { request, _ in
+        refusesProof("A50", "RFC 9449 4.3, 7, jwk", "rejects a private key") { request, _ in
             guard let own = request.proofKey else { return }
             var jwk = try APIRequest.jwk(of: own).object ?? [:]
             jwk["d"] = "AAAA"
             request.proofHeader["jwk"] = .object(jwk)
         },
-        refusesProof("A51", "RFC 9449 4.3, 8, htm", "refuses another method", proof(["htm": "POST"])),
-        refusesProof("A52", "RFC 9449 4.3, 9, htu", "refuses another address") { request, scene in
+        refusesProof("A51", "RFC 9449 4.3, 8, htm", "rejects a different method", proof(["htm": "POST"])),
+        refusesProof("A52", "RFC 9449 4.3, 9, htu", "rejects a different URL") { request, scene in
             request.proofClaims["htu"] = .string("\(scene.host.origin)/orders/2")
         },
-        apiAccepts("A53", "RFC 9449 4.3, htu, normal form", "ignores query and fragment, and reads encoded letters") {
+        apiAccepts("A53", "RFC 9449 4.3, htu, normal form", "normalizes the URL without query and fragment") {
             request,
             scene in
             try bound(&request, scene)
             request.path = "/orders/1?page=2"
             request.proofClaims["htu"] = .string("\(scene.host.origin)/x/../orders/%31?a#b")
         },
-        refusesProof("A54", "RFC 9449 4.3, 11, iat", "refuses an old proof", proof(["iat": 1_700_000_000])),
-        refusesProof("A55", "iat of the future", "refuses it", proof(["iat": 99_000_000_000])),
-        refusesProof("A56", "RFC 9449 4.3, 12, ath", "refuses one for another token", proof(["ath": "AAAA"])),
-        refusesProof("A57", "no ath", "refuses it", proof(lacks: ["ath"])),
-        refusesProof("A58", "RFC 9449 6, thumbprint", "refuses a proof by another key", error: "invalid_dpop_proof") {
+        refusesProof("A54", "RFC 9449 4.3, 11, iat", "rejects an old proof", proof(["iat": 1_700_000_000])),
+        refusesProof("A55", "iat in the future", "rejects the proof", proof(["iat": 99_000_000_000])),
+        refusesProof("A56", "RFC 9449 4.3, 12, ath", "rejects a proof for a different token", proof(["ath": "AAAA"])),
+        refusesProof("A57", "no ath", "rejects the proof", proof(lacks: ["ath"])),
+        refusesProof("A58", "RFC 9449 6, thumbprint", "rejects a different key's proof", error: "invalid_dpop_proof") {
             request,
             _ in request.proofKey = try EmulatorKeys()
         },
-        refusesProof("A59", "no jti", "refuses it", proof(lacks: ["jti"])),
-        api("A60", "RFC 9449 11.1, replay", "accepts a proof once") { scene in
+        refusesProof("A59", "no jti", "rejects the proof", proof(lacks: ["jti"])),
+        api("A60", "RFC 9449 11.1, replay", "accepts a proof only once") { scene in
             var request = APIRequest(scene)
             try bound(&request, scene)
             let call = try request.call(scene)
             for (status, error) in [(200, nil), (401, "invalid_dpop_proof")] {
                 let response = try await scene.transport.send(call)
-                try ConformanceRow.require(response.status == status, "\(status), not \(response.status).")
+                try ConformanceRow.require(
+                    response.status == status,
+                    "The status must be \(status), not \(response.status)."
+                )
                 let challenges = AuthenticationChallenge.challenges(in: response.head.headerFields)
                 try ConformanceRow.require(
                     challenges.compactMap { $0.parameters["error"] }.first == error,
-                    "The error is \(error ?? "none")."
+                    "The error must be \(error ?? "none")."
                 )
             }
         },
         api(
             "A61",
             "RFC 9449 9, nonce",
-            "demands one, sends it, and accepts a proof with it",
+            "requires a nonce, provides it, and accepts a proof with it",
             on: APISettings(rules: { $0.dpop.nonces = .random() })
         ) { scene in
             var request = APIRequest(scene)
@@ -110,27 +113,27 @@ extension ConformanceTable {
             let challenges = AuthenticationChallenge.challenges(in: first.head.headerFields)
             try ConformanceRow.require(
                 first.status == 401 && challenges.contains { $0.parameters["error"] == "use_dpop_nonce" },
-                "A nonce is demanded."
+                "The first response must require a nonce."
             )
             request.proofClaims["nonce"] = first.head.headerFields[.dpopNonce].map(JSON.string) ?? .null
-            try ConformanceRow.require(try await scene.send(request).status == 200, "The nonce is accepted.")
+            try ConformanceRow.require(try await scene.send(request).status == 200, "The nonce must be accepted.")
             request.proofClaims["nonce"] = "of-its-own"
-            try ConformanceRow.require(try await scene.send(request).status == 401, "Another nonce is refused.")
+            try ConformanceRow.require(try await scene.send(request).status == 401, "Another nonce must be rejected.")
         },
         apiRefuses(
             "A62",
             "RFC 8705 3.1, certificate",
-            "refuses another certificate than the token's",
+            "rejects a certificate other than the token's",
             on: APISettings(rules: { $0.certificateField = .clientCert }, good: shown)
         ) { request, _ in request.fields[.clientCert] = ":\(Data("another".utf8).base64EncodedString()):" },
-        apiRefuses("A63", "a certificate field that is not named", "reads none", shown),
-        apiRefuses("A64", "RFC 7800, another binding", "refuses what it cannot check") { request, _ in
+        apiRefuses("A63", "a certificate header that is not configured", "ignores the certificate", shown),
+        apiRefuses("A64", "RFC 7800, unknown binding", "rejects a binding that it cannot check") { request, _ in
             request.claims["cnf"] = ["kid": "1"]
         },
         apiRefuses(
             "A65",
-            "a demand for bound tokens",
-            "refuses a bearer token",
+            "required bound tokens",
+            "rejects a bearer token",
             on: APISettings(rules: { $0.binding = .dpop }, good: bound)
         ) { request, _ in
             request.claims["cnf"] = nil
@@ -167,49 +170,49 @@ extension ConformanceTable {
                 return try await scene.send(request).status
             }
             active(scene)
-            try ConformanceRow.require(try await status("good") == 200, "An active token is accepted.")
+            try ConformanceRow.require(try await status("good") == 200, "An active token must be accepted.")
             active(scene, change)
             let refused = try await status("bad")
-            try ConformanceRow.require(refused == 401, "The status is 401, not \(refused).")
+            try ConformanceRow.require(refused == 401, "The status must be 401, not \(refused).")
         }
     }
 
     static let introspectedTokens: [ConformanceRow] = [
-        introspection("A66", "RFC 7662 2.2, active", "refuses an inactive token", { $0["active"] = false }),
-        api("A67", "active, no boolean", "answers 503: the issuer has not said", on: introspects) { scene in
+        introspection("A66", "RFC 7662 2.2, active", "rejects an inactive token", { $0["active"] = false }),
+        api("A67", "active, not a boolean", "responds with 503: the status is unknown", on: introspects) { scene in
             active(scene) { $0["active"] = "true" }
             var request = APIRequest(scene)
             request.token = "opaque"
             let response = try await scene.send(request)
-            try ConformanceRow.require(response.status == 503, "The status is 503, not \(response.status).")
+            try ConformanceRow.require(response.status == 503, "The status must be 503, not \(response.status).")
         },
-        introspection("A68", "aud", "refuses a token for another API", { $0["aud"] = "https://other.example" }),
-        introspection("A69", "no aud", "refuses it", { $0["aud"] = nil }),
-        introspection("A70", "iss", "refuses another issuer", { $0["iss"] = "https://other.example" }),
-        introspection("A71", "exp", "refuses an expired token", { $0["exp"] = 1_700_000_000 }),
-        introspection("A72", "nbf", "refuses a token that has not begun", { $0["nbf"] = 99_000_000_000 }),
-        introspection("A73", "token_type", "refuses a refresh token", { $0["token_type"] = "refresh_token" }),
-        introspection("A74", "cnf", "refuses a binding that it cannot check", { $0["cnf"] = ["kid": "1"] }),
-        api("A75", "the issuer is down", "answers 503, and not 401", on: introspects) { scene in
+        introspection("A68", "aud", "rejects a token for a different API", { $0["aud"] = "https://other.example" }),
+        introspection("A69", "no aud", "rejects the token", { $0["aud"] = nil }),
+        introspection("A70", "iss", "rejects another issuer", { $0["iss"] = "https://other.example" }),
+        introspection("A71", "exp", "rejects an expired token", { $0["exp"] = 1_700_000_000 }),
+        introspection("A72", "nbf", "rejects a token that is not valid yet", { $0["nbf"] = 99_000_000_000 }),
+        introspection("A73", "token_type", "rejects a refresh token", { $0["token_type"] = "refresh_token" }),
+        introspection("A74", "cnf", "rejects a binding that it cannot check", { $0["cnf"] = ["kid": "1"] }),
+        api("A75", "the issuer is unavailable", "responds with 503, not with 401", on: introspects) { scene in
             scene.issuer.state.withLock { $0.isDown = true }
             var request = APIRequest(scene)
             request.token = "opaque"
             let response = try await scene.send(request)
-            try ConformanceRow.require(response.status == 503, "The status is 503, not \(response.status).")
+            try ConformanceRow.require(response.status == 503, "The status must be 503, not \(response.status).")
         },
-        api("A76", "the same token again", "asks once", on: introspects) { scene in
+        api("A76", "a repeated token", "introspects it once", on: introspects) { scene in
             active(scene)
             var request = APIRequest(scene)
             request.token = "opaque"
             for _ in 0..<3 { _ = try await scene.send(request) }
             let count = scene.issuer.state.withLock { $0.requests.count { $0 == "/introspect" } }
-            try ConformanceRow.require(count == 1, "The issuer is asked once, not \(count) times.")
+            try ConformanceRow.require(count == 1, "The token must be introspected once, not \(count) times.")
         },
-        api("A77", "an opaque token, and no introspection", "refuses it") { scene in
+        api("A77", "an opaque token without introspection", "rejects the token") { scene in
             var request = APIRequest(scene)
             request.token = "opaque"
             let response = try await scene.send(request)
-            try ConformanceRow.require(response.status == 401, "The status is 401, not \(response.status).")
+            try ConformanceRow.require(response.status == 401, "The status must be 401, not \(response.status).")
         },
     ]
 
@@ -219,7 +222,7 @@ extension ConformanceTable {
         apiRefuses(
             "A78",
             "RFC 6750 3.1, insufficient_scope",
-            "answers 403 with the scopes",
+            "responds with 403 and the required scopes",
             status: 403,
             error: "insufficient_scope",
             on: APISettings(requirement: ["orders:read"])
@@ -227,7 +230,7 @@ extension ConformanceTable {
         apiRefuses(
             "A79",
             "RFC 9470 3, acr_values",
-            "demands a stronger sign-in",
+            "requires stronger authentication",
             status: 401,
             error: "insufficient_user_authentication",
             on: APISettings(requirement: Requirement(scopes: [], acrValues: ["mfa"]))
@@ -235,7 +238,7 @@ extension ConformanceTable {
         apiRefuses(
             "A80",
             "RFC 9470 3, max_age",
-            "demands a more recent sign-in",
+            "requires a more recent authentication",
             status: 401,
             error: "insufficient_user_authentication",
             on: APISettings(requirement: Requirement(scopes: [], maximumAge: .seconds(300)))
@@ -246,7 +249,7 @@ extension ConformanceTable {
         api(
             "A81",
             "RFC 9728 3.1",
-            "serves the metadata where the challenge says",
+            "serves the metadata at the URL in the challenge",
             on: APISettings(requirement: ["orders:read"], rules: { $0.supportedScopes = ["orders:read"] })
         ) { scene in
             var request = APIRequest(scene)
@@ -254,7 +257,10 @@ extension ConformanceTable {
             let refused = try await scene.send(request)
             let challenge = AuthenticationChallenge.challenges(in: refused.head.headerFields).first
             let address = challenge?.parameters["resource_metadata"] ?? ""
-            try ConformanceRow.require(challenge?.parameters["scope"] == "orders:read", "The challenge has the scope.")
+            try ConformanceRow.require(
+                challenge?.parameters["scope"] == "orders:read",
+                "The challenge must contain the scope."
+            )
             let response = try await scene.transport.send(TransportRequest(.get, try Endpoint(address)))
             let document = try JSON(parsing: response.body)
             try ConformanceRow.require(
@@ -262,7 +268,7 @@ extension ConformanceTable {
                     && document["authorization_servers"]?.strings == [scene.issuer.origin]
                     && document["scopes_supported"]?.strings == ["orders:read"]
                     && document["bearer_methods_supported"]?.strings == ["header"],
-                "The document names the API, its issuer, its scopes and the field: \(document)."
+                "The document must contain the API, its issuer, its scopes and the method \"header\": \(document)."
             )
         }
     ]

@@ -50,7 +50,7 @@ struct CommandUserAgent: UserAgent {
         process.waitUntilExit()
         try Task.checkCancellation()
         guard process.terminationStatus == 0 else {
-            throw AuthError(.userAgentFailed, "\(command[0]) ended with status \(process.terminationStatus).")
+            throw AuthError(.userAgentFailed, "\(command[0]) exited with status \(process.terminationStatus).")
         }
         return response.trimmingCharacters(in: .whitespacesAndNewlines)
     }

@@ -89,7 +89,7 @@ import Testing
         let error = #expect(throws: ConfigurationError.self) {
             try SessionServer(configuration: file, providers: [.oidc])
         }
-        #expect("\(try #require(error))".contains("keeps no sessions"))
+        #expect("\(try #require(error))".contains("cannot store the sessions"))
     }
 
     @Test func profilesThatWouldReadTheSameVariablesAreRefused() async throws {

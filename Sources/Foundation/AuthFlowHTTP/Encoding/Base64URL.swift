@@ -34,11 +34,11 @@ public enum Base64URL {
         decode(utf8: Array(text.utf8)[...])
     }
 
-    /// Decodes text that is given as UTF-8 bytes.
+    /// Decodes UTF-8 text.
     package static func decode(utf8 text: ArraySlice<UInt8>) -> [UInt8]? {
         var isValid = true
-        // Tokens are decoded before they are trusted, so this should be fast. No per-byte bounds check is needed: the
-        // table has an entry for every byte, and the target is large enough for the longest result.
+        // Untrusted tokens are decoded too, so this must be fast. No bounds check per byte is needed, because the table
+        // has an entry for every byte value, and the target is large enough for the longest result.
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: text.count * 3 / 4 + 1) { target, count in
             unsafe values.withUnsafeBufferPointer { values in
                 unsafe text.withUnsafeBufferPointer { text in
@@ -60,7 +60,7 @@ public enum Base64URL {
                         seen |= value
                         rest = rest &<< 6 | UInt32(value & 63)
                     }
-                    // The remainder encodes zero, one or two bytes, and bits that must be zero.
+                    // The remainder encodes zero, one or two bytes, followed by trailing bits that must be zero.
                     switch text.count & 3 {
                     case 0: break
                     case 2:
@@ -74,7 +74,7 @@ public enum Base64URL {
                         isValid = rest & 0b11 == 0
                     default: isValid = false
                     }
-                    // The value of every byte of the alphabet is below 64; that of every other byte is 255.
+                    // Bytes of the alphabet have values below 64; all other bytes have the value 255.
                     isValid = isValid && seen < 64
                 }
             }

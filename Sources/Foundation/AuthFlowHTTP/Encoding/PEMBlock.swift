@@ -1,6 +1,6 @@
 import AuthFlowEssentials
 
-/// One block of a PEM text (RFC 7468).
+/// One block of PEM text (RFC 7468).
 package struct PEMBlock {
     package let label: String
     package let text: String
@@ -11,7 +11,7 @@ package struct PEMBlock {
         return Data(base64Encoded: lines.joined()).map(Array.init)
     }
 
-    /// Returns the text's only private key, which must not be encrypted with a passphrase.
+    /// Returns the only private key in the text. The key must not be encrypted with a passphrase.
     package static func privateKey(in text: String) throws(AuthError) -> PEMBlock {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
@@ -20,7 +20,7 @@ package struct PEMBlock {
         // RFC 1421 section 4.6.1.1: older files declare encryption in a header below the label.
         if blocks.contains(where: { $0.label == "ENCRYPTED PRIVATE KEY" || $0.text.contains("Proc-Type: 4,ENCRYPTED") })
         {
-            throw refuse("it is encrypted, and its passphrase cannot be entered at every request; store it without one")
+            throw refuse("it is encrypted with a passphrase, which cannot be entered for every request; decrypt it")
         }
         // OpenSSL writes EC PARAMETERS before an EC key, and the text may also contain a certificate.
         let keys = blocks.filter { ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].contains($0.label) }
@@ -30,9 +30,9 @@ package struct PEMBlock {
             }
             if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw refuse("it is a public key") }
             if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw refuse("it is a certificate") }
-            throw refuse("the text has no private key in PEM or JWK form")
+            throw refuse("the text contains no private key in PEM or JWK format")
         }
-        guard keys.count == 1 else { throw refuse("the text has several private keys; use a separate file for each") }
+        guard keys.count == 1 else { throw refuse("the text contains several private keys; use one file per key") }
         return key
     }
 

@@ -15,7 +15,7 @@ public struct AuthError: Error, Sendable {
     /// The error parameters that the provider sent; nil when it sent none.
     public let providerError: ProviderError?
 
-    /// The HTTP status of the response that caused the error; nil when none did.
+    /// The HTTP status of the response that caused the error; nil when no response caused it.
     public let status: Int?
 
     /// The delay that the server requests before a retry (`Retry-After`); nil when it requests none.
@@ -101,9 +101,9 @@ extension AuthError {
         public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")
         /// The UserInfo response is about a different subject than the ID Token, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
-        /// The provider does not support what was requested.
+        /// The provider does not support the requested feature.
         public static let unsupported = Self(rawValue: "unsupported")
-        /// The user agent cannot run in this environment, or could not complete.
+        /// The user agent cannot run in this environment, or failed before it completed.
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
         /// No permitted user agent can run in this environment: the user must sign in elsewhere or by other means.
         public static let noUserAgent = Self(rawValue: "no_user_agent")
@@ -115,7 +115,8 @@ extension AuthError {
         public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
-        /// A protected resource requires scopes that the access token does not have, and requesting them did not help.
+        /// A protected resource requires scopes that the access token does not have, and requesting them did not
+        /// resolve the error.
         public static let insufficientScope = Self(rawValue: "insufficient_scope")
         /// A key in a hardware token cannot be used: the token is absent or locked, or rejects the PIN.
         public static let keyUnavailable = Self(rawValue: "key_unavailable")
@@ -140,7 +141,8 @@ extension AuthError {
 }
 
 extension AuthError {
-    /// Whether a retry may succeed: the server could not be reached, or could not handle the request at the time.
+    /// Whether a retry may succeed, because the server could not be reached or could not handle the request at the
+    /// time.
     package var isPassing: Bool {
         let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
         return isUnavailable || [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code)

@@ -40,7 +40,7 @@ public struct FlowEvent: Sendable {
         public static let idTokenValidation = Self(rawValue: "ID Token validation")
         /// Determining which user signed in.
         public static let identity = Self(rawValue: "identity")
-        /// Obtaining an access token without a user, by client credentials or a JWT bearer assertion.
+        /// Obtaining an access token without a user, with client credentials or a JWT bearer assertion.
         public static let grantWithoutUser = Self(rawValue: "grant without a user")
         /// Exchanging the refresh token for new tokens.
         public static let refresh = Self(rawValue: "refresh")
@@ -62,7 +62,8 @@ public struct FlowEvent: Sendable {
         case began
         /// The step has succeeded.
         case succeeded
-        /// The step has failed with this code; nil for any other kind of error, such as an error from a custom store.
+        /// The step has failed with this error code; nil for an error without a code, such as an error from a custom
+        /// store.
         case failed(AuthError.Code?)
         /// The step's task was cancelled.
         case cancelled

@@ -16,7 +16,7 @@ public struct FlowGauge: Sendable, Hashable, CustomStringConvertible {
         self.value = value
     }
 
-    /// Creates a gauge that counts something.
+    /// Creates a gauge whose value is a count.
     public init(_ name: String, _ count: Int, labels: [String: String] = [:]) {
         self.init(name, Double(count), labels: labels)
     }

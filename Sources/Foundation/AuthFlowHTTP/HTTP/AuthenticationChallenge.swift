@@ -37,8 +37,8 @@ public struct AuthenticationChallenge: Sendable, Hashable {
         challenges(in: response.head.headerFields)
     }
 
-    /// Parses the list of section 11.6.1, in which a comma separates both challenges and their parameters: a name
-    /// followed by an equals sign is a parameter, and one without is the scheme of the next challenge.
+    /// Parses the list that section 11.6.1 defines, in which a comma separates both challenges and their parameters. A
+    /// name followed by an equals sign is a parameter; any other name is the scheme of the next challenge.
     private struct Reader {
         private var bytes: [UInt8] = []
         /// The end of each field.
@@ -103,7 +103,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
             return isUnambiguous ? AuthenticationChallenge(scheme: scheme, parameters: parameters) : nil
         }
 
-        /// `auth-param = token BWS "=" BWS ( token / quoted-string )`; nil when something else begins here.
+        /// `auth-param = token BWS "=" BWS ( token / quoted-string )`; nil when the input here is not a parameter.
         private mutating func parameter() throws(Malformed) -> (name: String, value: String)? {
             guard let name = token()?.lowercased() else { return nil }
             skip(separators: false)

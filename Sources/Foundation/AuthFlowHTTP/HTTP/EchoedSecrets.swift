@@ -3,7 +3,8 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension TransportResponse {
-    /// The response, without the secrets of its request if it is an error response, even one with status 200, as some servers send.
+    /// The response. If it is an error response, even one with status 200, as some servers send, the secrets of its
+    /// request are redacted.
     package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
@@ -64,7 +65,7 @@ struct EchoedSecrets {
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
             HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
         }
-        // New tokens may be equal to those that were sent, so a response that contains tokens is not changed.
+        // A server may issue the same tokens again, so a response that contains tokens is not changed.
         if let json = try? response.parsed(), json["access_token"] == nil,
             !response.isSuccessful || json["error"] != nil
         {

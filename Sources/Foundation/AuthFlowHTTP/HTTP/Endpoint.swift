@@ -15,13 +15,13 @@ public struct Endpoint: Sendable, Hashable {
     /// The host in lower case; an IPv6 address is enclosed in brackets.
     public let host: String
 
-    /// The port, when the URL names one.
+    /// The port, if the URL specifies one.
     public let port: Int?
 
     /// The path, percent-encoded as given; empty or beginning with a slash.
     public let path: String
 
-    /// The query, percent-encoded as given, when there is one.
+    /// The query, if any, percent-encoded as given.
     public let query: String?
 
     /// The most local scope of addresses that the host may resolve to. A host that a user configures may resolve to any address; a host
@@ -47,7 +47,7 @@ public struct Endpoint: Sendable, Hashable {
         else {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
-        // URL libraries decode percent signs in different ways: to some, `%6cocalhost` is this machine.
+        // URL libraries decode percent signs in different ways: some resolve `%6cocalhost` to this machine.
         guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
             throw refuse("it contains a user name")

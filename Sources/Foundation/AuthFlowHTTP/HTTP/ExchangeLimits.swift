@@ -21,7 +21,7 @@ package enum ExchangeLimits {
         let response = try await withDeadline(call.timeout, clock: clock) {
             sending.end() ? call.timeout : nil
         } orThrow: {
-            AuthError(.timedOut, "\(call) took longer than \(Int(call.timeout.seconds)) seconds.")
+            AuthError(.timedOut, "\(call) took longer than \(call.timeout.formattedSeconds).")
         } _: { [observed] in
             try await transport.send(observed)
         }
@@ -43,7 +43,7 @@ package enum ExchangeLimits {
     }
 }
 
-/// The race between the sending of a request and the timeout for sending it: whichever comes first wins.
+/// The race between sending a request and the timeout for sending it: the first of the two wins.
 private final class Sending: Sendable {
     private enum State { case waiting, sent, over }
 
@@ -59,7 +59,7 @@ private final class Sending: Sendable {
         if isOver { throw call.wasNotSent }
     }
 
-    /// Marks the timeout for sending as expired. A response then gets the same time again, once.
+    /// Marks the timeout for sending as expired. If the request has been sent, its response gets the same timeout once.
     /// - Returns: Whether the request has been sent.
     func end() -> Bool {
         state.withLock { state in
@@ -74,7 +74,7 @@ extension TransportRequest {
     package var wasNotSent: AuthError {
         AuthError(
             .timedOut,
-            "\(self) was not sent: no connection was available within \(Int(timeout.seconds)) seconds."
+            "\(self) was not sent: no connection was available within \(timeout.formattedSeconds)."
         )
     }
 }

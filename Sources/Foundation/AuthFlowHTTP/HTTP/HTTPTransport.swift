@@ -3,8 +3,8 @@ public import HTTPTypes
 
 /// A type that performs one HTTP exchange.
 ///
-/// It must not follow redirects, store cookies, or cache responses: the engine handles all three. It must honour the
-/// limits in the request. A fake for tests is one method:
+/// It must not follow redirects, store cookies, or cache responses: the engine handles all three. It must enforce the
+/// limits in the request. A fake for tests needs only one method:
 ///
 /// ```swift
 /// struct OfflineTransport: HTTPTransport {
@@ -23,15 +23,16 @@ public protocol HTTPTransport: Sendable {
     ///
     /// The request's timeout applies to the headers, and the maximum body size limits the unread bytes. Default: waits
     /// for the whole response.
-    /// - Throws: As ``send(_:)``. Reading the body throws the error that ends it early.
+    /// - Throws: The same errors as ``send(_:)``. Reading the body throws the error that ends it early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
 
-    /// Sends a request whose body is sent as it arrives, and returns the response once its headers have arrived and the body has been
-    /// sent, or the server no longer accepts it.
+    /// Sends a request with a streamed body. Returns the response once its headers have arrived, and the body has been
+    /// sent or the server no longer accepts it.
     ///
-    /// The timeout applies to each part of the body, and to the headers after the last part. The request is sent only once, because no
-    /// part can be read again. Default: collects the body and sends it as a whole.
-    /// - Throws: As ``stream(_:)``; `network_failed` with the body's error as its `underlyingError` when the body ends early.
+    /// The timeout applies to each part of the body, and to the headers after the last part. The request is sent only
+    /// once, because the body cannot be read again. Default: collects the body and sends it as a whole.
+    /// - Throws: The same errors as ``stream(_:)``; `network_failed` with the body's error as its `underlyingError`
+    ///   when the body ends early.
     func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream
 }
 
@@ -72,7 +73,7 @@ public struct TransportRequest: Sendable {
     /// The body; empty for none.
     public var body: [UInt8]
 
-    /// The timeout: for a connection to become available, and then again for the response, counted from the moment of sending.
+    /// The timeout for a connection to become available, and again for the response after the request has been sent.
     public var timeout: Duration
 
     /// The maximum size of the response body, in bytes.
@@ -124,20 +125,22 @@ public struct TransportRequest: Sendable {
     /// The URL of the request.
     public var url: String { "\(head.scheme ?? "https")://\(head.authority ?? "")\(head.path ?? "/")" }
 
-    /// Adds a check that runs immediately before the request is sent, on the transport's thread. When it throws, nothing is sent.
+    /// Adds a check that runs immediately before the request is sent, on the transport's thread. If it throws, the
+    /// request is not sent.
     public mutating func addCheckBeforeSending(_ check: @escaping @Sendable () throws(AuthError) -> Void) {
         checks.append(check)
     }
 
-    /// Runs the checks. A transport must call it once, immediately before it sends the request, and must send nothing when it throws.
-    /// The timeout for the response starts at this call; for a transport that does not call it, at the start.
+    /// Runs the checks. A transport must call this method once, immediately before it sends the request, and must not
+    /// send the request if the method throws. The timeout for the response starts at this call; if a transport never
+    /// makes it, at the start of the exchange.
     /// - Throws: ``AuthError`` with the reason for not sending the request.
     public func willSend() throws(AuthError) {
         for check in checks { try check() }
     }
 }
 
-/// A group of connections that requests share. Requests of one pool never wait for those of another.
+/// A group of connections that requests share. Requests in one pool never wait for requests in another.
 public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
@@ -165,7 +168,7 @@ public struct TransportResponse: Sendable {
     /// The body.
     public var body: [UInt8]
 
-    /// The scope of the peer's address; nil when the transport does not report it, or there is a proxy.
+    /// The scope of the peer's address; nil when the transport does not report it, or a proxy is used.
     package var reach: NetworkReach?
 
     /// Creates a response.
@@ -177,13 +180,13 @@ public struct TransportResponse: Sendable {
     /// The status code.
     public var status: Int { head.status.code }
 
-    /// The media type of the body in lower case, without parameters; empty when the response names none.
+    /// The media type of the body in lower case, without parameters; empty when the response does not specify one.
     public var mediaType: String {
         let value = head.headerFields[.contentType] ?? ""
         return String(value.unicodeScalars.prefix { $0 != ";" }).trimmingSpaces().lowercased()
     }
 
-    /// `Date`: the time at the server when it sent the response (RFC 9110 section 6.6.1); nil when absent.
+    /// `Date`: the server's time when it sent the response (RFC 9110 section 6.6.1); nil when absent.
     public var date: Date? {
         head.headerFields[.date].flatMap(HTTPDate.date)
     }
@@ -197,8 +200,8 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// The freshness lifetime of the response (RFC 9111 section 5.2.2), within bounds: no server can make the client fetch again
-    /// constantly, or never.
+    /// The freshness lifetime of the response (RFC 9111 section 5.2.2), within bounds, so that no server can make the
+    /// client fetch again constantly or never.
     /// - Parameters:
     ///   - age: The default, in seconds.
     ///   - bounds: The bounds, in seconds.
@@ -212,7 +215,7 @@ extension TransportResponse {
 }
 
 extension TransportResponse: CustomStringConvertible, WithoutReflection {
-    /// The status and the size only, because bodies contain tokens.
+    /// Only the status and the size, because bodies contain tokens.
     public var description: String { "\(status), \(body.count) bytes" }
 }
 

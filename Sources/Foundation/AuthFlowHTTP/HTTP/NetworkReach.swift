@@ -105,8 +105,9 @@ package enum NetworkReach: Int, Sendable, Comparable {
         Block([240], 4, .privateNetwork),
     ]
 
-    /// The same for IPv6, within global unicast (IANA IPv6 Address Space): the IETF protocol assignments, which include Teredo. Nothing
-    /// outside 2000::/3 is public, so fc00::/7, fe80::/10, fec0::/10, ff00::/8, 100::/64 and 64:ff9b:1::/48 (RFC 8215) need no entry.
+    /// The corresponding IPv6 blocks within global unicast (IANA IPv6 Address Space): the IETF protocol assignments,
+    /// which include Teredo. Nothing outside 2000::/3 is public, so fc00::/7, fe80::/10, fec0::/10, ff00::/8, 100::/64
+    /// and 64:ff9b:1::/48 (RFC 8215) need no entry.
     private static let blocksOfIPv6 = [
         Block([0x20, 0x01, 0x00], 23, .privateNetwork),
         Block([0x20], 3, .anywhere),

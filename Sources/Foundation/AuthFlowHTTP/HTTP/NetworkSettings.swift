@@ -7,7 +7,7 @@ public struct NetworkSettings: Sendable {
     public var proxy = Proxy.none
 
     /// A PEM file with CA certificates to trust in addition to the system's; nil for the system's only.
-    /// The system's are used if libcurl has a directory of them, as on Debian.
+    /// The system's are also used if libcurl is built with a certificate directory, as on Debian.
     public var certificateAuthorities: String?
 
     /// The client certificate for servers that request one (mutual TLS); nil for none.
@@ -23,11 +23,11 @@ public struct NetworkSettings: Sendable {
     /// The timeout from the request to the first byte of the response; default: 30 seconds.
     public var firstByteTimeout = Duration.seconds(30)
 
-    /// The maximum number of requests in progress at one host, for each ``ConnectionPool``; default: 64. Further requests wait, and fail
-    /// without being sent if they time out before a connection is available.
+    /// The maximum number of concurrent requests to one host, for each ``ConnectionPool``; default: 64. Further
+    /// requests wait, and fail without being sent if they time out before a connection is available.
     public var connectionsPerHost = 64
 
-    /// The maximum number of requests in progress at all hosts together, for each ``ConnectionPool``; default: 256.
+    /// The maximum number of concurrent requests to all hosts together, for each ``ConnectionPool``; default: 256.
     public var maximumConnections = 256
 
     /// Creates settings with default values.
@@ -74,7 +74,7 @@ public struct NetworkSettings: Sendable {
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
-                throw refuse("its URL contains a user name, which must be given separately")
+                throw refuse("its URL contains a user name, which must be specified separately")
             }
             // Without a port, libcurl would use 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }

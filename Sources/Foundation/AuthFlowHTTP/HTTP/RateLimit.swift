@@ -37,7 +37,8 @@ extension TransportResponse {
         )
     }
 
-    /// Whether the response has an OAuth error that takes precedence over the status: some servers send all errors with 500.
+    /// Whether the response has an OAuth error, which takes precedence over the status, because some servers send every
+    /// error with status 500.
     private static func saysMore(_ error: ProviderError?) -> Bool {
         guard let error else { return false }
         return !["server_error", "temporarily_unavailable"].contains(error.error) && !error.error.hasPrefix("status ")

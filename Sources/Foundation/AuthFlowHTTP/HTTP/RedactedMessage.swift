@@ -62,7 +62,7 @@ public struct RedactedMessage: Sendable, Hashable {
         self.init(title: "\(response.status) \(response.head.status.reasonPhrase)\(type)", parameters: parameters)
     }
 
-    /// A browser's visit to a URL.
+    /// A browser's navigation to a URL.
     public init(visit url: String) {
         let (address, query) = Self.split(url)
         self.init(title: "GET \(Redaction.url(address))", parameters: Self.parameters(of: query))

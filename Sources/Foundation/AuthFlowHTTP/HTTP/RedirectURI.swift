@@ -2,7 +2,7 @@ import AuthFlowEssentials
 
 /// A registered redirect URI, to which the provider redirects the user agent (RFC 8252 section 7).
 public struct RedirectURI: Sendable, Hashable {
-    /// The three kinds of redirect URI of a native app.
+    /// The three kinds of redirect URIs for native apps.
     public enum Kind: Sendable, Hashable {
         /// An HTTP server on the loopback interface (RFC 8252 section 7.3); without a port, any free port is used.
         case loopback(host: String, port: Int?, path: String)

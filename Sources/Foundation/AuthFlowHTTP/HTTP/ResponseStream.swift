@@ -9,7 +9,7 @@ public struct ResponseStream: Sendable {
     /// The body. The exchange is cancelled when the last reference to the body is released.
     public let body: ResponseBody
 
-    /// The scope of the peer's address; nil when the transport does not report it, or there is a proxy.
+    /// The scope of the peer's address; nil when the transport does not report it, or a proxy is used.
     package var reach: NetworkReach?
 
     /// Creates a response.
@@ -27,7 +27,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         var end: Result<Void, any Error>?
         var reader: CheckedContinuation<[UInt8]?, any Error>?
         var cancel: (@Sendable () -> Void)?
-        /// Requests the rest, which is held back while the buffer is full.
+        /// Resumes delivery of the body, which is paused while the buffer is full.
         var resume: (@Sendable () -> Void)?
         var isHeldBack = false
         var attachment: (any AnyObject & Sendable)?
@@ -43,7 +43,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     /// - Parameter limit: The maximum number of bytes that have arrived but have not been read yet.
     public init(limit: Int) { self.limit = limit }
 
-    /// Creates a body that has arrived completely.
+    /// Creates a complete body.
     public convenience init(_ bytes: [UInt8]) {
         self.init(limit: bytes.count)
         append(bytes)
@@ -164,7 +164,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         }
     }
 
-    /// Reads the rest.
+    /// Reads the rest of the body.
     /// - Parameter limit: The maximum number of bytes.
     /// - Throws: ``AuthError`` with `invalid_reply` when the body is larger.
     public func collect(upTo limit: Int) async throws -> [UInt8] {

@@ -8,7 +8,7 @@ final class Alarms: Sendable {
     /// The alarms of this process.
     static let shared = Alarms()
 
-    /// The maximum delay of an alarm, so that the system can coalesce wake-ups.
+    /// The maximum delay of an alarm, which lets the system coalesce wake-ups.
     static let tolerance = Duration.milliseconds(100)
 
     private struct State {

@@ -6,7 +6,8 @@ import Darwin
 import Glibc
 #endif
 
-/// Reads a file that a configuration names, which may be an endless device.
+/// Reads files whose paths come from a configuration, up to a maximum size, because such a path may name an endless
+/// device.
 package enum BoundedFile {
     /// The content of a file; nil when it cannot be read, or is larger than allowed.
     package static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {

@@ -46,7 +46,8 @@ package enum ChildProgram {
         defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
         var identifier: pid_t = 0
         var status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
-        // A script that was just written is busy until another thread's child process has closed the inherited descriptors.
+        // A script that was just written is busy while a child process that another thread has forked still holds its
+        // inherited descriptors open.
         for _ in 0..<20 where status == ETXTBSY {
             usleep(5_000)
             status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
@@ -68,7 +69,7 @@ package enum ChildProgram {
         guard unsafe pipe(&ends) == 0 else {
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started: there are too many open files.")
         }
-        // So that a program started concurrently does not inherit the descriptors.
+        // Prevents programs started concurrently from inheriting the descriptors.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         defer { close(ends[0]) }
         let identifier = Result { () throws(AuthError) in

@@ -4,13 +4,14 @@ import Darwin
 import Glibc
 #endif
 
-/// A thread for blocking work, so that no thread of Swift's cooperative pool blocks, which has only one thread per core.
+/// A thread for blocking work, which must not block Swift's cooperative thread pool: the pool has only one thread per
+/// core.
 package enum DetachedThread {
     /// Runs work on a new thread, which exits when the work is done.
     /// - Returns: Whether the thread was started; false when the system cannot create another thread.
     @discardableResult package static func run(_ work: @escaping @Sendable () -> Void) -> Bool {
         let box = unsafe Unmanaged.passRetained(Work(work))
-        // Allocated, because the compiler finds the type's initializer sometimes in one C module, sometimes in another.
+        // Allocated rather than initialized, because the C module in which the compiler finds the initializer varies.
         let attributes = UnsafeMutablePointer<pthread_attr_t>.allocate(capacity: 1)
         defer { unsafe attributes.deallocate() }
         unsafe pthread_attr_init(attributes)

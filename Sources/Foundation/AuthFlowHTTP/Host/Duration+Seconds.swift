@@ -3,4 +3,12 @@ extension Duration {
     package var seconds: Double {
         Double(components.seconds) + Double(components.attoseconds) / 1e18
     }
+
+    /// The duration in milliseconds, at least one.
+    package var wholeMilliseconds: Int { max(1, Int(min(seconds, 1_000_000) * 1000)) }
+
+    /// The duration in words, for a message.
+    package var formattedSeconds: String {
+        self < .seconds(1) ? "\(wholeMilliseconds) milliseconds" : "\(Int(seconds.rounded())) seconds"
+    }
 }

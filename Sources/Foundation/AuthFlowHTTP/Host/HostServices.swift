@@ -48,7 +48,7 @@ public struct HostServices: Sendable {
         var generator = SystemRandomNumberGenerator()
         var bytes: [UInt8] = []
         bytes.reserveCapacity(count + 8)
-        // Eight bytes at a time, because each number is a system call.
+        // Eight bytes at a time, because each number requires a system call.
         while bytes.count < count {
             let number = generator.next() as UInt64
             for shift in stride(from: 0, to: 64, by: 8) {

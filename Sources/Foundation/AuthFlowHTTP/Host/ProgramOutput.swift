@@ -10,9 +10,9 @@ package enum ProgramOutput {
     /// Runs a program until it exits. Cancellation kills the program and every process that it has started.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
-    ///   - environment: The whole environment of the program.
+    ///   - environment: The complete environment of the program.
     ///   - maximumSize: The maximum size of its output, in bytes.
-    /// - Returns: Its exit status and its output; nil for the output when it was larger.
+    /// - Returns: Its exit status and its output; nil for the output when it is larger than `maximumSize`.
     package static func of(
         _ command: [String],
         environment: [String: String],
@@ -27,17 +27,18 @@ package enum ProgramOutput {
             child.kill()
         }
         #else
-        throw AuthError(.unsupported, "Running a program for its output is supported on Linux only.")
+        throw AuthError(.unsupported, "Capturing the output of a program is supported only on Linux.")
         #endif
     }
 
     /// Runs a program until it exits, on this thread, for callers that cannot await a task.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
-    ///   - environment: The whole environment of the program.
+    ///   - environment: The complete environment of the program.
     ///   - maximumSize: The maximum size of its output, in bytes.
     ///   - limit: The timeout, after which the program and every process that it has started are killed.
-    /// - Returns: Its exit status and its output; nil for the output when it was larger, or the program timed out.
+    /// - Returns: Its exit status and its output; nil for the output when it is larger than `maximumSize`, or the
+    ///   program timed out.
     package static func waiting(
         for command: [String],
         environment: [String: String],
@@ -47,7 +48,7 @@ package enum ProgramOutput {
         #if os(Linux)
         try Child().run(command, environment: environment, maximumSize: maximumSize, until: .now + limit)
         #else
-        throw AuthError(.unsupported, "Running a program for its output is supported on Linux only.")
+        throw AuthError(.unsupported, "Capturing the output of a program is supported only on Linux.")
         #endif
     }
 }
@@ -58,13 +59,14 @@ private final class Child: Sendable {
     private enum State {
         case notStarted
         case running(pid_t)
-        /// The program has ended, or was cancelled before its start, and must not be killed any more.
+        /// The program has exited, or was cancelled before it started, and must no longer be killed.
         case over
     }
 
     private let state = Mutex(State.notStarted)
 
-    /// How long the output may stay open after the program has exited, in milliseconds: its children may have inherited it.
+    /// The time to wait for more output after the program has exited, in milliseconds: its children may hold the pipe
+    /// open.
     private static let patience: Int32 = 100
 
     /// Kills the program and every process that it has started; if it has not been started yet, prevents its start.
@@ -106,8 +108,8 @@ private final class Child: Sendable {
         return (awaitEnd(), bytes)
     }
 
-    /// The output of the program until it exits; nil when it is larger than allowed. A process that it leaves behind may hold the pipe
-    /// open, so the exit of the program is decisive, not the end of the pipe.
+    /// The output of the program until it exits; nil when it is larger than allowed. A process that the program leaves
+    /// behind may hold the pipe open, so reading stops when the program exits, not at the end of the pipe.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)

@@ -1,8 +1,8 @@
 import AuthFlowJSON
 import Synchronization
 
-/// Work that is completed even if the task that waits for it is cancelled: a rotated refresh token that is not stored is
-/// lost.
+/// Work that is completed even if the task that waits for it is cancelled, because a rotated refresh token is lost
+/// unless it is stored.
 package final class UnfinishedWork: Sendable {
     private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
     private let next = Atomic<UInt64>(0)
@@ -22,7 +22,7 @@ package final class UnfinishedWork: Sendable {
         unwritten.withLock { $0.append((ObjectIdentifier(owner), write)) }
     }
 
-    /// Removes the owner, which has no unsaved credentials any more.
+    /// Removes an owner that no longer has unsaved credentials.
     package func forgetUnwritten(of owner: AnyObject) {
         unwritten.withLock { $0.removeAll { $0.owner == ObjectIdentifier(owner) } }
     }
@@ -59,14 +59,16 @@ package final class UnfinishedWork: Sendable {
     /// Counts a request that consumes a refresh token, until its response is stored.
     /// - Throws: `CancellationError` when the process is about to exit.
     package func beginSending() throws {
-        // Counted before the check, while ``hasSent`` is read after ``close()``: at least one side sees the other.
+        // The request is counted before the check, and ``hasSent`` is read after ``close()``, so at least one of the
+        // two sides sees the change of the other.
         sent.add(1, ordering: .sequentiallyConsistent)
         guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
         endSending()
         throw CancellationError()
     }
 
-    /// Called immediately before a refresh token is sent: once the process is about to exit, its response could not be stored.
+    /// Called immediately before a refresh token is sent. If the process is about to exit, the response could not be
+    /// stored.
     /// - Throws: ``AuthError`` with ``AuthError/Code/closing``.
     package func requireOpen() throws(AuthError) {
         guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
@@ -75,10 +77,10 @@ package final class UnfinishedWork: Sendable {
 
     package func endSending() { sent.subtract(1, ordering: .sequentiallyConsistent) }
 
-    /// Prevents refresh tokens from being sent from now on.
+    /// Prevents any further refresh tokens from being sent.
     package func close() { isClosed.store(true, ordering: .sequentiallyConsistent) }
 
-    /// Whether a refresh token was sent whose response is not stored yet.
+    /// Whether a refresh token was sent and the response is not stored yet.
     package var hasSent: Bool { sent.load(ordering: .sequentiallyConsistent) > 0 }
 
     /// Waits until no work is in progress, and retries the writes of unsaved credentials.

@@ -4,7 +4,8 @@ import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// The error for a failed exchange, with a message of our own, because libcurl's message may quote the URL with its query.
+/// The error for a failed exchange. It has a custom message, because libcurl's message may quote the URL with its
+/// query.
 struct CurlFailure {
     /// The results when a server rejects a client certificate.
     private static let rejections = [
@@ -24,7 +25,8 @@ struct CurlFailure {
         easy: CurlEasy?
     ) {
         let place = call.head.authority ?? "the server"
-        // With a proxy, a failed connection is always the connection to the proxy: there is no other.
+        // With a proxy, a failed connection is always the connection to the proxy, because there is no other
+        // connection.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
         func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
@@ -69,7 +71,7 @@ struct CurlFailure {
             error = failure("\(place) requires a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
             error = failure("No TLS connection to \(place) could be established. Does it support TLS 1.2 or later?")
-        // libcurl reports a response that begins with a folded line as a bad argument.
+        // libcurl reports a response that begins with a folded line as a bad function argument.
         case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
             AUTHFLOW_CURL_BAD_ARGUMENT:
             error = AuthError(.invalidResponse, "The response to \(call) is not HTTP.")
@@ -90,7 +92,8 @@ struct CurlFailure {
     private static func reason(_ code: Int) -> String {
         guard authflow_curl_uses_openssl() else { return "" }
         return switch code {
-        // OpenSSL accepts it, or has not checked it yet: libcurl itself compares the name, and does so first.
+        // OpenSSL has accepted the certificate or not checked it yet: libcurl compares the name itself, and does so
+        // first.
         case 0, 1: ": it is for another name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"

@@ -6,8 +6,8 @@ import Synchronization
 
 /// The single thread that drives all transfers of a process, via libcurl's multi interface (libcurl-multi(3)).
 ///
-/// It starts with the first transfer, sleeps until a socket or another thread wakes it up, and exits, closing its
-/// connections, when it has been idle for a while.
+/// It starts with the first transfer and sleeps until a socket or another thread wakes it up. When it has been idle for
+/// a while, it closes its connections and exits.
 final class CurlLoop: Sendable {
     static let shared = CurlLoop()
 
@@ -48,7 +48,7 @@ final class CurlLoop: Sendable {
     /// Cancels a transfer whose caller is no longer waiting; callable from any thread.
     func cancel(_ transfer: CurlTransfer) {
         state.withLock { state in
-            // Without the thread there is no transfer: it has ended, or will not start, because it already has a result.
+            // If the thread is not running, the transfer has ended, or will not start because it already has a result.
             guard state.isRunning else { return }
             state.cancelled.append(transfer)
             state.multi?.wakeUp()
@@ -78,7 +78,7 @@ final class CurlLoop: Sendable {
         guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
             return end(CurlFailure.unavailable(opened))
         }
-        // Requests wait in ``TransferQueue``, never in libcurl, which would send them no matter how late.
+        // Requests wait in ``TransferQueue``, never in libcurl, which would send them even after their timeouts.
         multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumIdleConnections)
         state.withLock { $0.multi = multi }
         var transfers = RunningTransfers(multi: multi)
@@ -127,7 +127,7 @@ private struct RunningTransfers {
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
     private var uploads: [UInt: CurlTransfer] = [:]
-    /// The time of the next check for late transfers: no deadline is earlier.
+    /// The time of the next check for late transfers. No deadline is earlier than this.
     private var nextLook = ContinuousClock.now + longestPause
 
     private static let longestPause = Duration.seconds(60)
@@ -146,7 +146,7 @@ private struct RunningTransfers {
         if let next = queue.add(transfer) { begin(next) }
     }
 
-    /// Starts a transfer that has been given a slot by the queue.
+    /// Starts a transfer to which the queue has assigned a slot.
     private mutating func begin(_ transfer: CurlTransfer) {
         do throws(AuthError) {
             try start(transfer)
@@ -156,14 +156,14 @@ private struct RunningTransfers {
         }
     }
 
-    /// Releases the slot of a transfer to the waiting transfers.
+    /// Releases the slot of a transfer, and starts the waiting transfers that now have slots.
     private mutating func leave(_ transfer: CurlTransfer) {
         for next in queue.leave(transfer) { begin(next) }
     }
 
     private mutating func start(_ transfer: CurlTransfer) throws(AuthError) {
-        // A new handle each time. Before libcurl 8, a reused handle retains a dangling pointer to a header field, which is
-        // read when a response begins with a folded line.
+        // Each transfer gets a new handle: before libcurl 8, a reused handle retains a dangling pointer to a header
+        // field, which is read when a response begins with a folded line.
         guard let easy = CurlEasy() else {
             throw AuthError(.networkFailed, "There is not enough memory for another request.")
         }
@@ -199,7 +199,7 @@ private struct RunningTransfers {
         }
     }
 
-    /// Resumes the uploads that were rejected: at the end of the response, of which libcurl does not tell, they end.
+    /// Resumes rejected uploads, because libcurl detects the end of the response only while sending is not paused.
     func resumeRefused() {
         for transfer in uploads.values where transfer.isRefused { transfer.resume() }
     }
@@ -209,7 +209,7 @@ private struct RunningTransfers {
         return min(max(.zero, ContinuousClock.now.duration(to: nextLook)), pause)
     }
 
-    /// Ends the transfers that have timed out, waiting for a connection or for their servers.
+    /// Ends the transfers that have timed out while waiting for a connection or a response.
     mutating func endLate() {
         let now = ContinuousClock.now
         guard now >= nextLook else { return }

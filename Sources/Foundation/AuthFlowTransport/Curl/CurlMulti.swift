@@ -6,8 +6,8 @@ import Glibc
 
 /// libcurl's handle for many transfers on one thread (libcurl-multi(3)).
 ///
-/// It belongs to the loop's thread. Only ``wakeUp()`` may be called from another thread (curl_multi_wakeup(3)).
-@safe final class CurlMulti: @unchecked Sendable {  // As above.
+/// Only the loop's thread may use it, except for ``wakeUp()``, which any thread may call (curl_multi_wakeup(3)).
+@safe final class CurlMulti: @unchecked Sendable {  // see above
     private let pointer: OpaquePointer
 
     /// - Returns: nil when memory allocation fails.

@@ -4,7 +4,7 @@ import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// One exchange in progress. Everything except its result belongs to the loop's thread.
+/// One exchange in progress. Everything except its result is accessed only by the loop's thread.
 final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed only by the loop's thread.
     /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
@@ -19,9 +19,9 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     let settings: NetworkSettings
 
     let added = ContinuousClock.now
-    /// The remaining part of the timeout for connecting when libcurl started.
+    /// The timeout for connecting that remained when libcurl started.
     private var connectTimeout = Duration.zero
-    /// The time at which the request was sent; nil before.
+    /// The time at which the request was sent; nil until then.
     private var sent: ContinuousClock.Instant?
 
     private let call: TransportRequest
@@ -36,7 +36,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private let upload: CurlUpload?
     private var attempts = 0
     private var fault: (any Error)?
-    /// The scope of the peer's address; nil before there is a connection, and with a proxy.
+    /// The scope of the peer's address; nil until a connection exists, or if a proxy is used.
     private var reach: NetworkReach?
     private var hasRefusedAddress = false
 
@@ -70,7 +70,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         if let upload { prepareUpload(upload, easy) }
         if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
-        // A transfer that is held back would block other transfers on its HTTP/2 connection, or be buffered by libcurl.
+        // A paused transfer would block other transfers on its HTTP/2 connection, or be buffered by libcurl.
         if !isSafe || call.holdsBack || upload != nil { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
@@ -79,7 +79,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
         // The timeout starts when the request is sent, unlike libcurl's own timeout: see ``deadline``.
         connectTimeout = min(settings.connectTimeout, ContinuousClock.now.duration(to: added + call.timeout))
-        easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.milliseconds)
+        easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.wholeMilliseconds)
         // A transfer that ends does not wait for the thread that resolves its host name. The option requires libcurl 7.87.
         easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
         prepareTLS(easy)
@@ -96,7 +96,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         let method = call.head.method
         var lines: [String] = []
         for field in call.head.headerFields where field.name != .cookie {
-            // libcurl omits a field that has nothing after its colon.
+            // libcurl sends a field without a value only if it is written with a semicolon instead of a colon.
             lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
         }
         // The fields are separate for HTTP/2; HTTP/1.1 requires a single field (RFC 6265 section 5.4).
@@ -117,7 +117,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
         if upload != nil {
-            // libcurl would send PUT.
+            // Otherwise, libcurl would send PUT.
             easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
         } else if method != .get, method != .head || !call.body.isEmpty {
             easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
@@ -131,7 +131,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         unsafe easy.setSender(self, Self.sendBody)
         easy.set(AUTHFLOW_CURL_UPLOAD, 1)
         easy.set(AUTHFLOW_CURL_UPLOAD_SIZE, upload.length ?? -1)
-        // libcurl would repeat the request when a reused connection turns out to be dead.
+        // Otherwise, libcurl would repeat the request when a reused connection turns out to be dead.
         easy.set(AUTHFLOW_CURL_FRESH_CONNECT, 1)
     }
 
@@ -141,7 +141,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_CERT_INFO, 1)
         // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
         easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
-        // libcurl then continues to use the directory with the system's CA certificates as well.
+        // libcurl still uses the directory with the system's CA certificates as well.
         if let file = settings.certificateAuthorities {
             easy.set(AUTHFLOW_CURL_CA_INFO, file)
             if proxy != nil { easy.set(AUTHFLOW_CURL_PROXY_CA_INFO, file) }
@@ -159,7 +159,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_PROXY, proxy?.url ?? "")
         easy.set(AUTHFLOW_CURL_NO_PROXY, "")
         guard let proxy else { return }
-        // The content of a request is for its server only: the proxy tunnels it.
+        // The request is tunneled through the proxy, so that only the server can read it.
         easy.set(AUTHFLOW_CURL_HTTP_PROXY_TUNNEL, 1)
         easy.set(AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS, 1)
         easy.set(AUTHFLOW_CURL_PROXY_SSL_VERSION, 6)  // TLS 1.2 or later
@@ -210,13 +210,13 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         fail(error)
     }
 
-    /// The minimum time from any change to the next ``deadline``.
+    /// The minimum time from any state change to the next ``deadline``.
     var shortestTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
 
-    /// The next time at which the transfer ends without a result, and the error; nil for none at present.
+    /// The time at which the transfer times out unless it makes progress, and the error; nil for no timeout at present.
     var deadline: (ContinuousClock.Instant, AuthError)? {
         guard let sent else {
-            // libcurl limits the time to connect.
+            // libcurl enforces the timeout for connecting.
             return easy == nil ? (added + call.timeout, call.wasNotSent) : nil
         }
         if isStream ? head.response == nil || upload?.isUnfinished == true : head.isEmpty {
@@ -351,7 +351,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// sending is paused.
     var isRefused: Bool { upload?.isRefused == true }
 
-    /// Whether its request has a body that is sent as it arrives.
+    /// Whether the request has a streamed body.
     var isUpload: Bool { upload != nil }
 
     /// Resumes a paused transfer.
@@ -394,8 +394,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return true
     }
 
-    /// Whether the addresses of the server are restricted. An address that the settings specify for a name was chosen by the user, and
-    /// a proxy resolves names itself.
+    /// Whether the addresses of the server are restricted. They are not restricted if the settings specify an address
+    /// for the name, because the user has chosen it, or if there is a proxy, because the proxy resolves names itself.
     private var limitsAddresses: Bool {
         guard call.allowedReach < .thisMachine, proxy == nil else { return false }
         let authority = call.head.authority ?? ""
@@ -405,7 +405,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private var addressError: AuthError {
         AuthError(
             .networkFailed,
-            "\(place) resolves to an address of this machine or a private network, which a public server may not name."
+            "\(place) resolves to an address of this machine or a private network, which a public server must not name."
         )
     }
 
@@ -434,14 +434,5 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         let end = authority.lastIndex(of: ":").flatMap { authority[$0...].contains("]") ? nil : $0 }
         return String(authority[..<(end ?? authority.endIndex)])
     }
-}
-
-extension Duration {
-    /// The duration in words, for a message.
-    var formattedSeconds: String {
-        self < .seconds(1) ? "\(milliseconds) milliseconds" : "\(Int(seconds.rounded())) seconds"
-    }
-
-    fileprivate var milliseconds: Int { max(1, Int(min(self.seconds, 1_000_000) * 1000)) }
 }
 #endif

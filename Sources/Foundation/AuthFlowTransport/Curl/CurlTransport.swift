@@ -7,8 +7,8 @@ import HTTPTypes
 /// The libcurl transport for Linux. All automatic features are disabled: redirects, cookies, credentials from files, and
 /// retries.
 ///
-/// Transports share one thread and its connections, if their settings are the same. libcurl is loaded at the first
-/// request (Debian: `libcurl4`, 7.80 or later).
+/// Transports without ``NetworkSettings/addresses`` share one thread, and its connections if their settings are the
+/// same. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
 public struct CurlTransport: HTTPTransport {
     private let settings: NetworkSettings
     private let loop: CurlLoop
@@ -48,9 +48,11 @@ public struct CurlTransport: HTTPTransport {
             group.addTask { [loop] in await upload.read { loop.resume(transfer) } }
             group.addTask { await upload.untilOver() }
             let response = try await response(of: transfer, call, received)
-            // A peer that is still sending sees a reset instead of the response when its connection is closed: nginx lingers, too.
+            // If its connection were closed immediately, a peer that is still sending would see a reset instead of the
+            // response. nginx delays closing (lingering_close) for the same reason.
             if upload.isRefused { group.addTask { try? await Task.sleep(for: Self.lingering) } }
-            // The first to end is enough: the body has been read, or the transfer or the lingering is over.
+            // Waits for the first of these events: the body has been read, the transfer has ended, or the lingering
+            // time has elapsed.
             try await group.next()
             let failure = upload.failure
             group.cancelAll()
@@ -62,7 +64,7 @@ public struct CurlTransport: HTTPTransport {
         }
     }
 
-    /// How long the rest of a body is read and discarded after the server has rejected the request.
+    /// The time for which the rest of a body is read and discarded after the server has rejected the request.
     private static let lingering = Duration.seconds(2)
 
     /// Starts a transfer, and waits for its headers.

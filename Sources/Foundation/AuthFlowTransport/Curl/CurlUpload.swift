@@ -8,7 +8,7 @@ final class CurlUpload: Sendable {
     /// The result of requesting bytes.
     enum Piece {
         case bytes(Int)
-        /// No bytes are available yet: request them again when there are.
+        /// No bytes are available yet. They must be requested again later.
         case none
         case end
         case failure(any Error)
@@ -46,11 +46,11 @@ final class CurlUpload: Sendable {
     /// Whether the server has rejected the request before the end of its body.
     var isRefused: Bool { state.withLock(\.isRefused) }
 
-    /// Whether the server still has to read the body.
+    /// Whether a part of the body has not been sent yet, and the server has not rejected it.
     var isUnfinished: Bool { state.withLock { !$0.isWhole && !$0.isRefused } }
 
     /// Reads the body until its end, or until the transfer has ended.
-    /// - Parameter resume: Called when there is something to send again.
+    /// - Parameter resume: Called when there are bytes to send again.
     func read(resume: @Sendable () -> Void) async {
         var end: Result<Void, any Error> = .success(())
         do {
@@ -81,7 +81,7 @@ final class CurlUpload: Sendable {
     }
 
     /// RFC 9112 section 8: a request whose body is shorter than its Content-Length is incomplete.
-    private static let wrongLength = AuthError(.networkFailed, "The request's body does not have its announced length.")
+    private static let wrongLength = AuthError(.networkFailed, "The request body size differs from its Content-Length.")
 
     /// Passes a part to libcurl, and waits until it has been sent.
     /// - Returns: false when the transfer has ended.
@@ -98,7 +98,7 @@ final class CurlUpload: Sendable {
                 if isAwaited { resume() }
             }
         } onCancel: {
-            // The part is not sent any more, and the end of the body will be a failure.
+            // The part is no longer sent, and reading the body then fails.
             release { $0.part = [] }
         }
         return state.withLock { !$0.isOver }
@@ -107,7 +107,7 @@ final class CurlUpload: Sendable {
     /// Copies the next bytes into a buffer; called by libcurl's thread.
     func take(into buffer: UnsafeMutableRawBufferPointer) -> Piece {
         let (piece, writer) = state.withLock { state -> (Piece, CheckedContinuation<Void, Never>?) in
-            // libcurl goes on with a request that was rejected, where the response ends with its connection.
+            // libcurl continues to send a rejected request if the end of the response is the end of the connection.
             guard !state.isRefused else { return (.none, nil) }
             state.isAwaited = false
             guard !state.part.isEmpty else {
@@ -123,7 +123,7 @@ final class CurlUpload: Sendable {
             }
             let piece = state.part.prefix(buffer.count)
             state.sent += piece.count
-            // libcurl does not ask for the end of a body whose length it knows.
+            // libcurl does not request the end of a body whose length it knows.
             if state.sent == length { state.isWhole = true }
             unsafe buffer.copyBytes(from: piece)
             state.part = state.part.dropFirst(piece.count)
@@ -135,7 +135,7 @@ final class CurlUpload: Sendable {
         return piece
     }
 
-    /// Sends no more of the body: the server has rejected the request.
+    /// Stops sending the body, because the server has rejected the request.
     func refuse() {
         guard isUnfinished else { return }
         release {

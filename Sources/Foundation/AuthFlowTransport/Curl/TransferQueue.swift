@@ -2,10 +2,11 @@ import AuthFlowHTTP
 
 #if os(Linux)
 
-/// The transfers waiting for a connection, first come, first served for each host, and the slots that the others occupy.
+/// The queue of the transfers that wait for a connection (first come, first served, for each host), and the slots that
+/// other transfers occupy.
 ///
-/// A request that was queued inside libcurl could be sent just before its timeout, and its response would not be awaited: a refresh token
-/// in the response would be lost.
+/// A request that is queued inside libcurl could be sent just before its timeout. Its response would not be awaited, so
+/// a refresh token in the response would be lost.
 struct TransferQueue {
     /// One host in one pool, so that no transfer waits for a transfer to another host.
     private struct Line {

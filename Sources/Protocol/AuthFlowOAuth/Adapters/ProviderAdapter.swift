@@ -1,13 +1,15 @@
 /// A type that describes one identity provider: its endpoints, and how it deviates from the standards.
 ///
-/// The engine builds every request, validates every response, and handles all waiting. An adapter specifies where requests are
-/// sent, adjusts their parameters, and makes the checks that are specific to this provider's tokens. It cannot weaken a check:
-/// the parameters that protect an exchange are set and verified by the engine.
+/// The engine builds every request, validates every response, and handles polling, retries and timeouts. An adapter
+/// specifies where requests are sent, adjusts their parameters, and performs the checks that are specific to this
+/// provider's tokens. It cannot weaken a check, because the engine sets and verifies the parameters that protect an
+/// exchange.
 ///
 /// ## When to write an adapter
 ///
-/// Most providers need no adapter of their own: the generic adapter of `AuthFlowOIDC` is configured by a file. Write an adapter
-/// when a provider needs non-standard parameters, and adopt a capability when it needs more:
+/// Most providers need no custom adapter, because the generic adapter in `AuthFlowOIDC` can be configured in a file.
+/// Write an adapter when a provider needs non-standard parameters, and adopt a capability protocol when parameters are
+/// not enough:
 ///
 /// | capability | for a provider that |
 /// |---|---|
@@ -32,29 +34,29 @@
 /// }
 /// ```
 ///
-/// Every method may be called by several tasks concurrently, on any thread. An error that a method throws ends the operation
-/// that called it, and is rethrown by that operation.
+/// Every method may be called by several tasks concurrently, on any thread. If a method throws an error, the operation
+/// that called it fails with that error.
 ///
 /// ## How to test an adapter
 ///
-/// Run `ProviderConformance` of `AuthFlowTesting` against it, and sign in with an emulator of the provider.
+/// Run `ProviderConformance` from `AuthFlowTesting` against it, and sign in with an emulator of the provider.
 public protocol ProviderAdapter: Sendable {
     /// The issuer in the metadata, compared code point by code point. Stored credentials are bound to it.
     var issuer: String { get }
 
-    /// Returns the provider's endpoints and capabilities: from discovery (``ServerContext/discover(at:order:tokenIssuer:advice:)``), or
-    /// fixed.
+    /// Returns the provider's endpoints and capabilities, either discovered
+    /// (``ServerContext/discover(at:order:tokenIssuer:advice:)``) or fixed.
     ///
-    /// Called once for all waiting callers, and again when the lifetime of the discovered document is over. When it throws, the
-    /// previous metadata is used, if there is any.
+    /// Called once for all waiting callers, and again when the discovered document expires. If it throws, the previous
+    /// metadata, if any, is used.
     func metadata(in context: ServerContext) async throws -> ProviderMetadata
 
     /// Adjusts a request that the engine has built. Called for each request to an endpoint of the metadata, immediately before it
     /// is sent. Default: leaves the request unchanged.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
-    /// Makes the checks that are specific to this provider's tokens. Called at each sign-in, after every other check and before
-    /// the credential is stored. Default: no check.
+    /// Performs the checks that are specific to this provider's tokens. Called at each sign-in, after every other check
+    /// and before the credential is stored. Default: no checks.
     /// - Throws: ``AuthError`` to reject the sign-in.
     func check(_ credential: Credential, in context: ProviderContext) async throws
 

@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 public import AuthFlowJSON
 
-/// A provider whose back-channel responses are neither JSON nor a form, or name their members differently.
+/// A provider whose back-channel responses are neither JSON nor form-encoded, or use non-standard member names.
 public protocol ResponseParsing: ProviderAdapter {
     /// Parses the parameters of a response, including `error`, and returns them under their standard names. Called for each
     /// response of the token, device authorization, revocation and introspection endpoints; it must not block.
@@ -34,7 +34,8 @@ extension UserInfoProviding {
 
 /// A provider that does not revoke tokens as RFC 7009 specifies, or that revokes additional tokens.
 public protocol TokenRevoking: ProviderAdapter {
-    /// Revokes the tokens of a user who signs out. They are no longer stored when it is called.
+    /// Revokes the tokens of a user who signs out. When this method is called, the tokens have already been removed
+    /// from the store.
     /// - Throws: ``AuthError`` with `unsupported` and a message for the user when revocation is not possible.
     func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws
 }
@@ -45,17 +46,19 @@ public protocol SharedSignIn: ProviderAdapter {
     /// is nothing to exchange. Called before any other sign-in method; when the exchange fails, the next method is used.
     func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
 
-    /// Shares a sign-in with the vendor's other apps. Called after the credential was stored; an error is reported with the
-    /// sign-in, which remains valid.
+    /// Shares a sign-in with the vendor's other apps. Called after the credential has been stored. If it throws, the
+    /// error is reported with the sign-in, which remains valid.
     func share(_ credential: Credential, in context: ProviderContext) async throws
 
-    /// Returns the reason why the provider has ended a session, if another app has shared it; nil otherwise.
+    /// Returns the reason why the provider has ended a session, if another app has shared that reason; nil otherwise.
     func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String?
 }
 
-/// A provider that was named only by a protected resource: its metadata may name endpoints of another server.
+/// A provider that only a protected resource has named, and whose metadata may therefore name another server's
+/// endpoints.
 package protocol MixUpDefending: ProviderAdapter {
-    /// Checks that the response to a request can be distinguished from a response of another server (RFC 9700 section 2.1).
+    /// Checks that the response to a request can be distinguished from another server's response (RFC 9700 section
+    /// 2.1).
     /// - Throws: ``AuthError`` with `unsupported`.
     func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError)
 }

@@ -4,7 +4,8 @@ public import AuthFlowJSON
 public import AuthFlowStorage
 import HTTPTypes
 
-/// The context of an adapter that works for a client: the client's registration, and functions that send requests to the provider.
+/// The context in which an adapter acts for a client: the client's registration, and functions that send requests to
+/// the provider.
 public struct ProviderContext: Sendable {
     private let client: any ClientOperations
 
@@ -22,7 +23,7 @@ public struct ProviderContext: Sendable {
     /// The provider's metadata.
     public func metadata() async throws -> ProviderMetadata { try await client.metadata() }
 
-    /// Sends a request, bounded in time and size, following no redirect.
+    /// Sends a request with limits on time and size, without following redirects.
     /// - Throws: The errors of ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await client.send(request)
@@ -32,7 +33,7 @@ public struct ProviderContext: Sendable {
     /// - Parameters:
     ///   - form: The parameters. Those of the client authentication are added.
     ///   - endpoint: The endpoint.
-    /// - Throws: The errors of ``send(_:)``; `temporarily_unavailable` when the provider responds with it.
+    /// - Throws: The errors of ``send(_:)``; `temporarily_unavailable` when the provider responds with that error.
     public func post(form: FormParameters, to endpoint: Endpoint) async throws -> ProviderResponse {
         let request = ProviderRequest(purpose: .providerSpecific, endpoint: endpoint, protectedParameters: form)
         return try await client.sendForm(request)
@@ -52,16 +53,16 @@ public struct ProviderContext: Sendable {
     /// Returns the claims from the userinfo endpoint (OIDC Core section 5.3).
     /// - Parameters:
     ///   - tokens: The tokens.
-    ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token to compare it with: for plain OAuth 2.0,
-    ///     where the access token came from the token endpoint of the same provider.
+    ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token to compare it with, as in
+    ///     plain OAuth 2.0, where the access token came from the token endpoint of the same provider.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
     ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about another user.
     public func userInfo(for tokens: TokenSet, trustingAccessTokenAlone: Bool = false) async throws -> JSON {
         try await client.requestUserInfo(tokens, withoutIDToken: trustingAccessTokenAlone)
     }
 
-    /// Returns the user of the verified ID Token, with the claims of the userinfo endpoint if the provider has one and a granted
-    /// scope requests them; nil without an ID Token.
+    /// Returns the user of the verified ID Token, with the claims from the userinfo endpoint if the provider has one
+    /// and a granted scope requests them; nil without an ID Token.
     /// - Throws: The errors of the userinfo request.
     public func identity(for tokens: TokenSet) async throws -> Identity? {
         try await client.identityByIDToken(tokens)
@@ -82,8 +83,8 @@ public struct ProviderContext: Sendable {
     }
 
     /// Revokes tokens at the provider's revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, or the first error; revocation of the
-    ///   other tokens has still been attempted.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, or the first error, after
+    ///   revocation of the remaining tokens has been attempted.
     public func revoke(_ tokens: [RevocableToken]) async throws { try await client.revoke(tokens) }
 
     /// The value of an `Authorization` field that authenticates the client with its secret (RFC 7617), for a provider's

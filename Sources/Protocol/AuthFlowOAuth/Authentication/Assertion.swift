@@ -3,24 +3,24 @@ public import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 
-/// A JWT in which an issuer identifies a workload or a user: a server issues an access token for it (RFC 7523 section 2.1), or
-/// accepts it as client authentication (section 2.2).
+/// A JWT in which an issuer identifies a workload or a user. A server exchanges it for an access token (RFC 7523
+/// section 2.1), or accepts it as client authentication (section 2.2).
 ///
 /// The server verifies its signature. The client reads the claims only to explain a rejection.
 public struct Assertion: Sendable, Hashable {
     /// The JWT.
     public let jwt: Secret
 
-    /// The scopes that it was issued for; nil when it names none, so that the token request must name them.
+    /// The scopes that it was issued for; nil when it names none, in which case the token request must name them.
     public var scopes: [String]?
 
-    /// The key that it is bound to; nil for none.
+    /// The key that it is bound to; nil when it is not bound to a key.
     var key: DPoPKey?
 
     /// Creates an assertion.
     /// - Parameters:
     ///   - jwt: A signed JWT of at most 64 KiB.
-    ///   - scopes: The scopes that it was issued for; default, nil: it names none.
+    ///   - scopes: The scopes that it was issued for; default: nil, for an assertion that names none.
     /// - Throws: ``AuthError`` with `assertion_unusable` when it is not a signed JWT.
     public init(_ jwt: Secret, scopes: [String]? = nil) throws(AuthError) {
         do throws(AuthError) {
@@ -47,7 +47,7 @@ public struct Assertion: Sendable, Hashable {
         }
     }
 
-    /// Checks for the reasons for which a server would reject it.
+    /// Checks for defects that would cause a server to reject it.
     /// - Parameters:
     ///   - audience: The audience that it must have; nil for any.
     ///   - time: The time.
@@ -57,7 +57,7 @@ public struct Assertion: Sendable, Hashable {
         let claims = AssertionClaims(jwt)
         // RFC 7523 section 3: the assertion "MUST contain an exp (expiration time) claim", and "MUST contain an aud (audience) claim".
         guard let expiry = claims.expiry else {
-            throw AuthError(.assertionUnusable, "The assertion from \(source) does not say when it expires.")
+            throw AuthError(.assertionUnusable, "The assertion from \(source) has no expiration time (exp).")
         }
         guard expiry > time.timeIntervalSince1970 else {
             throw AuthError(

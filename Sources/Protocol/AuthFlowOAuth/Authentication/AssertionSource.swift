@@ -3,9 +3,9 @@ public import AuthFlowHTTP
 
 /// The source of a workload's assertions: its platform, a program, its own key, or another sign-in.
 ///
-/// It is called whenever an assertion is needed, so that an assertion that has been replaced is not used.
+/// It is called whenever an assertion is needed, so that an outdated assertion is never used.
 public struct AssertionSource: Sendable {
-    /// The request that an assertion is needed for.
+    /// The request that needs an assertion.
     public struct Request: Sendable {
         /// The `client_id` of the client that sends it.
         public let clientID: String
@@ -28,10 +28,12 @@ public struct AssertionSource: Sendable {
     /// The name of the source in messages.
     public let name: String
 
-    /// The identity that distinguishes it from other sources: a token for one source's assertion is not returned for another source.
+    /// The identity that distinguishes it from other sources: a token obtained with one source's assertion is never
+    /// returned for another source.
     package let identity: String
 
-    /// The current owner of its assertions, if the owner can change: the account of another sign-in.
+    /// Returns the current owner of its assertions, such as the account of another sign-in; nil when the owner cannot
+    /// change.
     package let owner: (@Sendable () async throws -> String)?
 
     private let audience: String?

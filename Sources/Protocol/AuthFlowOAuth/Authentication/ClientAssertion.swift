@@ -6,7 +6,7 @@ import Crypto
 
 /// A JWT that authenticates a client (RFC 7523 section 2.2, OIDC Core section 9).
 ///
-/// It is valid for one minute, and each request has a new one: servers reject a `jti` that was used before.
+/// It is valid for one minute, and each request has a new one, because servers reject a reused `jti`.
 package struct ClientAssertion: Sendable {
     /// The key or secret that signs it.
     enum Signer: Sendable {
@@ -26,8 +26,8 @@ package struct ClientAssertion: Sendable {
     let algorithm: SignatureAlgorithm?
     let audience: ClientAuthentication.Audience
 
-    /// The parameters with a new assertion for one request. In RFC 7521 section 4.2 `client_id` is optional; some servers
-    /// require it.
+    /// The parameters with a new assertion for one request. In RFC 7521 section 4.2 `client_id` is optional, but some
+    /// servers require it.
     func parameters(for request: ClientAuthentication.Request) async throws -> ClientAuthentication.Proof {
         [
             "client_id": request.clientID, "client_assertion_type": Self.type,
@@ -75,7 +75,7 @@ package struct ClientAssertion: Sendable {
         case .tokenEndpoint:
             let tokenEndpoint = request.tokenEndpoint ?? request.endpoint
             // The metadata names both endpoints. Without this check a hostile provider could have an assertion for another provider's
-            // token endpoint sent to its own endpoint, and then use it.
+            // token endpoint sent to its own endpoint, and then use it at the other provider.
             guard tokenEndpoint.origin == request.endpoint.origin else {
                 throw AuthError(
                     .unsupported,

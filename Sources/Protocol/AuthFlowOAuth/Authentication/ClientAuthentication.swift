@@ -31,7 +31,7 @@ public struct ClientAuthentication: Sendable {
         public static let selfSignedTLSClientAuth = Self(rawValue: "self_signed_tls_client_auth")
     }
 
-    /// The audience of an assertion, which servers interpret differently.
+    /// The audience of an assertion. Servers differ in the audience that they accept.
     public enum Audience: String, Sendable, Hashable, CaseIterable {
         /// The issuer, as FAPI 2.0 section 5.3.3.1 requires.
         case issuer
@@ -65,9 +65,9 @@ public struct ClientAuthentication: Sendable {
         public let host: HostServices
     }
 
-    /// The client authentication of one request. The engine adds `client_id` if the proof does not name the client.
+    /// The client authentication for one request. The engine adds `client_id` if the proof does not name the client.
     public struct Proof: Sendable {
-        /// Parameters of the form.
+        /// The form parameters.
         public var parameters: FormParameters = [:]
         /// The value of the `Authorization` field; nil for none.
         public var authorization: Secret?
@@ -111,16 +111,16 @@ public struct ClientAuthentication: Sendable {
         ClientAuthentication(method, prove)
     }
 
-    /// No client authentication: a public client, which sends only its `client_id`. Use it for everything that runs on a user's
-    /// device (RFC 8252 section 8.5: a secret that is shipped to many users is not a secret).
+    /// No client authentication: a public client, which sends only its `client_id`. Use it for every program that runs
+    /// on a user's device (RFC 8252 section 8.5: a secret that is shipped to many users is not a secret).
     public static let none = ClientAuthentication(.none) { ["client_id": $0.clientID] }
 
     /// The secret in an HTTP Basic header.
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretBasic, secret: secret) { request in
             // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Skipping that works until one of them contains a colon, a percent sign or a plus sign. A space is sent as %20,
-            // which servers that decode only percent-encoding understand, too.
+            // first. Without that step, authentication can fail when one of them contains a colon, a percent sign or a
+            // plus sign. A space is sent as %20, so that servers that decode only percent-encoding can also decode it.
             let pair = [request.clientID, secret.exposed]
                 .map(FormURLEncoding.encodeWithoutPlus).joined(separator: ":")
             return Proof(authorization: Secret("Basic \(Data(pair.utf8).base64EncodedString())"))
@@ -171,7 +171,8 @@ public struct ClientAuthentication: Sendable {
         return authentication
     }
 
-    /// A client secret in the request body that is a JWT, created for each request and valid for one minute, as Apple requires.
+    /// A JWT as the client secret in the request body, as Apple requires. It is created for each request and valid for
+    /// one minute.
     /// - Parameters:
     ///   - key: The key that signs the JWT. Its `kid` is the registered key ID.
     ///   - issuer: `iss`: the party that has registered the key, such as a team ID. `sub` is the client identifier, `aud` the server's
@@ -200,8 +201,8 @@ public struct ClientAuthentication: Sendable {
     /// A JWT from the client's platform, which the server trusts instead of a key of the client.
     /// - Parameters:
     ///   - source: The source of the JWT. It is called for each request.
-    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID and sent with that assertion type (draft-ietf-oauth-spiffe-client-auth); default:
-    ///     it is sent with the assertion type of any other JWT.
+    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID, which is sent with its own assertion type
+    ///     (draft-ietf-oauth-spiffe-client-auth); default: false, which sends it as `jwt-bearer`.
     public static func assertion(from source: AssertionSource, isSPIFFE: Bool = false) -> ClientAuthentication {
         ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT) { request in
             let assertion = try await source.assertion(
@@ -247,7 +248,7 @@ public struct ClientAuthentication: Sendable {
         ["client_id": $0.clientID]
     }
 
-    /// Makes the checks that are possible before the first request.
+    /// Performs the checks that are possible before the first request.
     func check() throws(AuthError) {
         guard let algorithm = secretAlgorithm, let secret else { return }
         guard let definition = algorithm.definition, definition.scheme == .hmac else {
@@ -291,6 +292,6 @@ extension ClientAuthentication: CustomStringConvertible, WithoutReflection {
 }
 
 extension ClientAuthentication.Proof: CustomStringConvertible, WithoutReflection {
-    /// The names of its parameters, because their values authenticate the client.
+    /// Only the names of its parameters, because their values authenticate the client.
     public var description: String { parameters.names.joined(separator: " ") }
 }

@@ -1,15 +1,16 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The requirements of an authorization request for the authentication itself, which the ID Token must satisfy.
+/// An authorization request's requirements for the user's authentication, which the ID Token must meet.
 ///
-/// It is parsed from the request as sent, so that a requirement is checked wherever it comes from: the configuration, the
-/// app or an adapter.
+/// It is parsed from the request as sent, so that every requirement is checked, whether it comes from the
+/// configuration, the app or an adapter.
 struct AuthenticationDemand: Sendable, Hashable {
     /// `max_age`, in seconds: the maximum time since the user's authentication; infinite when only `auth_time` was requested.
     var maximumAge: Double?
 
-    /// The `acr` values of which one is essential: empty when any value is accepted, nil when none was requested.
+    /// The `acr` values, one of which the ID Token must contain: empty when any value is accepted, nil when the claim
+    /// was not requested as essential.
     var essentialACRValues: [String]?
 
     init() {}

@@ -12,7 +12,7 @@ public struct AuthorizationOptions: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// No page is shown; the response is an error when one is needed.
+        /// No page is shown. If user interaction is required, the response is an error.
         public static let none = Self(rawValue: "none")
         /// The user signs in again.
         public static let login = Self(rawValue: "login")
@@ -49,7 +49,7 @@ public struct AuthorizationOptions: Sendable {
     /// The maximum time until the response arrives; default: one hour.
     public var lifetime = Duration.seconds(3600)
 
-    /// Creates options with the defaults for everything.
+    /// Creates options with the default values.
     public init() {}
 
     /// Creates options.
@@ -84,7 +84,7 @@ public struct AuthorizationOptions: Sendable {
             } catch {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The claims cannot be written as JSON: \(error).",
+                    "The claims cannot be encoded as JSON: \(error).",
                     underlyingError: error
                 )
             }

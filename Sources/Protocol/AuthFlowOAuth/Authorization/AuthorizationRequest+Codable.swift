@@ -38,7 +38,7 @@ extension AuthorizationRequest {
         ]
         json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
-        // JSON cannot represent infinity, which means that only auth_time was requested.
+        // An infinite value means that only auth_time was requested. JSON cannot represent infinity.
         json["max_age"] = demand.maximumAge.map { $0.isFinite ? .double($0) : "any" }
         json["acr_values"] = demand.essentialACRValues.map { .array($0.map(JSON.string)) }
         json["authorization_details"] = authorizationDetails
@@ -63,7 +63,7 @@ extension AuthorizationRequest {
         let nonce = json["nonce"]?.string
         let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
         let details = json["authorization_details"]
-        // A requirement that cannot be parsed must not count as absent.
+        // A requirement that cannot be parsed must not be treated as absent.
         guard (json["max_age"] == nil) == (demand.maximumAge == nil),
             (json["acr_values"] == nil) == (demand.essentialACRValues == nil),
             (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
@@ -92,7 +92,7 @@ extension AuthorizationRequest {
 }
 
 extension AuthorizationRequest {
-    /// The request, encrypted with ChaCha20-Poly1305: for storage that others can read, such as a cookie.
+    /// The request, encrypted with ChaCha20-Poly1305, for storage that other parties can read, such as a cookie.
     ///
     /// A sealed request can be opened as often as it is presented. Within one process an authorization response is accepted
     /// once; across processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
@@ -124,7 +124,7 @@ extension AuthorizationRequest {
         guard bytes.count >= 32 else {
             throw AuthError(
                 .invalidConfiguration,
-                "The key that seals authorization requests has less than 32 bytes."
+                "The key that seals authorization requests has fewer than 32 bytes."
             )
         }
         return HKDF<SHA256>.deriveKey(

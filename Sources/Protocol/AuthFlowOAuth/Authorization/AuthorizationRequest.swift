@@ -71,7 +71,7 @@ extension OAuthClient {
 
     /// - Parameters:
     ///   - redirectURI: The complete redirect URI.
-    ///   - state: RFC 9700 section 4.7: a new one for every request.
+    ///   - state: The `state`, which must be new for every request (RFC 9700 section 4.7).
     package func authorizationRequest(
         _ options: AuthorizationOptions,
         redirectURI: String,
@@ -125,7 +125,8 @@ extension OAuthClient {
         if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await adapter.prepare(&request, in: providerContext)
 
-        // The request as sent decides how it is protected, wherever its parameters come from: an ID Token needs a nonce.
+        // The parameters as sent determine the protection, whatever their source: a request for an ID Token needs a
+        // nonce.
         let sentScopes = request.scopes ?? []
         let nonce = sentScopes.contains("openid") ? host.randomToken() : nil
         request.protectedParameters["nonce"] = nonce
@@ -161,13 +162,13 @@ extension OAuthClient {
         guard metadata.codeChallengeMethods?.contains("S256") != true else { return }
         throw AuthError(
             .unsupported,
-            "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so codes could be stolen. The sign-in was not started."
+            "The authorization server \(metadata.issuer) does not advertise PKCE with S256 (code_challenge_methods_supported), so codes could be stolen. The sign-in was not started."
         )
     }
 }
 
 extension AuthorizationRequest {
-    /// The requested authorization details that the tokens do not cover; empty when they cover all.
+    /// The requested authorization details that the tokens do not cover; empty when all are covered.
     ///
     /// One element covers another of the same type when its arrays contain all requested values and its other members are equal.
     public func missingAuthorizationDetails(in tokens: TokenSet) -> [JSON] {

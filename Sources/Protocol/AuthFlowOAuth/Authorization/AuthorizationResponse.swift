@@ -3,7 +3,8 @@ import AuthFlowJSON
 
 /// An authorization response that has passed every check (RFC 6749 section 4.1.2, RFC 9207).
 public struct AuthorizationResponse: Sendable {
-    /// All parameters, including those that a provider adds (`session_state` and the like). The code among them can be used once.
+    /// All parameters, including those that a provider adds (`session_state` and the like). The code that they include
+    /// can be used only once.
     public let parameters: FormParameters
 
     let code: Secret
@@ -11,7 +12,7 @@ public struct AuthorizationResponse: Sendable {
     /// The checks that it has passed, and the clauses that require them.
     let passed: [(check: String, clause: String)]
 
-    /// Checks the parameters of a redirect, or of the signed response if one was agreed on, and extracts the code.
+    /// Checks the parameters of a redirect, or of the signed response if one was requested, and extracts the code.
     /// - Parameters:
     ///   - parameters: The parameters.
     ///   - pending: The request that the response must belong to.
@@ -69,7 +70,8 @@ public struct AuthorizationResponse: Sendable {
                     "The redirect does not name its issuer (iss), which RFC 9207 requires."
                 )
             }
-            // The sender of the error is unknown, and nothing depends on it: the sign-in has failed either way.
+            // The sender of the error is unknown, but that makes no difference, because the sign-in has failed either
+            // way.
             throw AuthError(
                 error.error == "access_denied" ? .accessDenied : .issuerMismatch,
                 "The sign-in was stopped by an error that does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
@@ -93,9 +95,9 @@ public struct AuthorizationResponse: Sendable {
         self.code = Secret(code)
         self.parameters = parameters
         self.passed = [
-            ("redirect URI", "RFC 9700 section 4.1.3"), ("no parameter twice", "RFC 6749 section 3.1"),
-            ("state", "RFC 6749 section 10.12"), ("finished once", "RFC 9700 section 4.2.4"),
-            (issuer == nil ? "iss not announced" : "iss", "RFC 9207 section 2.4"),
+            ("redirect URI", "RFC 9700 section 4.1.3"), ("no repeated parameters", "RFC 6749 section 3.1"),
+            ("state", "RFC 6749 section 10.12"), ("state used only once", "RFC 9700 section 4.2.4"),
+            (issuer == nil ? "iss not advertised" : "iss", "RFC 9207 section 2.4"),
         ]
     }
 

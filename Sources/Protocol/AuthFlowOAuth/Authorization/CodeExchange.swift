@@ -7,7 +7,7 @@ extension OAuthClient {
     /// 4.5). When it returns, the response, the tokens and the ID Token have passed every check.
     /// - Parameters:
     ///   - callback: The complete URL that the user was redirected to.
-    ///   - request: The request that the response belongs to. It can be used once.
+    ///   - request: The request that the response belongs to. It can be used only once.
     /// - Throws: ``AuthError`` with `invalid_callback` when the response does not belong to the request, `access_denied` when
     ///   the user did not consent, `provider_rejected`, `invalid_id_token` and others when a check fails.
     public func exchange(_ callback: String, for request: AuthorizationRequest) async throws -> Credential {

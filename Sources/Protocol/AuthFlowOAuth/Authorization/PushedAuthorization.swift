@@ -44,7 +44,8 @@ struct PushedAuthorization: Sendable {
 }
 
 extension OAuthClient {
-    /// The URL to visit for an authorization request, which is signed and pushed if that was agreed on.
+    /// The URL to visit for an authorization request. The request is signed and pushed as the registration and the
+    /// server's metadata require.
     func authorizationURL(
         _ parameters: FormParameters,
         at endpoint: Endpoint,
@@ -89,7 +90,7 @@ extension OAuthClient {
             signed: source.map { source in { ["request": try await requestObject(parameters, source, metadata)] } }
         )
         let pushed = try PushedAuthorization(response)
-        // RFC 9126 section 4: client_id and request_uri, and FAPI 2.0 section 5.3.3.2 adds: nothing else.
+        // RFC 9126 section 4: client_id and request_uri. FAPI 2.0 section 5.3.3.2 allows no other parameters.
         var visited: FormParameters = ["client_id": registration.clientID, "request_uri": pushed.requestURI]
         for repeated in registration.repeatedPushedParameters {
             visited[repeated.rawValue] = parameters[repeated.rawValue]
@@ -100,7 +101,8 @@ extension OAuthClient {
     private func pushesRequests(at metadata: ProviderMetadata) throws(AuthError) -> Bool {
         switch registration.pushedRequests {
         case .never:
-            // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". It would show an empty page.
+            // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". Without this check,
+            // the user would see an empty page.
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .invalidConfiguration,

@@ -2,7 +2,7 @@ package import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 
-/// A response in a redirect as received: decoded, and decrypted, once. Nothing in it is trusted yet.
+/// An authorization response as received in a redirect, decoded and decrypted only once. Nothing in it is trusted yet.
 package struct RedirectResponse: Sendable {
     /// Decrypts a signed response (JARM).
     package typealias Decryption = @Sendable (Secret) throws(AuthError) -> Secret
@@ -12,7 +12,7 @@ package struct RedirectResponse: Sendable {
 
     private let mode: ResponseMode
 
-    /// The redirect URI with the parameters as received; parameters of a form post are put into the query.
+    /// The redirect URI with the parameters as received; the parameters of a form post are appended to the query.
     package var url: String {
         "\(redirectURI)\(Self.separator(after: redirectURI, mode))\(FormURLEncoding.encodeQuery(parameters))"
     }
@@ -20,8 +20,8 @@ package struct RedirectResponse: Sendable {
     /// The parameters.
     package let parameters: FormParameters
 
-    /// The only `state`, which in a signed response is inside the signature; nil when there is none, or more than one. It distinguishes
-    /// visits.
+    /// The `state`, from the parameters or from the claims of a signed response; nil unless there is exactly one. It
+    /// identifies the pending sign-in.
     package let state: Secret?
 
     /// The signed response (JARM), decrypted; nil when there is none, or more than one.
@@ -32,7 +32,7 @@ package struct RedirectResponse: Sendable {
     ///   - encoded: The parameters, form-encoded.
     ///   - redirectURI: The redirect URI that they arrived at.
     ///   - mode: The response mode; default: in the query.
-    ///   - decrypt: Decrypts a signed response; nil if signed responses were not agreed on.
+    ///   - decrypt: Decrypts a signed response; nil if no signed response was requested.
     /// - Returns: nil when the parameters are not form-encoded UTF-8.
     /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be decoded.
     package init?(
@@ -46,7 +46,8 @@ package struct RedirectResponse: Sendable {
         self.mode = mode
         self.parameters = parameters
         var states = parameters.values(for: "state")
-        // JARM section 2.3 defines one such parameter. Each one that an attacker adds would cost a private-key operation.
+        // JARM section 2.3 defines one such parameter. Decrypting each additional one from an attacker would cost a
+        // private-key operation.
         let responses = parameters.values(for: "response")
         guard let decrypt, let response = responses.first, responses.count == 1 else {
             self.signed = nil
@@ -68,7 +69,7 @@ package struct RedirectResponse: Sendable {
     ///   - url: The complete URL that the user was redirected to.
     ///   - redirectURI: The redirect URI that it must start with.
     ///   - mode: The response mode.
-    ///   - decrypt: Decrypts a signed response; nil if signed responses were not agreed on.
+    ///   - decrypt: Decrypts a signed response; nil if no signed response was requested.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is another URL, or its parameters cannot be decoded.
     package init(
         _ url: String,
@@ -79,7 +80,7 @@ package struct RedirectResponse: Sendable {
         guard let encoded = Self.encoded(in: url, at: redirectURI, mode) else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect went to \(Redaction.url(url)), not to \(redirectURI) with an authorization response."
+                "The URL \(Redaction.url(url)) is not \(redirectURI) followed by an authorization response."
             )
         }
         // RFC 3986 section 3.5: a fragment, even an empty one, starts with a number sign; an empty fragment is harmless.
@@ -104,7 +105,8 @@ package struct RedirectResponse: Sendable {
     ///
     /// RFC 9700 section 4.1.3: "exact string matching". Only a query or a fragment can follow the redirect URI.
     package static func encoded(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
-        // RFC 3986 section 2: a URI consists of printable ASCII. In a Swift `Character`, a combining mark would hide a separator.
+        // RFC 3986 section 2: a URI consists of printable ASCII. When Swift compares `Character`s, a combining mark can
+        // hide a separator.
         guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
         else { return nil }
         let rest = url.utf8.dropFirst(redirectURI.utf8.count)
@@ -117,7 +119,8 @@ package struct RedirectResponse: Sendable {
     }
 }
 
-/// A received redirect: if the receiver already had to decode it to find the sign-in that it belongs to, it is not decoded again.
+/// A received redirect. If the receiver has already decoded it to find the sign-in that it belongs to, it is not
+/// decoded again.
 package enum RedirectArrival: Sendable {
     /// The complete URL.
     case url(String)

@@ -7,7 +7,8 @@ extension OAuthClient {
     /// The lifetime of a request object, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows up to an hour.
     private static let requestObjectLifetime: Int64 = 300
 
-    /// Signs an authorization request (RFC 9101 section 4), and encrypts it if that was agreed on: "a nested JWT", signed first.
+    /// Signs an authorization request (RFC 9101 section 4), and encrypts it if the registration requires that: "a
+    /// nested JWT", signed first.
     func requestObject(
         _ parameters: FormParameters,
         _ source: SigningKeySource,
@@ -50,7 +51,7 @@ extension OAuthClient {
         guard url.utf8.count <= 512, (try? Endpoint(url)) != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "The request object was published at an unusable URL."
+                "The URL of the request object must use https and have at most 512 characters (RFC 9101 section 5.2.1)."
             )
         }
         var sent: FormParameters = ["client_id": registration.clientID, "request_uri": url]
@@ -63,8 +64,8 @@ extension OAuthClient {
     private func requestObjectClaims(_ parameters: FormParameters, _ metadata: ProviderMetadata) throws -> JSON {
         var claims: [String: JSON] = [:]
         for name in parameters.names { claims[name] = try Self.claim(name, parameters.values(for: name)) }
-        // A configured parameter of this name is not part of the request. Section 10.8: with a sub the object could serve as a client
-        // assertion.
+        // A configured parameter named sub is left out. Section 10.8: with a sub claim, the object could serve as a
+        // client assertion.
         claims["sub"] = nil
         claims.merge(SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)) { $1 }
         // Section 4: iss is the client, aud the server. Message Signing section 5.3.2: aud is the issuer.
@@ -74,7 +75,8 @@ extension OAuthClient {
         return .object(claims)
     }
 
-    /// Section 4: each parameter becomes a claim of its own JSON type: a number stays a number, and JSON stays JSON.
+    /// Section 4: each parameter becomes a claim of the matching JSON type: a number stays a number, and JSON stays
+    /// JSON.
     private static func claim(_ name: String, _ values: [String]) throws(AuthError) -> JSON {
         guard values.count == 1, let value = values.first else { return .array(values.map(JSON.string)) }
         switch name {

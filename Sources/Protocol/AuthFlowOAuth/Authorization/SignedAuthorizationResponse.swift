@@ -7,8 +7,8 @@ struct SignedAuthorizationResponse: Sendable {
     /// The signed parameters, including `iss`.
     let parameters: FormParameters
 
-    /// Checks a response in the order of JARM section 2.4: first the claims, which cost nothing, and then the signature, for which
-    /// keys may have to be fetched.
+    /// Checks a response in the order of JARM section 2.4: first the claims, which are cheap to check, and then the
+    /// signature, which may require fetching keys.
     /// - Parameters:
     ///   - received: The response in the redirect.
     ///   - request: The request that the response must belong to.
@@ -25,10 +25,10 @@ struct SignedAuthorizationResponse: Sendable {
         guard let signed = received.signed else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries no signed response (JARM), although one was requested (response_mode)."
+                "The redirect contains no signed response (JARM), although one was requested (response_mode)."
             )
         }
-        // Checked here because the receiver of the redirect may not know the client's requirements.
+        // Checked here because the receiver of the redirect might not have access to the client's requirements.
         guard
             !client.registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
@@ -39,9 +39,10 @@ struct SignedAuthorizationResponse: Sendable {
         let claims = try await client.verify(
             signed,
             as: Self.profile,
-            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when it arrived.
+            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when the response arrived.
             encrypted: nil,
-            // "3. ... the alg value MUST NOT be none": nor any other algorithm that does not use a public key of the issuer.
+            // "3. ... the alg value MUST NOT be none". Any other algorithm that does not use a public key of the issuer
+            // is rejected, too.
             algorithms: metadata.announcedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in
@@ -49,7 +50,7 @@ struct SignedAuthorizationResponse: Sendable {
             _ = try rules.requireIssuer(request.issuer)
             // "3. The client checks the aud element".
             let audience = try rules.requireAudience(request.clientID)
-            guard audience.count == 1 else { throw rules.refused("it is also meant for other clients (aud)") }
+            guard audience.count == 1 else { throw rules.refused("it is also intended for other clients (aud)") }
             // "4. The client checks the exp element".
             _ = try rules.requireUnexpired()
             try rules.requireStarted()
@@ -73,7 +74,7 @@ struct SignedAuthorizationResponse: Sendable {
         code: .invalidCallback
     )
 
-    /// The parameters with a meaning, which must be inside the signed response.
+    /// The parameters that affect how the response is processed, and so must be inside the signed response.
     private static let unsigned: Set<String> = [
         "code", "state", "iss", "error", "error_description", "error_uri", "id_token", "access_token",
     ]

@@ -5,15 +5,15 @@ import HTTPTypes
 extension AuthorizationServer {
     /// Verifies an ID Token of this issuer: every claim, then the signature (OpenID Connect Core section 3.1.3.7).
     ///
-    /// It needs no client and no user agent: for a backend that receives ID Tokens. A client that signs a user in uses
-    /// ``OAuthClient/exchange(_:for:)-(String,_)``, which checks more.
+    /// It needs neither a client nor a user agent, so use it in a backend that receives ID Tokens. A client that signs
+    /// users in uses ``OAuthClient/exchange(_:for:)-(String,_)`` instead, which performs more checks.
     /// - Parameters:
     ///   - idToken: The token.
     ///   - clientID: The client that it was issued to, which must be its only audience.
     ///   - nonce: The expected nonce; default: any or none, because another program made the request.
     ///   - accessToken: The access token that came with it, for `at_hash`; default: none.
     ///   - algorithms: The signature algorithms to accept; default: the asymmetric ones that the server advertises.
-    ///   - age: The maximum age, from `iat`; default: ten minutes. nil: until it expires.
+    ///   - age: The maximum age, from `iat`; default: ten minutes; nil for no limit other than its expiry.
     ///   - clockLeeway: The allowed difference between the two clocks; default: one minute.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
     /// - Throws: ``AuthError`` with `invalid_id_token`, or the errors of fetching the metadata and the keys.
@@ -49,7 +49,8 @@ extension AuthorizationServer {
         return try await verifyIDToken(signed, expectation, metadata: metadata, secret: nil)
     }
 
-    /// As ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token that is a plain string.
+    /// Like ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token
+    /// in a plain string.
     public func verify(_ idToken: String, audience clientID: String, nonce: String? = nil) async throws -> IDToken {
         try await verify(Secret(idToken), audience: clientID, nonce: nonce.map(Secret.init))
     }
@@ -65,8 +66,8 @@ extension AuthorizationServer {
     ) async throws -> IDToken {
         var validation = IDTokenValidation(expectation: expectation, now: host.now())
         if let reporter { validation.passed = { reporter.passed(.idTokenValidation, $0, $1) } }
-        // "6. ... The Client MUST validate the signature of all other ID Tokens according to JWS". Ours: of all of them,
-        // those from the token endpoint too.
+        // "6. ... The Client MUST validate the signature of all other ID Tokens according to JWS". This client
+        // validates the signatures of all ID Tokens, including those from the token endpoint.
         let keys = keySet(metadata)
         let verified = try await validation.verifier.verify(
             idToken,
@@ -112,7 +113,7 @@ private struct IssuerKeys: KeySet {
             verdict = .failure(error)
         }
         try Task.checkCancellation()
-        // The key set may have a new URL: old metadata is fetched again, once.
+        // The key set may have a new URL, so old metadata is fetched again once.
         server.doubtMetadata()
         guard let moved = try? await server.metadata().jwksURI, moved != place else { return try verdict.get() }
         return try await self.verdict(on: jws, at: moved)

@@ -6,10 +6,10 @@ public import AuthFlowTransport
 import HTTPTypes
 import Synchronization
 
-/// The state of one issuer: its metadata, its keys, its DPoP nonces, and its clock difference.
+/// The state of one issuer: its metadata, its keys, its DPoP nonces, and its clock offset.
 ///
-/// Create one for each issuer and share it: any number of clients, users and tasks can use it at once. For all of them, one
-/// request fetches the metadata, and one the keys.
+/// Create one for each issuer and share it: any number of clients, users and tasks can use it concurrently. One request
+/// fetches the metadata for all of them, and another fetches the keys.
 ///
 /// ```swift
 /// let server = AuthorizationServer(issuer: "https://id.example.com")
@@ -29,10 +29,10 @@ public final class AuthorizationServer: Sendable {
     private let cache: MetadataCache
     private let offset = Mutex<TimeInterval?>(nil)
 
-    /// Creates a server. It sends no request until one is needed.
+    /// Creates a server. No request is sent until one is needed.
     /// - Parameters:
     ///   - adapter: The adapter of the provider.
-    ///   - transport: Sends every request that is about this server; default: the system's.
+    ///   - transport: Sends every request concerning this server; default: the system's.
     ///   - host: Time, randomness and environment; default: the system's.
     public init(
         _ adapter: any ProviderAdapter,
@@ -49,9 +49,9 @@ public final class AuthorizationServer: Sendable {
     /// The issuer. Comparisons with it are by code point.
     public var issuer: String { adapter.issuer }
 
-    /// The server's metadata: cached for as long as `Cache-Control` says, within bounds.
-    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, or a network error. A failure is cached, and
-    ///   thrown again for a moment without a request.
+    /// The server's metadata: cached for as long as `Cache-Control` allows, within bounds.
+    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, or a network error. A failure is cached and
+    ///   rethrown for a short time without another request.
     public func metadata() async throws -> ProviderMetadata {
         try await cache.metadata { [self] in try await discover() }
     }
@@ -62,13 +62,14 @@ public final class AuthorizationServer: Sendable {
             + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
     }
 
-    /// The metadata, or the old document while a new one is fetched: for a program that must not block, such as an API.
+    /// The metadata, or the old document while a new one is being fetched, for a program that must not block, such as
+    /// an API.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {
         try await cache.metadata(waits: false) { [self] in try await discover() }
     }
 
-    /// The metadata, supplemented when it lacks an endpoint: a provider's RFC 8414 document may have members that the one of
-    /// OpenID Connect lacks.
+    /// The metadata, supplemented when it lacks an endpoint: a provider's RFC 8414 document may have members that its
+    /// OpenID Connect document lacks.
     package func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
         let metadata = try await metadata()
         guard metadata[keyPath: endpoint] == nil, metadata.document == .ofIssuer else { return metadata }
@@ -98,15 +99,16 @@ public final class AuthorizationServer: Sendable {
     /// The most recently fetched metadata, for messages; nil before the first fetch.
     var knownMetadata: ProviderMetadata? { cache.known }
 
-    /// Marks the metadata stale, after one of its endpoints turned out not to exist: the next use fetches it again.
+    /// Marks the metadata as stale after one of its endpoints turned out not to exist, so that the next use fetches it
+    /// again.
     func doubtMetadata() { cache.expire() }
 
-    /// Sends a request, bounded in time and size, following no redirect.
+    /// Sends a request with limits on time and size, without following redirects.
     package func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await ExchangeLimits.send(request, by: transport, clock: host.clock)
     }
 
-    /// As ``send(_:)``, and returns when the headers of the response have arrived. The timeout is for the headers.
+    /// Like ``send(_:)``, but returns as soon as the response headers have arrived. The timeout applies to the headers.
     func stream(_ request: TransportRequest, body: UploadBody? = nil) async throws -> ResponseStream {
         let response =
             if let body { try await transport.stream(request, body: body) } else { try await transport.stream(request) }
@@ -119,7 +121,8 @@ public final class AuthorizationServer: Sendable {
         return response
     }
 
-    /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has had the server's time.
+    /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has included the
+    /// server's time.
     var clockOffset: TimeInterval? { offset.withLock { $0 } }
 
     /// Records the server's time from a response, and returns how far this machine's clock is ahead of it.
@@ -130,8 +133,8 @@ public final class AuthorizationServer: Sendable {
         return difference
     }
 
-    /// The correction of this machine's clock, in seconds. `Date` has whole seconds, so small differences are ignored, and
-    /// a day or more is an error of the server.
+    /// The correction of this machine's clock, in seconds. `Date` has whole seconds, so small differences are ignored.
+    /// A difference of more than a day is considered an error of the server.
     var clockCorrection: TimeInterval {
         guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
         return offset

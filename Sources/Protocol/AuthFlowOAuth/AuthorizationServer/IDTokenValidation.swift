@@ -6,7 +6,7 @@ import Crypto
 
 /// Checks an ID Token, clause by clause in the order of OpenID Connect Core 1.0 section 3.1.3.7.
 ///
-/// Everything fails closed. Text in quotation marks is quoted from the specifications.
+/// Every check fails closed. Text in quotation marks is quoted from the specifications.
 package struct IDTokenValidation: Sendable {
     /// The values that the token must have.
     package struct Expectation: Sendable {
@@ -14,7 +14,7 @@ package struct IDTokenValidation: Sendable {
         /// The template that derives the issuer from the claims, if the issuer is not the same in all tokens.
         var issuerTemplate: TokenIssuerTemplate?
         let clientID: String
-        /// The algorithms agreed with the provider.
+        /// The signature algorithms to accept.
         var algorithms: [SignatureAlgorithm]
         /// The kind of request it was issued for.
         let occasion: Occasion
@@ -26,10 +26,10 @@ package struct IDTokenValidation: Sendable {
         var longestAge: TimeInterval? = 600
         /// The maximum time since the user's authentication (`max_age`), in seconds; nil when it was not requested.
         var maximumAuthenticationAge: TimeInterval?
-        /// The `acr` values of which one was requested as essential: empty when any is accepted, nil when none was
-        /// requested.
+        /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
+        /// not requested as essential.
         var essentialACRValues: [String]?
-        /// The accepted difference between the two clocks, in seconds.
+        /// The allowed difference between the two clocks, in seconds.
         var leeway: TimeInterval = 60
         /// How far this machine's clock is ahead of the provider's, in seconds; nil when the provider's time is not
         /// known.
@@ -40,11 +40,11 @@ package struct IDTokenValidation: Sendable {
     package enum Occasion: Sendable {
         /// A sign-in, with the nonce of the authorization request; nil when none was sent.
         case signIn(nonce: Secret?)
-        /// A refresh of the tokens issued with this one, in a session that began with a nonce; nil when none was sent.
+        /// A refresh of the tokens issued with this ID Token, and the nonce of the sign-in; nil when none was sent.
         case refresh(of: IDToken, nonce: String?)
-        /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
+        /// An exchange of another token (RFC 8693), with the user's `sub`; nil when the user is not known.
         case exchange(subject: String?)
-        /// A sign-in at another program, which presents the token here: the nonce is checked if it is known.
+        /// A sign-in by another program, which presents the token here. The nonce is checked if it is known.
         case presented(nonce: Secret?)
     }
 
@@ -53,7 +53,7 @@ package struct IDTokenValidation: Sendable {
     /// Called with every check that the token has passed, and the clause that requires it.
     var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
 
-    /// The issuer that a token with these claims has to name.
+    /// The issuer that a token with these claims must name.
     private func expectedIssuer(_ claims: JSON) throws(AuthError) -> String {
         guard let template = expectation.issuerTemplate else { return expectation.issuer }
         guard let issuer = template.issuer(for: claims) else {
@@ -65,7 +65,8 @@ package struct IDTokenValidation: Sendable {
         return issuer
     }
 
-    /// The rules of ID Tokens that do not depend on the request. A logout token or an access token has another type.
+    /// The rules of ID Tokens that do not depend on the request. A logout token or an access token has a different
+    /// type.
     static let profile = JWTProfile(
         "The ID Token",
         type: .optional(["jwt"]),
@@ -110,7 +111,7 @@ package struct IDTokenValidation: Sendable {
         // audiences not trusted by the Client." No other audience is trusted.
         let audience = try rules.requireAudience(expectation.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
-            throw rules.refused("it is also meant for clients that are not trusted (aud)")
+            throw rules.refused("it is also intended for clients that are not trusted (aud)")
         }
         passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
@@ -142,14 +143,14 @@ package struct IDTokenValidation: Sendable {
                     case (_?, nil):
                         "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, 11"
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
-                    default: "its nonce is not the one of this sign-in, so it may have been injected"
+                    default: "its nonce differs from that of this sign-in, so it may have been injected"
                     }
                 throw rules.refused(reason)
             }
             passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
-            // No nonce was sent, and the token may repeat the nonce of the sign-in that the exchanged token comes from:
-            // what binds the response to the request is the connection and the subject.
+            // No nonce was sent, and the token may repeat the nonce of the sign-in that the exchanged token comes from.
+            // The connection and the subject bind the response to the request.
             guard expected.map(subject.isIdentical) != false else {
                 throw rules.refused("it is about another user (sub)")
             }
@@ -157,7 +158,7 @@ package struct IDTokenValidation: Sendable {
             try compare(rules, issued: issued, audience: audience, with: original, nonce: nonce)
         case .presented(let nonce):
             guard nonce == nil || claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
-                throw rules.refused("its nonce is not the one that was sent")
+                throw rules.refused("its nonce differs from the one that was sent")
             }
         }
 
@@ -176,7 +177,7 @@ package struct IDTokenValidation: Sendable {
         // REQUIRED.
         if let maximum = expectation.maximumAuthenticationAge {
             guard let authenticated = claims["auth_time"]?.number else {
-                throw Self.insufficient("it does not say when the user was authenticated (auth_time)")
+                throw Self.insufficient("it lacks the time of the user's authentication (auth_time)")
             }
             guard authenticated >= time - leeway - maximum else {
                 throw Self.insufficient("the user's last authentication is older than requested (auth_time, max_age)")
@@ -190,9 +191,10 @@ package struct IDTokenValidation: Sendable {
         }
 
         // Sections 3.1.3.8 and 3.3.2.11: at_hash binds the access token to the ID Token, and c_hash the code. Both are
-        // optional here, but never wrong.
+        // optional here, but must be correct if present.
         let hash = rules.header.algorithm.definition?.hash
-        // A token that another program presents comes without the access token and the code.
+        // A token that another program presents may arrive without the access token, and always arrives without the
+        // code.
         let isPresented = if case .presented = expectation.occasion { true } else { false }
         let checksAccessToken = !isPresented || expectation.accessToken != nil
         guard claims["at_hash"] == nil || !checksAccessToken || fits(claims["at_hash"], expectation.accessToken, hash)
@@ -215,9 +217,10 @@ package struct IDTokenValidation: Sendable {
         )
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another user, client or sign-in
-    /// `auth_time` is not among them. Its rule binds the provider; several violate it and report the user's last sign-in anywhere,
-    /// and rejecting their tokens would end the session. The session's time stays in ``Credential/authentication``.
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another user, client or
+    /// sign-in. `auth_time` is not compared. Its rule is a requirement on the provider, but several providers violate
+    /// it and report the user's most recent sign-in to any client; rejecting their tokens would end the session.
+    /// ``Credential/authentication`` retains the session's original `auth_time`.
     private func compare(
         _ rules: JWTClaims,
         issued: Double,
@@ -251,7 +254,7 @@ package struct IDTokenValidation: Sendable {
         guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
     }
 
-    /// The error for a token of the right user whose authentication was not as requested.
+    /// The error for a token of the right user whose authentication did not meet the requirements of the request.
     private static func insufficient(_ reason: String) -> AuthError {
         AuthError(.insufficientUserAuthentication, "\(profile.name) was refused: \(reason).")
     }

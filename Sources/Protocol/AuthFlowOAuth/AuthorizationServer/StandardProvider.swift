@@ -16,8 +16,8 @@ extension AuthorizationServer {
     /// Creates a server that follows OpenID Connect, or OAuth 2.0 with a metadata document.
     /// - Parameters:
     ///   - issuer: The issuer, exactly as the provider writes it.
-    ///   - tokenIssuer: The template for the issuers in tokens, one for each tenant; default: the issuer. The metadata may then contain
-    ///     the template instead of the issuer.
+    ///   - tokenIssuer: The template for the issuers in tokens, if each tenant has its own issuer; default: the issuer.
+    ///     The metadata may then contain the template instead of the issuer.
     ///   - transport: Sends every request to this server; default: the system's.
     ///   - host: Time, randomness and environment; default: the system's.
     public convenience init(

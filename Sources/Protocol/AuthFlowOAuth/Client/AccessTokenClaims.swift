@@ -12,8 +12,8 @@ extension OAuthClient {
             throw AuthError(.unsupported, "The access token is not a signed JWT, so it does not identify the user.")
         }
         let profile = JWTProfile(
-            "The access token, which has to identify the user,",
-            // RFC 9068 section 2.1: "at+jwt". Providers older than the RFC say "JWT".
+            "The access token, which must identify the user,",
+            // RFC 9068 section 2.1: "at+jwt". Providers that predate the RFC use "JWT".
             type: .optional(["at+jwt", "jwt"]),
             specification: "RFC 9068 section 2.2",
             code: .invalidUserInfo

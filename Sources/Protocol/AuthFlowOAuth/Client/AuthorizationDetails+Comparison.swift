@@ -9,7 +9,7 @@ extension OAuthClient {
     }
 
     /// Compares the granted authorization details with the requested ones.
-    /// - Throws: As ``AuthorizationDetails/compare(_:_:_:)``.
+    /// - Throws: The errors of ``AuthorizationDetails/compare(_:_:_:)``.
     package func compareAuthorizationDetails(
         _ asked: JSON?,
         _ tokens: TokenSet,

@@ -6,8 +6,8 @@ package import HTTPTypes
 
 extension OAuthClient {
     /// The DPoP key for the tokens of a new sign-in; nil when they are not bound to a key.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider advertises algorithms and the key's is not among them;
-    ///   `key_unavailable` when it is in a hardware token that cannot be used.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider advertises algorithms and the key's algorithm is
+    ///   not among them; `key_unavailable` when the key is in a hardware token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
         let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
@@ -35,7 +35,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - key: The key that the tokens are bound to; nil for none.
     ///   - accessToken: The access token to send; nil at a token endpoint.
-    ///   - request: Builds the request for each attempt, because a client assertion is used once.
+    ///   - request: Builds the request for each attempt, because a client assertion can be used only once.
     func send(
         provenBy key: DPoPKey?,
         accessToken: Secret? = nil,
@@ -69,7 +69,7 @@ extension OAuthClient {
         return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
     }
 
-    /// As ``send(_:with:)``, and returns as soon as the status and headers of the response have arrived.
+    /// Like ``send(_:with:)``, but returns as soon as the status and headers of the response have arrived.
     /// - Parameter body: The body, if it is streamed. A streamed request is not retried with a nonce.
     /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce and the body has already been sent. The nonce is
     ///   stored: the next request includes it.
@@ -122,7 +122,8 @@ extension OAuthClient {
         return fields
     }
 
-    /// A proof for one request. A token endpoint checks its time by the server's clock, a resource by its own.
+    /// A proof for one request. A token endpoint checks the proof's time against the server's clock, and a resource
+    /// against its own clock.
     private func proof(
         by key: DPoPKey,
         method: HTTPRequest.Method,
@@ -191,8 +192,8 @@ extension TokenSet {
 }
 
 extension TransportResponse {
-    /// Whether a server requires a nonce in the proof: a token endpoint reports that in its body, a resource in
-    /// `WWW-Authenticate`, whose scheme is case-insensitive (RFC 9110 section 11.1).
+    /// Whether a server requires a nonce in the proof: a token endpoint reports that in the response body, and a
+    /// resource in `WWW-Authenticate`, whose scheme is case-insensitive (RFC 9110 section 11.1).
     fileprivate var wantsDPoPNonce: Bool {
         switch status {
         case 400, 401:

@@ -4,7 +4,7 @@ public import AuthFlowJSON
 import HTTPTypes
 
 extension OAuthClient {
-    /// Asks the provider whether a token is active, and what it is for (RFC 7662).
+    /// Requests the state of a token, and information about it, from the provider (RFC 7662).
     ///
     /// Most providers allow introspection only to confidential clients.
     /// - Parameters:
@@ -40,7 +40,7 @@ extension OAuthClient {
     private func silence(_ response: ProviderResponse) -> AuthError {
         AuthError(
             .providerRejected,
-            "\(response.endpoint.host) did not say whether the token is active (status \(response.status)).\(response.advice)",
+            "\(response.endpoint.host) did not report whether the token is active (status \(response.status)).\(response.advice)",
             providerError: response.http.providerError,
             status: response.status
         )
@@ -60,7 +60,7 @@ extension OAuthClient {
             throw profile.refused("it is not signed")
         }
         guard let text = String(validating: response.http.body, as: UTF8.self) else {
-            throw profile.refused("it is not text")
+            throw profile.refused("it is not valid UTF-8")
         }
         let metadata = try await metadata()
         return try await verify(
@@ -80,7 +80,7 @@ extension OAuthClient {
             try rules.requireStarted()
             // "token_introspection ... REQUIRED. A JSON object containing the members of the token introspection response".
             guard let members = rules.json["token_introspection"], members["active"]?.bool != nil else {
-                throw rules.refused("it does not say whether the token is active")
+                throw rules.refused("it does not indicate whether the token is active")
             }
             return members
         }

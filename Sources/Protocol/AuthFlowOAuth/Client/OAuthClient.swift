@@ -3,10 +3,10 @@ import AuthFlowJSON
 public import AuthFlowStorage
 import HTTPTypes
 
-/// One client of an authorization server: builds and sends the standards' requests, and validates the responses.
+/// A client of an authorization server: it builds and sends standard requests, and validates the responses.
 ///
-/// It is stateless and stores no tokens, so one client serves any number of users. State that must survive from one call to
-/// the next is a value that the caller stores, such as an ``AuthorizationRequest``.
+/// It is stateless and stores no tokens, so one client serves any number of users. State that must survive between
+/// calls is a value that the caller stores, such as an ``AuthorizationRequest``.
 ///
 /// ```swift
 /// let request = try await client.authorizationRequest(.init(loginHint: hint))
@@ -44,7 +44,8 @@ public struct OAuthClient: Sendable {
     /// The metadata at the start of the flow, if this client is for one flow; nil when it is for any number of flows.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. The server's metadata is fixed at its start, so that the values used are those that were checked.
+    /// The client for one flow. The server's metadata is fixed at its start, so that the values that are used are the
+    /// ones that were checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {
         var client = self
@@ -72,7 +73,7 @@ public struct OAuthClient: Sendable {
         {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not announce certificate-bound tokens (RFC 8705 section 3.3). The security profile requires them or DPoP."
+                "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires them or DPoP."
             )
         }
         return try certificateEndpoints(metadata)

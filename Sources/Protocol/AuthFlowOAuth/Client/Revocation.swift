@@ -2,11 +2,11 @@ import AuthFlowHTTP
 import HTTPTypes
 
 extension OAuthClient {
-    /// Revokes the tokens of a credential: by RFC 7009, or through its adapter. An expired access token needs no
-    /// revocation.
+    /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
+    /// needs no revocation.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, `login_required` when the credential belongs to other
-    ///   endpoints, or the first error; revocation of the other tokens has still been attempted,
-    ///   unless the provider does not respond.
+    ///   endpoints, or the first error, after revocation of the remaining tokens has been attempted, unless the
+    ///   provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
         let tokens = credential.tokens
@@ -22,11 +22,13 @@ extension OAuthClient {
         )
     }
 
-    /// Runs the checks of newly issued tokens. Rejected tokens are revoked, because otherwise they would stay valid, unused.
+    /// Runs the checks on newly issued tokens. Rejected tokens are revoked, because they would otherwise remain valid
+    /// although nothing uses them.
     ///
-    /// By RFC 7009 only: an adapter's method may end more than this grant. Tokens that could not be checked are not revoked, and neither are
-    /// those of a user whose authentication was weaker or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant,
-    /// and with it the session that the user already has.
+    /// Only RFC 7009 revocation is used, because an adapter's method may end more than this grant. Tokens that could
+    /// not be checked are not revoked, and neither are those of a user whose authentication was weaker or older than
+    /// requested: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session that the user
+    /// already has.
     func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
         do {
             return try await checks()
@@ -43,9 +45,9 @@ extension OAuthClient {
         }
     }
 
-    /// Revokes tokens one after the other at the revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, or the first error; revocation of the other
-    ///   tokens has still been attempted, unless the provider does not respond.
+    /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, or the first error, after
+    ///   revocation of the remaining tokens has been attempted, unless the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
@@ -70,7 +72,7 @@ extension OAuthClient {
                         providerError: error.providerError
                     )
             } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
-                // The next request would wait just as long.
+                // The next request would probably fail in the same way.
                 throw failure ?? error
             } catch {
                 failure = failure ?? error
@@ -93,7 +95,8 @@ extension OAuthClient {
         request.protectedParameters["token_type_hint"] = token.typeHint
         let response = try await sendFormRequest(request)
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
-        // successfully or if the client submitted an invalid token"; the body says nothing. Some respond with 204.
+        // successfully or if the client submitted an invalid token"; the body has no meaning. Some providers respond
+        // with 204.
         guard response.http.isSuccessful else {
             let error = (try? adapter.responseParameters(response)).flatMap {
                 ProviderError($0, status: response.status)

@@ -11,10 +11,11 @@ package struct TokenResponse: Sendable {
     /// The requested scopes, as they were sent.
     let requestedScopes: [String]
 
-    /// The DPoP key that the request asked to bind them to.
+    /// The DPoP key to which the request asked the server to bind them.
     let key: DPoPKey?
 
-    /// How far this machine's clock is ahead of the provider's, in seconds, when the response has the provider's time.
+    /// How far this machine's clock is ahead of the provider's, in seconds; nil when the response does not include the
+    /// provider's time.
     let clockOffset: TimeInterval?
 }
 
@@ -34,7 +35,7 @@ extension OAuthClient {
     ///   - scopes: The granted scopes when neither the request nor the response names any.
     ///   - key: The key that the requested tokens are, or will be, bound to.
     ///   - check: Runs immediately before each attempt to send the request.
-    ///   - signed: Creates the signed parameters, which have a time and an identifier, for each attempt.
+    ///   - signed: Creates the signed parameters, which contain a time and an identifier, for each attempt.
     func sendFormRequest(
         _ request: ProviderRequest,
         scopes: [String] = [],
@@ -89,7 +90,7 @@ extension OAuthClient {
             ? ""
             : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
         return
-            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare that with what the provider expects."
+            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare these values with the provider's requirements."
     }
 
     /// Sends a request with client authentication, which is created for each attempt.
@@ -105,7 +106,8 @@ extension OAuthClient {
         let response = try await send(provenBy: key) {
             var attempt = request
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
-            // After the adapter, which may read the parameters but must not choose the client authentication.
+            // This step follows the adapter's, because an adapter may read the parameters but must not choose the
+            // client authentication.
             try await registration.authentication.authenticate(
                 &attempt,
                 as: ClientAuthentication.Request(
@@ -136,7 +138,7 @@ extension OAuthClient {
         return (sent.map(response.withoutSecrets) ?? response, assertion)
     }
 
-    /// Whether a response rejects a JWT that has a time in it.
+    /// Whether a response rejects a JWT that contains a time.
     private func refusesClock(_ response: TransportResponse) -> Bool {
         guard response.status == 400 || response.status == 401, let name = response.providerError?.error else {
             return false
@@ -145,7 +147,7 @@ extension OAuthClient {
     }
 
     /// Parses the response of a token endpoint.
-    /// - Parameter key: The key that the request asked to bind the tokens to.
+    /// - Parameter key: The key to which the request asked the server to bind the tokens.
     func parseTokenResponse(_ response: ProviderResponse, key: DPoPKey?) throws -> TokenResponse {
         let tokens: TokenSet
         do {
@@ -203,7 +205,7 @@ extension OAuthClient {
         var tokens = response.tokens
         let expected = response.key == nil ? "bearer" : "dpop"
         // RFC 6749 section 7.1: "The client MUST NOT use an access token if it does not understand the token type." The
-        // name is compared without case (section 5.1).
+        // comparison is case-insensitive (section 5.1).
         guard tokens.tokenType.lowercased() == expected else {
             // RFC 9449 section 5: with "a value other than DPoP in the token_type", the token "is not bound", and "The client
             // MUST discard the response in this case, if this protection is deemed important". A client that requests it
@@ -235,7 +237,8 @@ extension TokenSet {
     ///   - response: The response.
     ///   - parameters: Its parameters, or the error from parsing them.
     ///   - now: The time of its arrival.
-    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response follows neither section.
+    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response conforms to neither
+    ///   section.
     init(_ response: ProviderResponse, parameters: Result<JSON, any Error>, receivedAt now: Date) throws {
         if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
             throw AuthError(
@@ -244,7 +247,8 @@ extension TokenSet {
                 providerError: error
             )
         }
-        // RFC 6749 section 5.1 specifies 200. A 201 is as clear, and a refresh token in the response has replaced the old one.
+        // RFC 6749 section 5.1 specifies 200. A 201 is just as clear, and a refresh token in the response has already
+        // replaced the old one.
         guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)
         }
@@ -257,8 +261,8 @@ extension TokenSet {
         }
         // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it the lifetime is unknown.
         let lifetime = try parameters.seconds("expires_in")
-        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
-        // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
+        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
+        // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
         let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
         self.init(
             accessToken: Secret(accessToken),
@@ -267,7 +271,7 @@ extension TokenSet {
             refreshToken: parameters.token("refresh_token"),
             idToken: parameters.token("id_token"),
             scopes: scopes ?? response.scopes,
-            // Parameters with their own properties are not stored twice.
+            // Parameters that have their own properties are not stored again.
             parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !Self.named.contains($0.key) }))
         )
         self.deviceSecret = parameters.token("device_secret")

@@ -57,7 +57,7 @@ extension OAuthClient {
     ///   - response: The response of the token endpoint.
     ///   - expectation: The expected claims of its ID Token.
     ///   - authorizedScopes: The scopes of the authorization request. A configuration or an adapter may change the scopes of the token
-    ///     request, but not which tokens the response must contain because of the authorization request.
+    ///     request, but the authorization request determines which tokens the response must contain.
     ///   - metadata: The server's metadata.
     ///   - reporter: Receives the steps.
     ///   - mayLackIDToken: Whether another source may identify the user although `openid` was requested.
@@ -107,11 +107,12 @@ extension OAuthClient {
         guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .invalidIDToken,
-                "The server has users of several tenants, and sent no ID Token that names the tenant: add the scope openid."
+                "The server has users of several tenants, but sent no ID Token that names the tenant. Add the scope openid."
             )
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
-        // RFC 8628 section 3.5 promises the response of RFC 6749 section 5.1, and no ID Token. Another source has to identify the user.
+        // RFC 8628 section 3.5 specifies the response of RFC 6749 section 5.1, which has no ID Token, so another source
+        // must identify the user.
         guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
             throw AuthError(
                 .invalidIDToken,

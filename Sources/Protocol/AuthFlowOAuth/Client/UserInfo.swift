@@ -68,7 +68,7 @@ extension OAuthClient {
             code: .invalidUserInfo
         )
         guard let token = String(validating: response.body, as: UTF8.self) else {
-            throw profile.refused("it is not text")
+            throw profile.refused("it is not valid UTF-8")
         }
         let content: Secret
         do throws(AuthError) {

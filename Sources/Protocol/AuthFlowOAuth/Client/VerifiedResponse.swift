@@ -8,7 +8,7 @@ extension OAuthClient {
     ///   - token: The token as received.
     ///   - kind: The kind of response.
     /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or lacks the required encryption;
-    ///   `unsupported` when the client has no key.
+    ///   `unsupported` when the client has no decryption key.
     func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
         guard JWE.isEncrypted(token) else {
             // Otherwise an attacker could downgrade to an unencrypted token.
@@ -43,7 +43,7 @@ extension OAuthClient {
     ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
     ///   - metadata: The server's metadata.
-    ///   - usesSecret: Whether the client's secret may have signed it.
+    ///   - usesSecret: Whether it may be signed with the client's secret (HMAC).
     ///   - check: The rules for its claims.
     func verify<Claims: Sendable>(
         _ token: Secret,

@@ -5,7 +5,8 @@ extension OAuthClient {
     /// - Parameters:
     ///   - scopes: Default: those of the registration, without `openid`, which requires a user.
     ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
-    /// - Returns: A credential without an identity. Request another one when its access token expires: there is no refresh token.
+    /// - Returns: A credential without an identity. Request another credential when the access token expires, because
+    ///   there is no refresh token.
     /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_reply`.
     public func clientCredentials(
         scopes: [String]? = nil,

@@ -4,17 +4,18 @@ import HTTPTypes
 
 /// The data that a user needs to sign in on another device (RFC 8628 section 3.2): a URL, and a code to enter there.
 ///
-/// Show both only to the user of this program: a user who enters another program's code signs that program in
+/// Show both only to the user of this program, because a user who enters another program's code signs that program in
 /// (section 5.4).
 public struct DeviceAuthorization: Sendable {
-    /// `user_code`: the code to enter. Show it unchanged; it has no character that would disturb a terminal or a page.
+    /// `user_code`: the code to enter. Show it unchanged; it contains no character that could corrupt a terminal or a
+    /// page.
     public let userCode: String
 
     /// `verification_uri`: the URL at which to enter the code.
     public let verificationURI: Endpoint
 
-    /// `verification_uri_complete`: the URL with the code in it, for a QR code or a link. Show the code nevertheless, so
-    /// that the user can compare it with the one on the page (section 3.3.1).
+    /// `verification_uri_complete`: the URL with the code in it, for a QR code or a link. Show the code as well, so
+    /// that the user can compare it with the code on the page (section 3.3.1).
     public let verificationURIComplete: Endpoint?
 
     /// `expires_in`: the lifetime of the code.
@@ -31,7 +32,7 @@ public struct DeviceAuthorization: Sendable {
     /// `interval`: the minimum time between two polls.
     let interval: Duration
 
-    /// The maximum time to wait for the user to enter a code, whatever the provider says.
+    /// The maximum time to wait for the user to enter a code, regardless of `expires_in`.
     static let longestLifetime = Duration.seconds(3600)
 
     /// Parses the response of a device authorization endpoint.
@@ -44,7 +45,7 @@ public struct DeviceAuthorization: Sendable {
             throw refuse("has no \"device_code\"")
         }
         guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
-        // A user types the code: a longer string is not a code.
+        // A user types the code, so a longer string is not a valid code.
         guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
             throw refuse("has a \"user_code\" that cannot be shown")
         }
@@ -57,7 +58,8 @@ public struct DeviceAuthorization: Sendable {
         self.deviceCode = Secret(deviceCode)
         self.userCode = userCode
         self.lifetime = min(.seconds(lifetime), Self.longestLifetime)
-        // "If no value is provided, clients MUST use 5 as the default." A provider that sends 0 is not polled continuously.
+        // "If no value is provided, clients MUST use 5 as the default." Even a provider that sends 0 is not polled
+        // continuously.
         self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
         guard interval < self.lifetime else {
             throw refuse("has an \"interval\" that is not shorter than \"expires_in\"")
@@ -81,7 +83,8 @@ extension DeviceAuthorization: CustomStringConvertible, WithoutReflection {
 extension OAuthClient {
     /// Requests a code for a sign-in on another device (RFC 8628 section 3.1).
     /// - Parameter scopes: Default: the scopes of the registration.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or not for this client.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or does not allow it
+    ///   for this client.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
         let metadata = try await metadata(with: \.deviceAuthorizationEndpoint)
         let scopes = scopes ?? registration.scopes
@@ -115,17 +118,17 @@ extension OAuthClient {
             )
         }
         guard response.http.isSuccessful else {
-            // A server without this grant responds as at any other path that does not exist.
+            // A server that does not support this grant responds as it does for any other nonexistent path.
             let isAbsent = [401, 403, 404, 405, 422].contains(response.status)
             throw response.unexpectedStatus(isAbsent ? .unsupported : .invalidResponse)
         }
         var authorization = try DeviceAuthorization(try adapter.responseParameters(response))
-        // The user would be sent there, and an automated user agent would send a password there.
+        // The user would be sent to that address, and an automated user agent would send a password to it.
         for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
             guard request.endpoint.mayName(address) else {
                 throw AuthError(
                     .invalidResponse,
-                    "The device authorization response sends the user to \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                    "The device authorization response sends the user to \(address.origin), an address of this machine or a private network, which a public provider must not name."
                 )
             }
         }

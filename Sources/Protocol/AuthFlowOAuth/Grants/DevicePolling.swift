@@ -3,7 +3,8 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 
-/// Polls for the tokens of a device authorization until the user has decided (RFC 8628 sections 3.4 and 3.5).
+/// Polls for the tokens of a device authorization until the user approves or denies the sign-in, or the code expires
+/// (RFC 8628 sections 3.4 and 3.5).
 package struct DevicePolling: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter
@@ -21,11 +22,11 @@ package struct DevicePolling: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
         case slowDown(asked: Duration)
-        /// No response, or no meaningful response; with the wait that the server requests.
+        /// No response, or no meaningful response, with the delay that the server requests.
         case silence(AuthError, asked: Duration)
     }
 
-    /// The maximum wait that missing responses alone cause.
+    /// The maximum delay that missing responses by themselves can cause.
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
     /// Polls, and completes the sign-in with the tokens that it receives. A poll that is in progress when the task is cancelled
@@ -50,7 +51,7 @@ package struct DevicePolling: Sendable {
         _ complete: @escaping @Sendable (TokenResponse) async throws -> Return
     ) async throws -> Result<Return, any Error> {
         let key = try await client.newDPoPKey(at: metadata)
-        // This clock continues while the machine sleeps, and is never set.
+        // This clock keeps running while the machine sleeps, and is never adjusted.
         let elapsed = client.host.clock.stopwatch()
         var request = ProviderRequest(
             purpose: .deviceToken,
@@ -63,8 +64,8 @@ package struct DevicePolling: Sendable {
         )
         request.addResources(authorization.resources)
         var interval = authorization.interval
-        // A timer that runs fast fires too early, however long the wait. Each time the provider responds with slow_down, the waits
-        // grow by this additional share.
+        // A timer that runs fast fires too early, however long the wait. Each time the provider responds with
+        // slow_down, the delays grow by a further 20 percent.
         var slowDowns = 0
         var silences = 0
         var lastSilence: AuthError?
@@ -73,7 +74,7 @@ package struct DevicePolling: Sendable {
             let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
             let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
             let remaining = authorization.lifetime - elapsed()
-            // The provider requests a wait that is longer than the code's remaining lifetime, so waiting is useless.
+            // The provider requests a delay that exceeds the code's remaining lifetime, so waiting is useless.
             if asked >= remaining, let lastSilence { throw lastSilence }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))

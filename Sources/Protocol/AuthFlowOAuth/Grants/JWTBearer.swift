@@ -8,7 +8,7 @@ extension OAuthClient {
     ///   - scopes: Default: those of the assertion, or if it names none, those of the registration without `openid`.
     ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
-    ///   access token expires: there is no refresh token.
+    ///   access token expires, because there is no refresh token.
     /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_reply`.
     public func jwtBearer(
         _ assertion: Assertion,
@@ -36,7 +36,8 @@ extension OAuthClient {
             try request.addAuthorizationDetails(of: registration, at: metadata)
         }
         let key = try await newDPoPKey(at: metadata)
-        // This client would use its own, different key, and its tokens must not silently be bound to another key.
+        // This client would use its own, different key, and its tokens must not silently be bound to a key other than
+        // its own.
         if let bound = assertion.key, bound.isOutside || key?.isOutside == true, bound.thumbprint != key?.thumbprint {
             throw AuthError(
                 .invalidConfiguration,
@@ -58,7 +59,7 @@ extension OAuthClient {
     ) throws -> Credential {
         var tokens = try requireUsable(response)
         // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 says the same for assertions. A
-        // refresh token would outlive the reason for which the access token was issued.
+        // refresh token would outlive the authorization on which the access token is based.
         tokens.refreshToken = nil
         tokens.idToken = nil
         _ = try AuthorizationDetails.compare(registration.authorizationDetails, tokens, registration)
@@ -69,7 +70,7 @@ extension OAuthClient {
         return credential
     }
 
-    /// The request that an assertion is needed for.
+    /// The request that needs an assertion.
     package func assertionRequest() async throws -> AssertionSource.Request {
         AssertionSource.Request(
             clientID: registration.clientID,

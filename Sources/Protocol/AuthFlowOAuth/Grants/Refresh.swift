@@ -4,15 +4,15 @@ import AuthFlowJSON
 import HTTPTypes
 
 /// The outcome of a refresh that received a response. In every case, store ``credential``: the provider may have rotated the
-/// refresh token, and the old one is then useless.
+/// refresh token, in which case the old one is useless.
 public enum RefreshOutcome: Sendable {
     /// New tokens that have passed every check.
     case refreshed(Credential)
     /// The response was rejected, and no tokens may be returned: the credential to store, with the rotated refresh token and
-    /// nothing else of the response, and the reason.
+    /// nothing else from the response, and the reason.
     case refused(Credential, AuthError)
-    /// The response could not be validated, because the provider's keys could not be fetched: the credential to store, whose access
-    /// token is still the old one, and the reason.
+    /// The response could not be validated, because the provider's keys could not be fetched: the credential to store,
+    /// which still has the old access token, and the reason.
     case unchecked(Credential, AuthError)
 
     /// The credential to store.
@@ -34,7 +34,7 @@ public enum RefreshOutcome: Sendable {
 
 extension OAuthClient {
     /// The server's metadata, if its endpoints are those that the credential came from: a token is never sent to other endpoints,
-    /// however the configuration has changed.
+    /// even if the configuration has changed.
     /// - Parameter path: A required endpoint.
     /// - Throws: ``AuthError`` with `login_required` when the endpoints differ.
     @discardableResult
@@ -46,7 +46,7 @@ extension OAuthClient {
         if let path { metadata = try await self.metadata(with: path) }
         let obstacle =
             credential.binding.map { $0.obstacle(to: ProviderBinding(metadata)) }
-            ?? "it is not known which endpoints the credential belongs to"
+            ?? "the credential does not record its endpoints"
         if let obstacle {
             throw AuthError(.loginRequired, "No token was sent: \(obstacle). Sign in again.")
         }
@@ -61,8 +61,8 @@ extension OAuthClient {
     ///   - credential: The credential of a sign-in.
     ///   - scopes: A subset of the granted scopes; default: the same scopes.
     ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: those of the grant.
-    ///   - check: Runs immediately before the refresh token is sent. When it throws, the token is not sent. For a caller that holds a
-    ///     lease, which may expire while the request waits for a connection.
+    ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
+    ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it belongs to another provider,
     ///   `provider_rejected` with `invalid_grant` when the session has ended.
     public func refresh(
@@ -74,7 +74,7 @@ extension OAuthClient {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
                 .loginRequired,
-                "The provider did not issue a refresh token to \(credential.displayName). Sign in again."
+                "The provider did not issue a refresh token for \(credential.displayName). Sign in again."
             )
         }
         return try await forOneFlow().sendRefresh(refreshToken, of: credential, scopes, resources, check)
@@ -112,7 +112,7 @@ extension OAuthClient {
             )
         } catch {
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
-            // Cancelled, or an error of a custom transport, while keys were fetched.
+            // The task was cancelled, or a custom transport threw an error, while keys were being fetched.
             let error =
                 error as? AuthError
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
@@ -178,7 +178,7 @@ extension OAuthClient {
         if namesUser {
             do {
                 try await withDeadline(.seconds(10), clock: host.clock) {
-                    AuthError(.timedOut, "The refreshed tokens' user was not identified within 10 seconds.")
+                    AuthError(.timedOut, "The user of the refreshed tokens was not identified within 10 seconds.")
                 } _: { [tokens] in
                     try await requireUser(of: credential, tokens)
                 }
@@ -200,8 +200,8 @@ extension OAuthClient {
         return refreshed
     }
 
-    /// The refresh token in a response of the token endpoint that is rejected for another reason: it has replaced the old one, so
-    /// the session would be lost without it.
+    /// The refresh token in a token response that is rejected for another reason. It has replaced the old one, so the
+    /// session would be lost without it.
     private func replacement(in response: ProviderResponse) -> Secret? {
         guard response.http.isSuccessful, let parameters = try? adapter.responseParameters(response),
             let token = parameters.token("refresh_token"), TokenSet.problem(of: token) == nil

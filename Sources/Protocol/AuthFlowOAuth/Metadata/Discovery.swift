@@ -7,11 +7,11 @@ extension ServerContext {
     /// Discovers the server's metadata from its issuer: at the URLs of OpenID Connect Discovery section 4 and of RFC 8414
     /// sections 3 and 5.
     /// - Parameters:
-    ///   - address: The URL of the document, if it is at none of these.
+    ///   - address: The URL of the document, if it is at none of these URLs.
     ///   - order: The URL that is requested first; default: that of OpenID Connect.
-    ///   - tokenIssuer: The template for the issuers in ID Tokens, one for each tenant. The document may then contain the template
-    ///     instead of the issuer.
-    ///   - advice: The advice for the case that there is no document, as a sentence.
+    ///   - tokenIssuer: The template for the issuers in ID Tokens, if each tenant has its own issuer. The document may
+    ///     then contain the template instead of the issuer.
+    ///   - advice: The advice in the error for a missing document, as a sentence.
     /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a network error.
     public func discover(
         at address: Endpoint? = nil,
@@ -29,7 +29,7 @@ extension ServerContext {
             } catch let error as AuthError
                 where error.code == .discoveryFailed && (error.status == 200 || 300..<500 ~= error.status ?? 0)
             {
-                // Applications that respond to every URL with a page, or restrict access by path, have no document there.
+                // A server that responds to every URL with a page, or restricts access by path, has no document there.
                 unreadable = unreadable ?? error
                 continue
             }

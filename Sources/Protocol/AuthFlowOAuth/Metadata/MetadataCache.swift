@@ -2,13 +2,13 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import Synchronization
 
-/// Caches the metadata of one issuer: one fetch serves all waiting callers, and is repeated when the lifetime is over.
+/// Caches the metadata of one issuer: one fetch serves all waiting callers, and is repeated when the metadata expires.
 ///
 /// - After a failed fetch the old metadata is used for at most a day.
 /// - After a failure the same error is thrown without a request for one second, then two, and so on up to a minute, so that many
 ///   users of one server do not multiply the requests to a provider that is unavailable.
 final class MetadataCache: Sendable {
-    /// The maximum age of metadata that cannot be fetched again, in seconds.
+    /// The maximum age of metadata that is still used because it cannot be fetched again, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
     /// The minimum time between two fetches that a failing endpoint causes, in seconds.
     static let doubtInterval: TimeInterval = 60
@@ -41,7 +41,7 @@ final class MetadataCache: Sendable {
     /// The most recently fetched metadata, however old; nil before the first fetch.
     var known: ProviderMetadata? { state.withLock { $0.metadata } }
 
-    /// The metadata, fetched if there is none or its lifetime is over.
+    /// The metadata, which is fetched if there is none or it has expired.
     /// - Parameters:
     ///   - waits: Whether to wait for a new document although the old one is usable; default: yes.
     ///   - fetch: Fetches the metadata.
@@ -108,8 +108,8 @@ final class MetadataCache: Sendable {
         }
     }
 
-    /// The metadata supplemented by a second document, which is requested once in the lifetime of the first. A search that fails
-    /// because of a transient error is repeated.
+    /// The metadata supplemented by a second document, which is requested once during the lifetime of the first. A
+    /// search that fails with a transient error is repeated.
     /// - Parameter search: Returns the metadata to use from now on; throws when the search was inconclusive.
     func supplemented(_ search: @escaping @Sendable () async throws -> ProviderMetadata) async throws
         -> ProviderMetadata
@@ -144,7 +144,7 @@ final class MetadataCache: Sendable {
         return try await task.value()
     }
 
-    /// Marks the metadata stale, unless it was fetched very recently.
+    /// Marks the metadata as stale, unless it was fetched very recently.
     func expire() {
         let now = self.now()
         state.withLock { state in

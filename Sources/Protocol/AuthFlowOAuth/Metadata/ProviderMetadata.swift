@@ -4,9 +4,10 @@ public import AuthFlowJSON
 
 /// The endpoints and capabilities of a provider (OIDC Discovery section 3, RFC 8414 section 2).
 ///
-/// Capabilities are data: an unsupported capability is nil here, and using it throws an error that says so.
+/// Capabilities are represented as data: an unsupported capability is nil here, and using it throws an error that names
+/// it.
 public struct ProviderMetadata: Sendable, Hashable {
-    /// The issuer, compared character by character wherever it appears.
+    /// The issuer, compared code point by code point wherever it appears.
     public var issuer: String
 
     /// `authorization_endpoint`.
@@ -57,10 +58,11 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `scopes_supported`; nil when the provider does not advertise it.
     public var scopes: [String]?
 
-    /// Advice, in a sentence, for a user who wants to sign out at a provider without an end session endpoint.
+    /// A sentence of advice for a user who wants to sign out at a provider without an end session endpoint.
     public var signOutAdvice: String?
 
-    /// The template for the issuers in ID Tokens, one for each tenant; default: none, and all tokens have ``issuer``.
+    /// The template for the issuers in ID Tokens, if each tenant has its own issuer; default: none, and every token
+    /// names ``issuer``.
     public var tokenIssuer: TokenIssuerTemplate?
 
     /// The whole document, for members without a property.
@@ -156,7 +158,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         // Otherwise a hostile provider could have codes, tokens and secrets sent to services on this machine or its network.
         guard issuer?.mayName(endpoint) == true else {
             throw unusable(
-                "its \"\(name)\" is at \(endpoint.origin), an address of this machine or a private network, which a public provider may not name"
+                "its \"\(name)\" is at \(endpoint.origin), an address of this machine or a private network, which a public provider must not name"
             )
         }
         return endpoint

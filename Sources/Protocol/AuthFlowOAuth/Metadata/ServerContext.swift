@@ -20,7 +20,7 @@ public struct ServerContext: Sendable {
         self.sendRequest = send
     }
 
-    /// Sends a request, bounded in time and size, following no redirect.
+    /// Sends a request with limits on time and size, without following redirects.
     /// - Throws: The errors of ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse { try await sendRequest(request) }
 }

@@ -33,8 +33,9 @@ package enum AuthorizationDetails {
         }
     }
 
-    /// The requested elements that no granted element covers: one of the same type, whose arrays contain all requested values, and
-    /// whose other members are equal. A server may add members (section 7.1), and their meaning depends on the type.
+    /// The requested elements that no granted element covers. A granted element covers one of the same type if its
+    /// arrays contain all requested values and its other members are equal. A server may add members (section 7.1), and
+    /// their meaning depends on the type.
     static func missing(_ asked: JSON, from granted: JSON?) -> [JSON] {
         var rest = granted?.array ?? []
         return (asked.array ?? []).filter { element in
@@ -67,7 +68,7 @@ package enum AuthorizationDetails {
         if let array = json.array { return "[\(array.map(canonical).sorted().joined(separator: ","))]" }
         // Numbers by value, however they are written.
         if let number = json.number { return "\(number)" }
-        // By code points, in a list, so that no string can imitate another value.
+        // As a list of code points, so that no string can imitate another value.
         if let text = json.string { return "\"\(Array(text.unicodeScalars.map(\.value)))\"" }
         return json.bool.map { "\($0)" } ?? "null"
     }
@@ -85,7 +86,7 @@ package enum AuthorizationDetails {
         guard !registration.demandsExactAuthorizationDetails || areEqual(asked, granted) else {
             throw AuthError(
                 .providerRejected,
-                "The provider did not grant the requested authorization details (RFC 9396 section 7), and the client requires exactly those. Granted: \(types(granted))."
+                "The provider did not grant the requested authorization details (RFC 9396 section 7), but the client requires exactly those. Granted: \(types(granted))."
             )
         }
         return missing(asked, from: granted)

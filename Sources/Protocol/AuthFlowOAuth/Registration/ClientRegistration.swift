@@ -13,11 +13,11 @@ public import AuthFlowJSON
 ///
 /// The values were validated together and are immutable: ``changing(_:)`` returns a new, validated registration.
 @dynamicMemberLookup public struct ClientRegistration: Sendable {
-    /// All of the values, as the basis for another registration.
+    /// All values, as the basis for another registration.
     public let values: Values
 
     /// Creates a registration from values.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or is not secure.
     public init(_ values: Values) throws(AuthError) {
         var values = values
         try values.applyProfile()
@@ -29,14 +29,15 @@ public import AuthFlowJSON
     /// - Parameters:
     ///   - clientID: `client_id`, as registered.
     ///   - change: Sets the values that differ from the defaults.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe; the errors of `change`.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or is not secure; the errors of
+    ///   `change`.
     public init(clientID: String, _ change: (inout Values) throws -> Void = { _ in }) throws {
         var values = Values(clientID: clientID)
         try change(&values)
         try self.init(values)
     }
 
-    /// Reads one of the ``Values``.
+    /// Returns one of the ``Values``.
     public subscript<Value>(dynamicMember member: KeyPath<Values, Value>) -> Value { values[keyPath: member] }
 
     /// Returns a validated copy of the registration with some values changed.
@@ -57,7 +58,7 @@ public import AuthFlowJSON
         public var authentication = ClientAuthentication.none
 
         /// The redirect URIs, as registered, in order of preference; default: a loopback address with a free port. A
-        /// user agent uses the first that it can receive.
+        /// user agent uses the first URI at which it can receive the response.
         public var redirectURIs = [RedirectURI.loopback]
 
         /// `scope`: the scopes to request. With `openid` the provider must send an ID Token; without it this is plain
@@ -73,84 +74,89 @@ public import AuthFlowJSON
         /// `response_mode`: how the provider returns the authorization response; default: in the query.
         public var responseMode = ResponseMode.query
 
-        /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default, nil: those
-        /// asymmetric ones that the provider advertises. Symmetric ones (HMAC) must be named here, and need a
-        /// confidential client with a secret.
+        /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default:
+        /// nil, for the asymmetric algorithms that the provider advertises. Symmetric ones (HMAC) must be named here,
+        /// and need a confidential client with a secret.
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 
-        /// `post_logout_redirect_uri`: where the provider sends the user back to after a sign-out, as registered; default, nil:
-        /// the session at the provider is not ended.
+        /// `post_logout_redirect_uri`: the URI to which the provider redirects the user after a sign-out, as
+        /// registered; default: nil, which leaves the session at the provider open.
         public var postLogoutRedirectURI: RedirectURI?
 
-        /// Whether a logout request has the parameter `client_id` in addition to the ID Token; default: true. RP-Initiated
-        /// Logout 1.0 section 2 allows both, and some providers require it to redirect back.
+        /// Whether a logout request includes the parameter `client_id` in addition to the ID Token; default: true.
+        /// RP-Initiated Logout 1.0 section 2 allows both, and some providers require it to redirect back.
         public var sendsClientIDAtSignOut = true
 
         /// Whether tokens must be bound to a key that never leaves this client (DPoP, RFC 9449); default: false. Tokens that
         /// are not bound are then rejected.
         public var usesDPoP = false
 
-        /// The DPoP key for all sign-ins, such as a non-exportable hardware key; default, nil: a new key for each sign-in. With it,
-        /// ``usesDPoP`` has to be true. The shared key makes all sign-ins of the client linkable.
+        /// The DPoP key for all sign-ins, such as a non-exportable hardware key; default: nil, for a new key for each
+        /// sign-in. With it, ``usesDPoP`` must be true. The shared key makes all sign-ins of the client linkable.
         public var dpopKey: SigningKeySource?
 
-        /// The algorithm of proofs by ``dpopKey``; default: the best that the key supports and the server advertises.
+        /// The algorithm of proofs signed with ``dpopKey``; default: the best one that the key supports and the server
+        /// advertises.
         public var dpopAlgorithm: SignatureAlgorithm?
 
-        /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
+        /// When authorization requests are pushed to the server (RFC 9126); default: when the server requires or
+        /// supports it.
         public var pushedRequests = PushedRequests.automatic
 
         /// Parameters that are repeated in the authorization URL with `request_uri`, for servers that reject a pushed request
-        /// without them; default: none. The browser sees repeated parameters; the server uses the pushed values.
+        /// without them; default: none. Repeated parameters are visible to the browser, but the server uses the pushed
+        /// values.
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
 
         /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
-        /// no, and only a server that advertises other methods is rejected. Protected resources always require it.
+        /// no, and only a server that advertises other methods is rejected. Clients of protected resources always
+        /// require it.
         public var requiresAnnouncedPKCE = false
 
         /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers reject it.
         public var namesResourcesOnRefresh = true
 
-        /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
+        /// The key that signs authorization requests (RFC 9101); default: nil, for unsigned requests.
         public var requestObjectKey: SigningKeySource?
 
-        /// The encryption of signed authorization requests; default, nil: they are not encrypted.
+        /// The encryption of signed authorization requests; default: nil, for no encryption.
         public var requestObjectEncryption: RequestObjectEncryption?
 
-        /// The publication of request objects that the server fetches (`request_uri`); default, nil: they are sent. For
-        /// servers that do not support pushed requests.
+        /// The publication of request objects that the server fetches (`request_uri`); default: nil, and they are sent
+        /// by value. Use it for servers that do not support pushed requests.
         public var requestObjectReference: RequestObjectReference?
 
-        /// The keys that the server encrypts tokens to; default, nil: encrypted tokens are rejected.
+        /// The keys to which the server encrypts tokens; default: nil, and encrypted tokens are rejected.
         public var decryptionKeys: DecryptionKeySource?
 
         /// The responses that must be encrypted; default: none.
         public var encryptedResponses: Set<EncryptedResponse> = []
 
-        /// The certificate that the transport presents; default, nil: certificate bindings of tokens are not checked.
+        /// The certificate that the transport presents; default: nil, and certificate bindings of tokens are not
+        /// checked.
         public var certificate: CertificateBinding?
 
-        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), although the client authenticates in other
-        /// ways; default: no. Needs ``certificate``.
+        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), even if the client
+        /// authenticates with another method; default: no. Needs ``certificate``.
         public var bindsTokensToCertificate = false
 
-        /// The requirements for signed introspection responses (RFC 9701); default, nil: plain responses.
+        /// The requirements for signed introspection responses (RFC 9701); default: nil, for plain responses.
         public var signedIntrospection: SignedIntrospection?
 
         /// `authorization_details` to request (RFC 9396), as a JSON array; default: none.
         public var authorizationDetails: JSON?
 
-        /// Whether tokens with other authorization details than requested are rejected (RFC 9396 section 7); default: no, and
-        /// missing details are reported.
+        /// Whether tokens whose authorization details differ from the requested ones are rejected (RFC 9396 section 7);
+        /// default: no, and missing details are reported.
         public var demandsExactAuthorizationDetails = false
 
         /// The security profile that the client must comply with; default: none.
         public var securityProfile: SecurityProfile?
 
-        /// Creates values with the defaults for everything but the client's identifier.
+        /// Creates values with the defaults for everything except the client identifier.
         public init(clientID: String) { self.clientID = clientID }
     }
 }
@@ -160,7 +166,7 @@ extension ClientRegistration.Values {
         guard !bindsTokensToCertificate || certificate != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "Certificate-bound tokens require a client certificate, but none is given."
+                "Certificate-bound tokens require a client certificate, but none is configured."
             )
         }
         guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
@@ -208,7 +214,7 @@ extension ClientRegistration.Values {
             )
         }
         guard dpopKey == nil || usesDPoP else {
-            throw AuthError(.invalidConfiguration, "A DPoP key is given, but DPoP is not enabled.")
+            throw AuthError(.invalidConfiguration, "A DPoP key is configured, but DPoP is not enabled.")
         }
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
             throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
@@ -235,7 +241,7 @@ extension ClientRegistration.Values {
         !scope.isEmpty && scope.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
     }
 
-    /// Checks that a client with this authentication can and may verify signatures with these algorithms.
+    /// Checks that a client with this authentication is able and allowed to verify signatures with these algorithms.
     package static func check(
         _ algorithms: [SignatureAlgorithm]?,
         _ authentication: ClientAuthentication

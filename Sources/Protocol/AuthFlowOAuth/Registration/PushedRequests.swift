@@ -1,10 +1,11 @@
-/// When authorization requests are pushed to the server, so that their parameters do not pass through the browser (RFC 9126).
+/// The conditions under which authorization requests are pushed to the server, so that their parameters do not pass
+/// through the browser (RFC 9126).
 public enum PushedRequests: String, Sendable, Hashable, CaseIterable {
-    /// When the server requires or offers it.
+    /// When the server requires or supports it.
     case automatic = "auto"
-    /// Always: a server that does not offer it cannot be used.
+    /// Always. A server that does not support pushed requests cannot be used.
     case always
-    /// Never: a server that requires it cannot be used.
+    /// Never. A server that requires pushed requests cannot be used.
     case never
 }
 

@@ -2,8 +2,8 @@ import AuthFlowHTTP
 public import AuthFlowJOSE
 import AuthFlowJSON
 
-/// The encryption of request objects to the server, after they are signed (RFC 9101 section 4, OIDC Core section 6.1): only the
-/// server can then read the request, and the browser that carries it cannot.
+/// The encryption of request objects for the server, after they are signed (RFC 9101 section 4, OIDC Core section 6.1).
+/// Only the server can then read the request; the browser that transmits it cannot.
 public struct RequestObjectEncryption: Sendable, Hashable {
     /// The algorithm that the client has registered (`request_object_encryption_alg`); nil for the best one that the server's
     /// metadata and keys allow.
@@ -39,7 +39,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         if let algorithm, offered?.contains(algorithm.rawValue) == false {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not announce \(algorithm.rawValue) for requests (request_object_encryption_alg_values_supported)."
+                "The provider \(metadata.issuer) does not advertise \(algorithm.rawValue) for requests (request_object_encryption_alg_values_supported)."
             )
         }
         let wanted = (algorithm.map { [$0] } ?? KeyManagementAlgorithm.all).filter {

@@ -7,13 +7,13 @@ public struct RequestObjectReference: Sendable {
 
     /// Creates a location.
     /// - Parameter publish: Makes a request object, a JWT, available to the server until the user returns, and returns its `https`
-    ///   URL, which must be registered if the server requires that. It must not be possible to guess one URL from another.
+    ///   URL, which must be registered if the server requires that. A URL must not be guessable from other URLs.
     public init(publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String) {
         self.init(publish, mayBeUnsigned: false)
     }
 
     /// A location for unsigned request objects, whose origin is proved only by the client's URL from which the server fetches them.
-    /// For servers that have no signing key of the client (OIDC Core section 6.1, `alg` `none`).
+    /// Use it for servers that have no signing key for the client (OIDC Core section 6.1, `alg` `none`).
     public static func publishingUnsigned(
         _ publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String
     ) -> RequestObjectReference {

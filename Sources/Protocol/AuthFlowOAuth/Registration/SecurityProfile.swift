@@ -20,7 +20,7 @@ extension ClientRegistration.Values {
         func refuse(_ reason: String, _ clause: String) -> AuthError {
             AuthError(
                 .invalidConfiguration,
-                "The security profile \(securityProfile.rawValue) does not allow it: \(reason) (FAPI 2.0 \(clause))."
+                "The client violates the security profile \(securityProfile.rawValue): \(reason) (FAPI 2.0 \(clause))."
             )
         }
         let methods: [ClientAuthentication.Method] = [.privateKeyJWT, .tlsClientAuth, .selfSignedTLSClientAuth]

@@ -64,7 +64,8 @@ public struct ProviderRequest: Sendable {
     public var headerFields: HTTPFields
 
     /// The parameters that protect the exchange or identify it (`state`, `nonce`, the code challenge, the redirect URI,
-    /// the code, the client's credentials). An adapter can read them; the engine sends them whatever the adapter does.
+    /// the code, the client's credentials). An adapter can read them; the engine sends them regardless of the adapter's
+    /// changes.
     var protectedParameters: FormParameters
 
     /// The tokens that the request is about, if there are any: those of the user who signs out.
@@ -95,8 +96,8 @@ public struct ProviderRequest: Sendable {
         "request_uri",
     ]
 
-    /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. RFC 6749 section 3.1 says of all
-    /// others that they "MUST NOT be included more than once".
+    /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. RFC 6749 section 3.1
+    /// says that all others "MUST NOT be included more than once".
     private static let repeatableNames: Set<String> = ["resource", "audience"]
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
@@ -113,8 +114,9 @@ public struct ProviderRequest: Sendable {
         parameters["scope"].map { $0.split(separator: " ").map(String.init) }
     }
 
-    /// All parameters to send: the free ones, then the protected ones.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a free parameter has a reserved name, or is repeated.
+    /// All parameters to send: first the adjustable ones, then the protected ones.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when an adjustable parameter has a reserved name, or is
+    ///   repeated.
     func allParameters() throws(AuthError) -> FormParameters {
         try Self.requireFree(parameters, of: purpose)
         var once = FormParameters()
@@ -124,7 +126,7 @@ public struct ProviderRequest: Sendable {
         if let name = once.repeatedName {
             throw AuthError(
                 .invalidConfiguration,
-                "The parameter \"\(DisplayText.sanitized(name, limit: 60))\" of \(purpose) requests is given twice (RFC 6749 section 3.1)."
+                "The parameter \"\(DisplayText.sanitized(name, limit: 60))\" of \(purpose) requests is repeated (RFC 6749 section 3.1)."
             )
         }
         var all = parameters
@@ -134,7 +136,7 @@ public struct ProviderRequest: Sendable {
 }
 
 extension ProviderRequest: CustomStringConvertible, WithoutReflection {
-    /// The purpose and the endpoint only, because parameters and header fields contain secrets.
+    /// Only the purpose and the endpoint, because parameters and header fields contain secrets.
     public var description: String { "\(purpose) request to \(endpoint)" }
 }
 
@@ -182,7 +184,7 @@ public struct ProviderResponse: Sendable {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
 
-    /// The text to append to an error message: a server that rejects an assertion seldom says why.
+    /// The text to append to an error message, because a server that rejects an assertion seldom gives a reason.
     var advice: String { refusedProof.map { " \($0)" } ?? "" }
 
     /// The error for a status without an OAuth error.

@@ -38,7 +38,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
             let parameters = FormURLEncoding.decode(response)
         else { return "the redirect back went to another URI" }
         guard let returned = parameters["state"] else { return "the redirect back has no state" }
-        return Secret(returned) == Secret(state) ? nil : "the redirect back has another state"
+        return Secret(returned) == Secret(state) ? nil : "the redirect back has a different state"
     }
 }
 
@@ -67,7 +67,7 @@ extension OAuthClient {
         guard let redirectURI = registration.postLogoutRedirectURI else {
             throw AuthError(
                 .unsupported,
-                "No redirect URI for the return from the provider's sign-out page is configured. Register one and set \"post_logout_redirect_uri\"."
+                "No post-logout redirect URI is configured. Register one and set \"post_logout_redirect_uri\"."
             )
         }
         return EndSession(client: self, endpoint: endpoint, credential: credential, redirectURI: redirectURI)

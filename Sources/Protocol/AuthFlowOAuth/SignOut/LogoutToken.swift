@@ -23,7 +23,7 @@ public struct LogoutToken: Sendable, Hashable {
     /// `iat`: the time of issue.
     public let issuedAt: Date
 
-    /// The time until which the token is accepted, and for which its identifier must therefore be stored.
+    /// The time until which the token is accepted, and until which its identifier must therefore be stored.
     public let acceptedUntil: Date
 }
 
@@ -32,8 +32,8 @@ public struct LogoutTokenOptions: Sendable, Hashable {
     /// Whether `typ` must be `logout+jwt`; default: no. Section 2.4 recommends it, and many providers send `JWT` or nothing.
     public var requiresType: Bool
 
-    /// The maximum age of a token without `exp`; default, nil: it is rejected. `exp` is required since errata set 1 of 2023, and some
-    /// providers do not send it.
+    /// The maximum age of a token without `exp`; default: nil, and such a token is rejected. `exp` has been required
+    /// since errata set 1 (2023), but some providers do not send it.
     public var ageWithoutExpiry: Duration?
 
     /// Creates options.
@@ -48,7 +48,7 @@ extension OAuthClient {
     private static var maximumLogoutTokenAge: TimeInterval { 86_400 }
 
     /// Verifies a logout token, clause by clause in the order of OpenID Connect Back-Channel Logout 1.0 section 2.6: the claims, which
-    /// cost nothing, and then the signature, for which keys may have to be fetched.
+    /// are cheap to check, and then the signature, which may require fetching keys.
     /// - Parameters:
     ///   - logoutToken: The parameter `logout_token` of the provider's request.
     ///   - options: The requirements for the token.
@@ -75,9 +75,9 @@ extension OAuthClient {
         } catch {
             throw AuthError(.invalidLogoutToken, error.message)
         }
-        // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last, because it may cost a
-        // request, and any sender can make it so. "3. Validate the alg (algorithm) Header Parameter in the same way it is validated for ID
-        // Tokens."
+        // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last,
+        // because it may require a request, which any sender could provoke. "3. Validate the alg (algorithm) Header
+        // Parameter in the same way it is validated for ID Tokens."
         return try await verify(
             signed,
             as: profile,
@@ -101,7 +101,7 @@ extension OAuthClient {
         let issuer = try rules.requireIssuer(named)
         let audience = try rules.requireAudience(registration.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {
-            throw rules.refused("it is also meant for clients that are not trusted (aud)")
+            throw rules.refused("it is also intended for clients that are not trusted (aud)")
         }
         let issuedAt: Double
         let acceptedUntil: Double
@@ -112,7 +112,7 @@ extension OAuthClient {
         } else {
             // Section 4: "OPs are encouraged to use short expiration times in Logout Tokens, preferably at most two minutes in the
             // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as the token is accepted,
-            // so that time is bounded, whatever `exp` says.
+            // so that time is bounded, regardless of `exp`.
             issuedAt = try rules.requireIssued(within: Self.maximumLogoutTokenAge)
             acceptedUntil = min(try rules.requireUnexpired(), issuedAt + Self.maximumLogoutTokenAge) + leeway
         }

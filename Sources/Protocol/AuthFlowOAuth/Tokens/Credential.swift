@@ -3,7 +3,7 @@ import AuthFlowHTTP
 import AuthFlowJOSE
 package import AuthFlowJSON
 
-/// The result of a sign-in, for a store: the tokens and the user they belong to.
+/// The result of a sign-in, as a store saves it: the tokens and the user to whom they belong.
 public struct Credential: Sendable, Hashable {
     /// The tokens.
     public var tokens: TokenSet
@@ -17,7 +17,7 @@ public struct Credential: Sendable, Hashable {
     /// The time when the tokens were received, by this machine's clock: at the sign-in, or at the last refresh.
     public var obtainedAt: Date
 
-    /// The user's authentication at the sign-in, which no refresh changes; nil without an ID Token.
+    /// The user's authentication at the sign-in, which a refresh does not change; nil without an ID Token.
     public private(set) var authentication: UserAuthentication?
 
     /// The resources that the grant is for (RFC 8707); empty for no particular resource.
@@ -27,13 +27,13 @@ public struct Credential: Sendable, Hashable {
     /// whose tokens are not sent anywhere.
     var binding: ProviderBinding?
 
-    /// The access tokens for single resources of the grant.
+    /// The access tokens for individual resources of the grant.
     package var resourceTokens: [ResourceToken] = []
 
     /// The application's data in the session; nil for none. A refresh does not change it.
     package var applicationData: Secret?
 
-    /// The number of times the provider has rejected a refresh without a reason since the last successful one.
+    /// The number of times the provider has rejected a refresh without giving a reason since the last successful one.
     package var refusedRefreshes: Int64 = 0
 
     /// Creates a credential.
@@ -63,7 +63,7 @@ public struct Credential: Sendable, Hashable {
     package func isExpired(at now: Date) -> Bool { tokens.expiresAt.map { now >= $0 } ?? false }
 
     /// The time until which the access token is fresh: its expiry minus a margin of at most a quarter of its lifetime, so
-    /// that short-lived tokens are used at all. A token without a known expiry is used until an API rejects it.
+    /// that even short-lived tokens can be used. A token without a known expiry is used until an API rejects it.
     package func freshUntil(margin: Duration) -> Date {
         guard let end = tokens.expiresAt else { return .distantFuture }
         let life = max(0, end.timeIntervalSince(obtainedAt))
@@ -153,7 +153,7 @@ extension Credential {
         return (try? json.serialized()).map { $0.count <= Self.maximumSize } ?? false
     }
 
-    /// Checks that the credential is small enough to be stored, before it is stored: a record that is too large to be read
+    /// Checks that the credential is small enough before it is stored, because a record that is too large to be read
     /// would lock out every account of the client.
     /// - Throws: ``AuthError`` with `invalid_reply`.
     func requireStorableSize() throws(AuthError) {

@@ -5,7 +5,7 @@ public import AuthFlowJSON
 
 /// An ID Token (OIDC Core section 2) whose claims and signature have passed every check.
 ///
-/// Only the engine can create an ID Token: any instance has been verified.
+/// Only the engine can create an ID Token, so every instance has been verified.
 public struct IDToken: Sendable, Hashable {
     /// The header of the signed token.
     public let header: JWSHeader
@@ -19,7 +19,7 @@ public struct IDToken: Sendable, Hashable {
     /// `sub`: the user, by an identifier that is unique at this issuer and never reassigned.
     public let subject: String
 
-    /// `aud`: the clients it is for; this client is among them.
+    /// `aud`: the clients for which it is intended; this client is among them.
     public let audience: [String]
 
     /// `exp`: the expiry.
@@ -46,7 +46,7 @@ public struct IDToken: Sendable, Hashable {
     public func leftHash(of secret: Secret) -> String? { header.algorithm.definition?.hash.leftHalf(of: secret) }
 }
 
-/// An ID Token whose claims have passed every check, and whose signature has not been verified.
+/// An ID Token whose claims have passed every check, but whose signature has not been verified.
 package struct IDTokenClaims: Sendable {
     let json: JSON
     let issuer: String

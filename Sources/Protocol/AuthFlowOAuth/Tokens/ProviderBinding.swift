@@ -4,7 +4,7 @@ import AuthFlowJSON
 /// The origin of a credential, which determines where its tokens may be sent: the issuer, and the source of its endpoints.
 ///
 /// The issuer alone is not sufficient. The author of a configuration could combine another party's issuer with their own
-/// endpoints, and would then be sent the tokens that are stored for that issuer.
+/// endpoints, and would then receive the tokens that are stored for that issuer.
 struct ProviderBinding: Sendable, Hashable {
     /// The issuer, the URL of the document if it is not derived from the issuer, and every endpoint that is not in that
     /// document.
@@ -33,7 +33,7 @@ struct ProviderBinding: Sendable, Hashable {
 
     var issuer: String { json["issuer"]?.string ?? "" }
 
-    /// The reason why tokens of this binding must not be sent to endpoints of another; nil when they may be.
+    /// The reason why tokens of this binding must not be sent to endpoints of another binding; nil when they may be.
     func obstacle(to other: ProviderBinding) -> String? {
         guard self != other else { return nil }
         return json["issuer"] == other.json["issuer"]

@@ -6,7 +6,7 @@ package import AuthFlowJSON
 package struct ResourceToken: Sendable, Hashable {
     /// The requested resource.
     package let resource: String
-    /// The requested scopes; nil for all of the grant.
+    /// The requested scopes; nil for all scopes of the grant.
     package let requestedScopes: [String]?
     package let accessToken: Secret
     package let tokenType: String

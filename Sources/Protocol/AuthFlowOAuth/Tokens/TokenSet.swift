@@ -59,7 +59,8 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.dpopKey = newValue } }
     }
 
-    /// `device_secret`: the secret that other apps of the same vendor sign the user in with (OpenID Connect Native SSO).
+    /// `device_secret`: the secret with which other apps of the same vendor sign the user in (OpenID Connect Native
+    /// SSO).
     public var deviceSecret: Secret? {
         get { storage.values.deviceSecret }
         set { change { $0.deviceSecret = newValue } }
@@ -125,6 +126,6 @@ public struct TokenSet: Sendable, Hashable {
 }
 
 extension TokenSet: CustomReflectable {
-    /// A mirror of the values that are not secret, and of those that print themselves as redacted.
+    /// A mirror of the values that are not secret, and of those that are redacted when printed.
     public var customMirror: Mirror { Mirror(reflecting: storage.values) }
 }

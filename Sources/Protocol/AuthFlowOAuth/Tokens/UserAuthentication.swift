@@ -4,7 +4,8 @@ import AuthFlowJSON
 /// The authentication of the user at the start of a session: `auth_time`, `acr` and `amr` of its first ID Token (OpenID Connect Core
 /// section 2).
 ///
-/// Base decisions on it, not on the ID Token of the last refresh, in which several providers report the user's last sign-in anywhere.
+/// Base decisions on it, not on the ID Token of the last refresh, in which several providers report the user's most
+/// recent sign-in to any client.
 public struct UserAuthentication: Sendable, Hashable {
     /// The time of the authentication (`auth_time`); nil when the claim is absent.
     public let time: Date?

@@ -25,7 +25,7 @@ extension AssertionSource {
         }
     }
 
-    /// An environment variable, as CI systems set it for a job. Its value does not change during the job.
+    /// An environment variable that a CI system sets for a job. Its value does not change during the job.
     /// - Parameters:
     ///   - variable: The variable's name.
     ///   - audience: The required audience of the JWT; default: any.

@@ -8,8 +8,8 @@ extension AssertionSource {
     /// the user is not signed in, it throws an error.
     /// - Parameters:
     ///   - name: The name of the sign-in in messages.
-    ///   - client: Creates the client that the user signed in with, once, at its first use. It must have requested the scope
-    ///     `openid`.
+    ///   - client: Creates the client with which the user signed in. Called once, at its first use. The client must
+    ///     have requested the scope `openid`.
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
         let other = OtherSignIn(client)

@@ -5,7 +5,8 @@ public import HTTPTypes
 extension AuthClient {
     /// Calls an API with a fresh access token, in the header only, and only at an origin that the options allow.
     ///
-    /// When the API responds with 401 the token is refreshed and the request is sent once more. No redirect is followed.
+    /// When the API responds with 401, the token is refreshed and the request is sent once more. Redirects are not
+    /// followed.
     /// - Parameter request: The request, without an `Authorization` field.
     /// - Returns: The response, whatever its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` or
@@ -13,7 +14,7 @@ extension AuthClient {
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         let endpoint = try requireAllowed(request.url)
         guard request.head.headerFields[.authorization] == nil else {
-            throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
+            throw AuthError(.invalidConfiguration, "The request already has an Authorization field.")
         }
         // A slow API must not delay token requests.
         var request = request
@@ -49,7 +50,7 @@ extension AuthClient {
         guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The access token may not be sent to \(endpoint.origin). If it is an API of this provider, add it to \"api_origins\"."
+                "The access token must not be sent to \(endpoint.origin). If it is an API of this provider, add it to \"api_origins\"."
             )
         }
         return endpoint

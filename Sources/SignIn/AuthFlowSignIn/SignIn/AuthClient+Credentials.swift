@@ -6,13 +6,13 @@ public import AuthFlowOAuth
 extension AuthClient {
     /// The stored credential, or a newer one that could not be stored, even if its access token has expired; nil when
     /// no user is signed in.
-    /// - Parameter account: The subject of an account; default: the one of the options.
+    /// - Parameter account: The subject of an account; default: the account in the options.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(account: String? = nil) async throws -> Credential? {
         try await current().accounts().entry(account ?? options.account)?.credential
     }
 
-    /// Returns the result of ``credential(account:)``, or throws when that is nil. It shows no page.
+    /// Returns the result of ``credential(account:)``, or throws an error when that is nil. The user is never prompted.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
     public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
@@ -55,7 +55,7 @@ extension AuthClient {
     /// Call it before each use and do not store the result. The call is cheap while the tokens are fresh; otherwise
     /// all tasks and processes wait for one refresh. The store is read at most every ten seconds, to see if another process
     /// has signed out or signed in as another user; in between, the cache is trusted.
-    /// - Parameter account: The subject of an account; default: the one of the options.
+    /// - Parameter account: The subject of an account; default: the account in the options.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or any error from
     ///   refreshing; `CancellationError` when the task is cancelled, which does not cancel the refresh for other tasks.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {
@@ -63,9 +63,9 @@ extension AuthClient {
         return try await current().credential(of: account).tokens
     }
 
-    /// Returns tokens for one of the resources of the sign-in (RFC 8707 section 2.2): from the cache, or in exchange for the
-    /// refresh token. Each resource, and each set of scopes, has a separate access token, and one refresh token
-    /// serves all of them where the provider allows that.
+    /// Returns tokens for one of the resources of the sign-in (RFC 8707 section 2.2): from the cache, or obtained with
+    /// the refresh token. Each resource, and each set of scopes, has a separate access token, and one refresh token
+    /// serves all of them if the provider allows it.
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
     ///   - scopes: Fewer scopes than were granted; default: all.
@@ -119,8 +119,8 @@ extension AuthClient {
         try await current().credential(rejected: rejected)
     }
 
-    /// Replaces and stores the tokens, in a way that is specific to the provider's adapter: no other task or process
-    /// refreshes or uses the store in the meantime. It completes even if the task is cancelled.
+    /// Replaces and stores the tokens, in a way that is specific to the provider's adapter. No other task or process
+    /// refreshes the tokens or uses the store in the meantime. The operation completes even if the task is cancelled.
     /// - Parameter body: Receives the stored tokens, and returns the tokens to store.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in; any error that `body` throws.
     @discardableResult
@@ -160,15 +160,16 @@ extension AuthClient {
     }
 
     /// Exchanges a token for others (RFC 8693). Nothing is stored.
-    /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the token is a stored one that
-    ///   belongs to other endpoints.
+    /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the
+    ///   token is a stored token that belongs to other endpoints.
     public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
         try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])
         return try await client.tokenExchange(exchange)
     }
 
-    /// Checks that tokens that an app passes are not stored ones, or may be sent to the provider's current endpoints.
-    /// - Throws: ``AuthError`` with `login_required` when they may not.
+    /// Checks that the tokens passed by an app are not stored tokens, or that they may be sent to the provider's
+    /// current endpoints.
+    /// - Throws: ``AuthError`` with `login_required` when they must not be sent there.
     private func requireBinding(
         ofStored tokens: [Secret?],
         with path: EndpointPath? = nil

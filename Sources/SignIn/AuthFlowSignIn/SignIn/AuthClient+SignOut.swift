@@ -7,7 +7,7 @@ public import AuthFlowOAuth
 public struct SignOut: Sendable {
     /// The outcome of one part of it.
     public enum Outcome: Sendable, Equatable {
-        /// It is done.
+        /// It was completed.
         case done
         /// It was not requested, or there was nothing to do.
         case nothingToDo
@@ -87,8 +87,8 @@ extension AuthClient {
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
             guard let credential = try await current().remove()?.credential else { return (nil, .nothingToDo) }
-            // Afterwards, because only the removed credential is known to be the last. A crash in between leaves tokens that
-            // are no longer stored but work until they expire.
+            // The tokens are revoked after the removal, because only the removed credential is known to be the latest.
+            // A crash in between leaves tokens that are no longer stored but work until they expire.
             let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
                 try await client.revoke(credential)
             }

@@ -25,8 +25,8 @@ extension AuthClient {
     ///   - options: Default: the defaults of ``Options``.
     ///   - transport: Sends every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback redirect URI with a free port), the client's
-    ///     authentication (default: a public client), DPoP.
+    ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback redirect URI
+    ///     with a free port), the client authentication (default: a public client), and DPoP.
     /// - Throws: ``AuthError`` with `invalid_configuration`; any error that `registration` throws.
     public convenience init(
         _ provider: any ProviderAdapter,

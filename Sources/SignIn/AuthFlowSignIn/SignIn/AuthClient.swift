@@ -51,21 +51,21 @@ public final class AuthClient: Sendable {
         public var freshnessMargin = Duration.seconds(60)
 
         /// The resource that the credential is for (RFC 8707). Each resource has a separate record, and every refresh
-        /// names it. Default: the registration's resource, with none in the key of the record.
+        /// names it. Default: the registration's resource; the record's key then contains no resource.
         public var resource: String?
 
         /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
         public var apiOrigins: [Endpoint] = []
 
-        /// Creates options with the defaults for everything.
+        /// Creates options with the default values.
         public init() {}
     }
 
     /// Creates a client.
     /// - Parameters:
     ///   - client: The client of the authorization server.
-    ///   - methods: The sign-in methods, in order of preference. The next is used if one cannot start here, or the provider
-    ///     does not offer it, but not after the user has been shown a page or a code.
+    ///   - methods: The sign-in methods, in order of preference. If a method cannot start here, or the provider does
+    ///     not support it, the next one is used, unless the user has already been shown a page or a code.
     ///   - store: Stores the credentials; default: memory.
     ///   - options: Default: the defaults of ``Options``.
     ///   - observer: Receives every event of every flow, in order. It must not block.
@@ -103,7 +103,7 @@ public final class AuthClient: Sendable {
             renewal: methods.withoutUser?.renewal(),
             observer: observer
         )
-        // If this client once signed a user in under this name, it must not get that user's tokens.
+        // A client without a user must not use the tokens of a user who once signed in under the same name.
         let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
@@ -150,7 +150,7 @@ public final class AuthClient: Sendable {
     /// Signs a user in: shows the provider's page or a code for another device, waits, checks the result, and stores the
     /// credential.
     /// - Parameters:
-    ///   - policy: The rule for a sign-in by a different user from the one who is already signed in; default: reject it.
+    ///   - policy: The policy for a sign-in by a user other than the one who is already signed in; default: reject it.
     ///   - options: The options of the authorization request; default: those of the registration.
     /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
@@ -171,7 +171,8 @@ public final class AuthClient: Sendable {
         // A sign-in whose result cannot be stored would waste the user's time.
         try await current().probe()
         let reporter = reporter()
-        // To use another account, the user needs the provider's account chooser.
+        // A shared credential is used only for the same account: to choose another, the user needs the provider's
+        // account chooser.
         if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
         guard let last = methods.methods.last else {
             throw methods.passedOver.last?.reason
@@ -245,12 +246,12 @@ public final class AuthClient: Sendable {
             let hasResponse = Flag()
             let notes = VisitNotes()
             return try await withDeadline(timeout, clock: client.host.clock) {
-                // The tokens for a code are stored after a timeout too, so the sign-in is not reported as failed.
+                // Once the redirect has arrived, the tokens are stored even after the timeout, so allow more time.
                 hasResponse.isSet ? timeout : nil
             } orThrow: {
                 AuthError(
                     .timedOut,
-                    "The sign-in was not finished within \(Int(timeout.seconds)) seconds.\(notes.advice) Start again when ready."
+                    "The sign-in was not finished within \(timeout.formattedSeconds).\(notes.advice) Start again when ready."
                 )
             } _: { [self] in
                 let flow = AuthorizationCodeSignIn(
@@ -291,7 +292,7 @@ public final class AuthClient: Sendable {
     public func checkStore() async throws { try await current().probe() }
 
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was opened with, or one
-    /// that a user has pasted. It is checked like any other.
+    /// that a user has pasted. It is validated like any other redirect.
     /// - Parameter url: The complete URL.
     /// - Returns: Whether a sign-in or sign-out of this client waits for it. An unrelated URL has no effect.
     @discardableResult
@@ -313,7 +314,7 @@ public final class AuthClient: Sendable {
     /// - Parameters:
     ///   - request: The request. It can be used once.
     ///   - callback: The complete URL that the provider redirected to.
-    ///   - policy: The rule for a sign-in by a different user from the one who is already signed in; default: reject it.
+    ///   - policy: The policy for a sign-in by a user other than the one who is already signed in; default: reject it.
     /// - Throws: ``AuthError``. If the URL does not belong to the request, the request can still be used.
     public func finishSignIn(
         _ request: AuthorizationRequest,
@@ -366,17 +367,18 @@ public final class AuthClient: Sendable {
     /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
     public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
-    /// Sends no refresh token from now on: for a program that is about to exit and would not wait for the response.
+    /// Prevents refresh tokens from being sent from now on, for a program that is about to exit and would not wait for
+    /// the response.
     package func stopSending() { credentials.unfinished.close() }
 
     /// Whether a refresh token was sent and its response is not yet stored.
     package var hasSent: Bool { credentials.unfinished.hasSent }
 
     /// Waits for operations in progress that must complete: exchanges of codes and refresh tokens, whose results are then
-    /// stored, and revocations. They complete even if tasks are cancelled, but not when the process exits: call it
-    /// before that.
+    /// stored, and revocations. They complete even if tasks are cancelled, but not when the process exits, so call this
+    /// method before exiting.
     /// - Parameter patience: How long to wait; default: three seconds.
-    /// - Returns: Whether everything is finished.
+    /// - Returns: Whether all operations have completed.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         await credentials.drain(within: patience)
     }

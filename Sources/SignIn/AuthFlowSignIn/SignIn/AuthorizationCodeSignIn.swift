@@ -11,7 +11,8 @@ import AuthFlowOAuth
 /// 3. build the authorization request (`Authorization/AuthorizationRequest.swift`) and let the user agent visit it;
 /// 4. check the authorization response (`Authorization/AuthorizationResponse.swift`);
 /// 5. exchange the code for tokens (`Authorization/CodeExchange.swift`, `Client/TokenRequest.swift`);
-/// 6. validate the tokens and find out who the user is (`Client/TokenValidation.swift`, `AuthorizationServer/IDTokenValidation.swift`);
+/// 6. validate the tokens and identify the user (`Client/TokenValidation.swift`,
+///    `AuthorizationServer/IDTokenValidation.swift`);
 /// 7. store the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
 struct AuthorizationCodeSignIn: Sendable {
     var client: OAuthClient

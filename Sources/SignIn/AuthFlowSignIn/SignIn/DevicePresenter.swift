@@ -5,7 +5,7 @@ public import AuthFlowOAuth
 /// The device flow has no redirect: the user may sign in on another device, and the program polls the provider to learn
 /// whether they have. `body` does the polling; when it returns or throws, hide the code.
 ///
-/// To stop early, throw: `body` is an ordinary call in the same task, and cancelling the task ends it at once.
+/// To stop early, throw: `body` is an ordinary call in the same task, and cancelling the task ends it immediately.
 ///
 /// ```swift
 /// struct PlainDevicePresenter: DevicePresenter {
@@ -20,7 +20,7 @@ public import AuthFlowOAuth
 /// ```
 public protocol DevicePresenter: Sendable {
     /// The maximum time to wait for the user; default, nil: until the code expires. Set a limit in a presenter
-    /// that cannot know whether a user sees the code.
+    /// that cannot determine whether a user sees the code.
     var longestWait: Duration? { get }
 
     /// Shows a code, runs `body`, and always hides the code afterwards.

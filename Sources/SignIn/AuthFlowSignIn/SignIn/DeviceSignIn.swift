@@ -6,14 +6,14 @@ public import AuthFlowOAuth
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`);
 /// 2. request a code (`Grants/DeviceAuthorization.swift`) and show it (`SignIn/DevicePresenter.swift`);
 /// 3. poll for the tokens until the user has decided (`Grants/DevicePolling.swift`);
-/// 4. validate the tokens and find out who the user is (`Client/TokenValidation.swift`);
+/// 4. validate the tokens and identify the user (`Client/TokenValidation.swift`);
 /// 5. store the credential (`AuthFlowCredentials/CredentialManager.swift`).
 struct DeviceSignIn: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter
     let unfinished: UnfinishedWork
 
-    /// Requests a code. If it throws, the user has been shown nothing.
+    /// Requests a code. If it throws an error, the user has not been shown anything.
     /// - Parameter longestWait: The maximum time to wait for the user; nil to wait until the code expires.
     func begin(longestWait: Duration?) async throws -> DeviceAuthorization {
         _ = try await reporter.step(.discovery) { try await client.metadata() }

@@ -3,7 +3,7 @@ public import AuthFlowOAuth
 
 /// The result of a sign-in.
 public struct SignIn: Sendable {
-    /// The credential, after every check.
+    /// The validated credential.
     public let credential: Credential
 
     /// All parameters of the authorization response, including provider-specific parameters such as `session_state`. The code has

@@ -14,7 +14,8 @@ public enum SignInMethod: Sendable {
     /// Client credentials, without a user (RFC 6749 section 4.4). New tokens are requested after expiry.
     case clientCredentials
 
-    /// An assertion, from a source that needs no user (RFC 7523 section 2.1). It is obtained again whenever a token has expired.
+    /// An assertion, from a source that needs no user (RFC 7523 section 2.1). A new assertion is obtained whenever a
+    /// token has expired.
     case jwtBearer(AssertionSource)
 
     /// The flow, by the name that configurations use.
@@ -38,7 +39,7 @@ public enum SignInMethod: Sendable {
         }
     }
 
-    /// The owner of the tokens, if it can change without a change of the configuration.
+    /// The owner of the tokens, if it can change while the configuration stays the same.
     var owner: (@Sendable () async throws -> String)? {
         if case .jwtBearer(let source) = self { source.owner } else { nil }
     }
@@ -53,7 +54,7 @@ public enum SignInMethod: Sendable {
         case .jwtBearer(let source):
             { client, resource in
                 let assertion = try await source.assertion(for: try await client.assertionRequest())
-                // Another user may have signed in during the request: the token would be stored as the first user's.
+                // If another user signed in during the request, the token would be stored as the first user's.
                 let present = try await source.owner?()
                 guard owner == nil || present == owner else {
                     throw AuthError(
@@ -67,7 +68,7 @@ public enum SignInMethod: Sendable {
     }
 }
 
-/// A flow that signs a user in, by the name that configurations use.
+/// A sign-in flow, by the name that configurations use.
 public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// In a user agent on this machine: the authorization code grant (RFC 6749 section 4.1).
     case authorizationCode = "authorization_code"

@@ -22,8 +22,8 @@ public struct WebFinger: Sendable {
 
     /// Returns the issuer that is responsible for an account.
     ///
-    /// The host in the identifier chooses the provider. A sign-in checks that provider as any
-    /// other: its metadata must name this issuer.
+    /// The host in the identifier determines the provider. A sign-in validates that provider like any other: its
+    /// metadata must name this issuer.
     /// - Parameter identifier: An e-mail address or `acct:` URI, a host name, or an `https` URL.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the identifier has none of these forms, `discovery_failed` when no
     ///   server returns an issuer for it, `temporarily_unavailable`, or a network error code.

@@ -7,7 +7,7 @@ import Darwin
 import Glibc
 #endif
 
-/// The environment that a program runs in, as far as it is relevant to showing a page to the user.
+/// The aspects of a program's environment that are relevant to showing a page to the user.
 ///
 /// User agents use it to determine whether they work here; tests create custom ones.
 public struct LaunchEnvironment: Sendable {
@@ -17,7 +17,7 @@ public struct LaunchEnvironment: Sendable {
     /// Whether a user can read what the program writes to standard error, and respond to it.
     public var hasTerminal: Bool
 
-    /// Whether the program runs in a container, whose ports a browser outside of it cannot reach directly.
+    /// Whether the program runs in a container, whose ports a browser outside it cannot reach directly.
     public var isContainer: Bool
 
     /// Whether this is the Windows Subsystem for Linux.
@@ -92,7 +92,7 @@ public struct LaunchEnvironment: Sendable {
 
     /// How a browser can be opened here: the one that `BROWSER` names, or the system's launcher if there is a screen.
     public var browser: Browser {
-        guard mayOpenBrowser else { return .none(because: "no browser is to be opened") }
+        guard mayOpenBrowser else { return .none(because: "opening a browser is disabled") }
         if wantsPrivateWindow { return privateBrowser }
         #if os(macOS)
         guard !isRemoteShell else { return .none(because: "a browser would open on the screen of another machine") }
@@ -153,7 +153,7 @@ public struct LaunchEnvironment: Sendable {
             } else if screen == nil, Self.isGraphicalBrowser(path) {
                 reason = "BROWSER names a browser that needs a screen, and neither DISPLAY nor WAYLAND_DISPLAY is set"
             } else {
-                return .command(words, because: isRemoteEditor ? "the editor opens addresses" : "BROWSER is set")
+                return .command(words, because: isRemoteEditor ? "the editor opens URLs" : "BROWSER is set")
             }
         }
         return .none(because: reason)

@@ -5,9 +5,9 @@ public import AuthFlowOAuth
 
 /// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.
 ///
-/// It does not handle tokens. Its resources are open only during the call: the port, the wait for the browser, the cookie
-/// jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has failed. An
-/// interactive agent can then show the user the outcome.
+/// It does not handle tokens. Its resources (the port, the wait for the browser, the cookie jar) are open only during
+/// the call. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
+/// failed. An interactive agent can then show the user the outcome.
 ///
 /// `nonisolated(nonsending)` means that the method and `body` run where their caller runs; a module with the upcoming
 /// feature `NonisolatedNonsendingByDefault` can omit it.
@@ -101,10 +101,10 @@ public struct RedirectOptions: Sendable {
 }
 
 extension RedirectOptions {
-    /// Whether a URL is the expected redirect: it goes to the redirect URI and carries the state. The other parameters
-    /// are checked later.
+    /// Whether a URL is the expected redirect: it consists of the redirect URI and response parameters that contain the
+    /// state. The other parameters are checked later.
     /// - Parameters:
-    ///   - url: The whole URL.
+    ///   - url: The complete URL.
     ///   - redirectURI: The redirect URI that was sent.
     public func accepts(_ url: String, at redirectURI: String) -> Bool { response(in: url, at: redirectURI) != nil }
 
@@ -113,7 +113,8 @@ extension RedirectOptions {
         RedirectResponse.encoded(in: url, at: redirectURI, responseMode).flatMap { response($0, at: redirectURI) }
     }
 
-    /// The response whose parameters contain exactly the expected state; nil for any other response, which must neither end the wait nor be told the reason for its rejection.
+    /// The response whose parameters contain exactly the expected state; nil for any other response, which must not end
+    /// the wait, and whose sender must not learn the reason for its rejection.
     package func response(_ encoded: Substring, at redirectURI: String) -> RedirectResponse? {
         do throws(AuthError) {
             let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)
@@ -152,7 +153,7 @@ public struct RedirectSession: Sendable {
         self.init(redirectURI) { .url(try await visit($0)) }
     }
 
-    /// A session of an agent that has decoded the response already.
+    /// A session of an agent that decodes the response itself.
     package static func receiving(
         at redirectURI: String,
         _ receive: @escaping @Sendable (_ url: String) async throws -> RedirectArrival

@@ -1,8 +1,8 @@
 import AuthFlowOAuth
 import Synchronization
 
-/// The visits of a client that wait for their redirect, so that a redirect that arrives another way can end them: the
-/// system opened an app with it, or the user pasted it.
+/// The visits of a client that are waiting for their redirect. A redirect that arrives in another way can end them, for
+/// example because the system opened an app with it or the user pasted it.
 final class WaitingVisits: Sendable {
     private struct Visit {
         let options: RedirectOptions
@@ -26,7 +26,7 @@ final class WaitingVisits: Sendable {
         return false
     }
 
-    /// Visits a URL in a session of a user agent, unless the redirect arrives another way.
+    /// Visits a URL in a session of a user agent, unless the redirect arrives in another way first.
     func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> RedirectArrival {
         let (arrivals, arrival) = AsyncStream<RedirectArrival>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let number = next.add(1, ordering: .relaxed).newValue
