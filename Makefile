@@ -1,4 +1,4 @@
-# AuthFlow. The commands for development; CI runs the same ones.
+# Development commands for AuthFlow. CI runs the same commands.
 
 .DEFAULT_GOAL := help
 .PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist bench-build
@@ -6,14 +6,14 @@
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light caddy openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
   python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc spin
-# What has failed is printed last.
+# Failures are repeated at the end of the output.
 SWIFT_TEST := .ci/failures-last swift test --disable-xctest
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
-# Only what is missing is installed, so that a machine that has it all needs neither root nor a network.
+# Only missing packages are installed, so that a machine that has all of them needs neither root nor a network.
 define install_missing
 	@missing=""; for package in $(1); do \
 	  dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; done; \
@@ -35,16 +35,16 @@ demo: dependencies ## Build, start the bundled provider, sign in, print the user
 	swift build --product authflow
 	@$$(swift build --product authflow --show-bin-path)/authflow try
 
-# The samples are packages that depend on this one as any other would. Here they are built in the folder of this one's build.
+# The samples are packages that depend on this package as any other package would. Here, they are built in this package's build directory.
 SAMPLES := .ci/build-beside Samples
 SAMPLE_PROGRAMS = $$(swift build --show-bin-path)
 
-demo-github: dependencies ## Sign in with the bundled GitHub emulator, in a user agent and on another screen
+demo-github: dependencies ## Sign in with the bundled GitHub emulator, with a user agent and with the device flow
 	$(SAMPLES) --product github-login
 	@$(SAMPLE_PROGRAMS)/github-login --emulator
 	@$(SAMPLE_PROGRAMS)/github-login --emulator --device
 
-demo-okta: dependencies ## Sign in to two apps with one sign-in, at the bundled Okta emulator, and out of both
+demo-okta: dependencies ## Sign in to two apps with a single sign-in at the bundled Okta emulator, and sign out of both
 	swift build --product authflow
 	$(SAMPLES) --product okta-native-sso
 	@Samples/okta-native-sso/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/okta-native-sso
@@ -54,8 +54,8 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 	$(SAMPLES) --product forgerock-login
 	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/forgerock-login
 
-# A package of its own: no other sample needs a web framework.
-# A cached plan would not notice a new file of AuthFlow.
+# A separate package, because no other sample needs a web framework.
+# A cached build plan would miss new files of AuthFlow.
 WEB := --package-path Samples/servers --scratch-path .build-web --disable-build-manifest-caching
 demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, in a file, on PostgreSQL and on Redis
 	swift build --product authflow
@@ -69,13 +69,13 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 
 SERVERS := $$(swift build $(WEB) --show-bin-path)
-demo-api: dependencies ## Call an API with good tokens and with every kind of bad one, and the tool of an MCP server
+demo-api: dependencies ## Call an API with valid tokens and every kind of invalid token, and call the tool of an MCP server
 	swift build --product authflow
 	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
 	@Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server
 	@Samples/servers/orders-api/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/orders-api
 
-interop-api: test-dependencies ## Call the API with tokens and proofs that joserfc, Authlib and requests_oauth2client have made, and the MCP server with the Python SDK
+interop-api: test-dependencies ## Call the API with tokens and proofs created by joserfc, Authlib and requests_oauth2client, and the MCP server with the Python SDK
 	swift build --product authflow
 	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
 	[ -x .build/interop-python/bin/python ] || python3 -m venv .build/interop-python
@@ -86,16 +86,16 @@ interop-api: test-dependencies ## Call the API with tokens and proofs that joser
 	Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server \
 	  $(CURDIR)/.build/interop-mcp/bin/python Tests/Interop/mcp_client.py
 
-samples: dependencies ## Build the samples from outside, and test them against the emulators
+samples: dependencies ## Build the samples as separate packages, and test them against the emulators
 	$(SAMPLES)
 	swift build --build-tests
 	$(SAMPLE_PROGRAMS)/manual
 	AUTHFLOW_PROGRAMS=$(SAMPLE_PROGRAMS) $(SWIFT_TEST) --skip-build --filter SampleTests
 
-# Tests of processes and ports run separately, and only a few tests run at a time: on two processors, all at once would
+# Tests that use processes or ports run separately, and only a few tests run concurrently: on two processors, more would
 # make requests time out.
 AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
-# Tests beside programs that a script starts.
+# Tests that need programs started by a script.
 SLOW := InteropTests|SampleTests|DatabaseTests
 define run_tests
 	$(AT_A_TIME) $(SWIFT_TEST) $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|$(SLOW)'
@@ -106,7 +106,7 @@ test: dependencies ## Run all tests
 	swift build --build-tests
 	$(call run_tests,--skip-build)
 
-# What later steps of .ci/run build, in their order. It runs beside the steps that mostly wait.
+# The builds of later steps of .ci/run, in the same order. They run in the background while other steps mostly wait.
 prebuild: dependencies
 	swift build --build-tests $(WEB)
 	$(SANITIZED) swift build --build-tests $(SANITIZE)
@@ -114,8 +114,8 @@ prebuild: dependencies
 	$(MAKE) release
 	for product in simulate fuzz; do swift build $(RELEASE) --product $$product || exit 1; done
 
-# The tests that need no process of their own: seconds, after a build.
-check: dependencies ## What a change needs before it is proposed: no warnings in the sources, the quick tests, lint
+# The tests that need no separate processes. They take seconds after a build.
+check: dependencies ## Check a change before it is proposed: no warnings in the sources, the fast tests, lint
 	@mkdir -p .build
 	swift build --build-tests 2>&1 | tee .build/check.log | grep -E '^(error|/.*(error|warning)):?' || true
 	@tail -1 .build/check.log | grep -q 'Build complete'
@@ -146,7 +146,7 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 	Tests/Interop/keyring.sh absent $(SWIFT_TEST) --skip-build --filter KeyringTests
 	Tests/Interop/keyring.sh hanging $(SWIFT_TEST) --skip-build --filter KeyringTests
 
-databases: dependencies ## Test the stores on a PostgreSQL and a Redis server of their own, and in files
+databases: dependencies ## Test the stores on temporary PostgreSQL and Redis servers, and in files
 	swift build --build-tests
 	Tests/Databases/databases.sh $(SWIFT_TEST) --skip-build --filter DatabaseTests --skip StatementTests
 	Tests/Databases/databases.sh $(SWIFT_TEST) --skip-build --filter StatementTests
@@ -159,7 +159,7 @@ soak-server: dependencies ## Kill, stop and restart server processes and databas
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) $$way || exit 1; \
 	  done; done
 
-storm: dependencies ## Refresh many sessions at the same moment at a provider that is slow or hangs, over each store
+storm: dependencies ## Refresh many sessions simultaneously at a provider that is slow or hangs, with each store
 	swift build --product session-soak
 	for store in postgresql redis sqlite; do Tests/Databases/databases.sh Tests/Soak/storm.py \
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store || exit 1; done
@@ -176,11 +176,11 @@ bench-server: test-dependencies ## Measure the stores, and the load of two web a
 	WEB_LOGIN_MIB=1024 Samples/servers/web-login/demo.sh $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow \
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
 
-bench-build: dependencies ## Time clean and incremental builds of small programs, beside jwt-kit and async-http-client; writes docs/performance.md
+bench-build: dependencies ## Time clean and incremental builds of small programs, compared with jwt-kit and async-http-client; writes docs/performance.md
 	Benchmarks/build_costs.py debug
 
 PEERS := .build/peers
-bench-peers: dependencies ## Measure beside other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
+bench-peers: dependencies ## Compare the performance with other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
 	$(call install_missing,golang-go golang-github-coreos-go-oidc-dev golang-golang-x-oauth2-dev node-jose gh python3-venv)
 	test -x $(PEERS)/bin/python || python3 -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 requests==2.32.5 cryptography==48.0.0
@@ -188,7 +188,7 @@ bench-peers: dependencies ## Measure beside other libraries and tools, from Debi
 	$(MAKE) release
 	Benchmarks/Peers/peers.py .build-peers/release/Peer $(TOOL) $(PEERS)/bin/python --write
 
-tpm: dependencies ## Sign by a key in an emulated TPM 2.0; installs what is missing
+tpm: dependencies ## Sign with a key in an emulated TPM 2.0; installs missing packages
 	swift build --build-tests
 	Tests/Interop/tpm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
 
@@ -198,7 +198,7 @@ docs: dependencies ## Build the manual of every library as static pages, in .bui
 	.ci/build-docs .build-docs "$$(swift build --show-bin-path)" "$$(swift build $(WEB) --show-bin-path)"
 	@echo "To read it: python3 -m http.server --bind 127.0.0.1 --directory .build-docs/AuthFlow 8000"
 
-docs-engine: dependencies ## Build the pages of the engine alone
+docs-engine: dependencies ## Build only the engine's pages
 	swift build --target AuthFlow
 	.ci/build-docs .build-docs "$$(swift build --show-bin-path)"
 
@@ -207,20 +207,20 @@ reference: dependencies ## Write the JSON Schema and the tables of docs/configur
 	$$(swift build --product authflow --show-bin-path)/authflow config schema > docs/authflow.schema.json
 	.ci/configuration-tables
 
-trace-flows: dependencies ## Trace a login, a refresh and a callback, and write the files that they pass into docs/architecture.md
+trace-flows: dependencies ## Trace a login, a refresh and a callback, and list the source files that they execute in docs/architecture.md
 	$(call install_missing,llvm)
 	swift build --product authflow
 	swift build --product flow-trace --scratch-path .build-trace --sanitize=address -Xswiftc -sanitize-coverage=func,trace-pc-guard
 	Tests/FlowTrace/trace.py $$(swift build --product flow-trace --scratch-path .build-trace --show-bin-path)/flow-trace \
 	  $$(swift build --product authflow --show-bin-path)/authflow docs/architecture.md
 
-workflows: ## Check the workflows of .github against their schema, and that what they call is here
+workflows: ## Check the workflows in .github against their schema, and check that the commands they run exist
 	[ -x .build/workflows-python/bin/python ] || python3 -m venv .build/workflows-python
 	.build/workflows-python/bin/python -c 'import yaml, check_jsonschema' 2>/dev/null || \
 	  .build/workflows-python/bin/pip install --quiet --disable-pip-version-check check-jsonschema==0.39.0 PyYAML==6.0.4
 	.build/workflows-python/bin/python .ci/check-workflows
 
-lint: dependencies ## Check the formatting and what the documentation claims
+lint: dependencies ## Check the formatting, and check the documentation against the code
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 	.ci/check-words
 	.ci/check-modules
@@ -232,22 +232,22 @@ format: ## Format the sources
 	swift format --in-place --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 
 # The linker folds identical code and packs relocations, so that the program starts faster.
-# libstdc++ and libgcc, which the runtime needs, are linked statically, too: resolving their symbols takes longest.
+# libstdc++ and libgcc, which the runtime needs, are also linked statically, because resolving their symbols takes the most time.
 STATIC := .build-release/static
 LINKING := -Xlinker -L$(abspath $(STATIC)) -Xswiftc -Xclang-linker -Xswiftc -static-libgcc -Xswiftc -use-ld=lld -Xlinker --icf=safe -Xlinker --build-id=none -Xlinker -z -Xlinker pack-relative-relocs
-# Swift's libraries are linked statically, to run where Swift is not installed; not on Apple platforms, which include them.
-# No path of this machine is in the program. A build ID would be the hash of debug information, which contains them.
+# Swift's libraries are linked statically, so that the tool runs without Swift installed; not on Apple platforms, which include them.
+# The program contains no paths of this machine. It has no build ID, which would be a hash of debug information that contains such paths.
 ANYWHERE := -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=.
 RELEASE := --configuration release --scratch-path .build-release $(ANYWHERE) $(if $(filter Linux,$(shell uname -s)),--static-swift-stdlib $(LINKING))
 TOOL := .build-release/release/authflow
 
-release: dependencies ## Build the command line tool for use
+release: dependencies ## Build the command line tool for production use
 ifeq ($(shell uname -s),Linux)
 	@mkdir -p $(STATIC) && ln -sf "$$(gcc -print-file-name=libstdc++.a)" $(STATIC)
 endif
 	swift build $(RELEASE) --product authflow
 
-# `make release` first, then `sudo make install`: root needs no Swift, and owns no file in the build folders.
+# Run `make release` before `sudo make install`, so that root needs no Swift and owns no files in the build directories.
 $(TOOL):
 	$(MAKE) release
 
@@ -257,7 +257,7 @@ export PREFIX DESTDIR
 install: $(TOOL) ## Install the tool, its manual and completions under PREFIX (/usr/local), in DESTDIR
 	Packaging/install.sh $(TOOL) "$$DESTDIR" "$$PREFIX"
 
-uninstall: ## Remove what install has installed
+uninstall: ## Remove the installed files
 	Packaging/uninstall.sh "$$DESTDIR" "$$PREFIX"
 
 deb: release ## Build a package for Debian, in .build-deb
@@ -265,12 +265,12 @@ deb: release ## Build a package for Debian, in .build-deb
 	@rm -rf .build-deb
 	Packaging/deb.sh $(TOOL) .build-deb
 
-dist: release ## Make the files of a release in .build-dist: sources, tool, package, bill of materials, checksums
+dist: release ## Create the files of a release in .build-dist: sources, tool, package, bill of materials, checksums
 	$(call install_missing,dpkg-dev binutils)
 	@rm -rf .build-dist
 	Packaging/dist.sh $(TOOL) .build-dist
 
-check-package: deb ## Install the package on a Debian 12 without Swift, sign in there, and remove it
+check-package: deb ## Install the package on a Debian 12 system without Swift, sign in there, and remove it
 	$(call install_missing,debootstrap)
 	$(SUDO) .ci/check-package .build-deb/authflow_*.deb
 
@@ -285,10 +285,10 @@ consumer: dependencies ## Build packages that depend on this one: an app, and a 
 # Only these tests are compiled with the sanitizers.
 SANITIZED := AUTHFLOW_TESTS="AuthFlowJSONTests AuthFlowHeadlessTests AuthFlowTransportTests"
 SANITIZE := --sanitize=address --scratch-path .build-sanitize
-sanitize: dependencies ## Run the tests of the C boundaries under the address and leak sanitizers
+sanitize: dependencies ## Run the tests of the C interfaces with the address and leak sanitizers
 	$(SANITIZED) $(SWIFT_TEST) $(SANITIZE)
 
-# The parser's own tests, an API's and every adapter's; with WITHOUT_JANSSON= all tests (an hour of nightly campaigns has the time).
+# The tests of the parser, of the resource server and of every adapter. An empty WITHOUT_JANSSON= runs all tests, as the nightly campaigns do.
 WITHOUT_JANSSON ?= AuthFlowJSONTests AuthFlowGitHubTests AuthFlowOktaTests AuthFlowForgeRockTests AuthFlowResourceServerTests
 NO_TRAITS := --disable-default-traits --scratch-path .build-no-traits
 no-traits: dependencies ## Build and test without libjansson
@@ -297,10 +297,10 @@ no-traits: dependencies ## Build and test without libjansson
 
 SOAK ?= 1000
 SIMULATIONS ?= 100000
-models: test-dependencies ## Check the models in docs/models, in every interleaving
+models: test-dependencies ## Check the models in docs/models for every interleaving
 	.ci/check-models
 
-simulate: dependencies ## Run SIMULATIONS histories of credentials under simulation, with new seeds: every fault, in every order
+simulate: dependencies ## Simulate SIMULATIONS histories of credentials with new seeds: every kind of fault, in any order
 	swift build $(RELEASE) --product simulate
 	.build-release/release/simulate twice 100
 	.build-release/release/simulate $(SIMULATIONS)
@@ -309,7 +309,7 @@ simulate: dependencies ## Run SIMULATIONS histories of credentials under simulat
 PROCESSES ?= 1000
 LOAD_SESSIONS ?= 1000000
 
-capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessions, and write docs/capacity (gnuplot; several hours and 8 GB, or 15 minutes for a tenth)
+capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessions, and write docs/capacity (needs gnuplot; several hours and 8 GB, or 15 minutes for a tenth of the size)
 	swift build $(RELEASE) --product simulate
 	mkdir -p docs/capacity
 	set -e; for event in "steady 10" "restart 20" "provider 110" "database 25"; do set -- $$event; \
@@ -317,7 +317,7 @@ capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessio
 	gnuplot Tests/Simulation/capacity.gnuplot
 	Tests/Simulation/capacity.py $(PROCESSES) $(LOAD_SESSIONS)
 
-soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and check what is left
+soak: dependencies ## Kill SOAK processes (default: 1000) while they sign in, refresh and store, and check the remaining state
 	$(call install_missing,xdg-utils desktop-file-utils)
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
@@ -330,14 +330,14 @@ apple: dependencies ## Type-check the files for Apple platforms against hand-wri
 
 FUZZ ?= 1000000
 FUZZ_SEED ?= 1
-fuzz: dependencies ## Feed every parser FUZZ malformed inputs (a million), the same ones for the same FUZZ_SEED
+fuzz: dependencies ## Feed every parser FUZZ malformed inputs (default: 1000000), determined by FUZZ_SEED
 	swift build $(RELEASE) --product fuzz
 	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ) $(FUZZ_SEED)
 
-mutants: dependencies ## Disable the checks of validation one at a time and see a test fail for each (an hour)
+mutants: dependencies ## Disable the validation checks one at a time, and check that a test fails for each (takes an hour)
 	Tests/Mutation/mutate.py
 
-bench: dependencies ## Measure the cost of validation besides the signature check, and how often keys are fetched
+bench: dependencies ## Measure the cost of validation relative to the signature check, and how often keys are fetched
 	swift run --package-path Benchmarks --configuration release Benchmarks
 	swift build $(RELEASE) --product authflow
 	Benchmarks/cold_start.py $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The cost of the MCP bridge per call, compared with calling the server directly: bridge.py AUTHFLOW
+"""Measures the cost of the MCP bridge per call, compared with calling the server directly: bridge.py AUTHFLOW
 
-Both go to the emulated server of `authflow dev-idp --resource` over the loopback interface, over one connection each, in turns.
+Both call the emulated server of `authflow dev-idp --resource` over the loopback interface, alternately, with one connection each.
 """
 import http.client
 import json

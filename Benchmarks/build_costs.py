@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Times builds, each of a program in a separate directory: build_costs.py [debug] [release] [PROGRAM ...]    default: debug, all programs
 
-Clean: everything, from packages that are fetched already. Change: a new function in a file of AuthFlowOAuth, and the program built again; for the
-tool, too. Writes the table into docs/performance.md. Takes about 20 minutes for debug on two cores: nothing else may run meanwhile.
+Clean: builds everything, from packages that have already been fetched. Change: adds a function to a file of AuthFlowOAuth and rebuilds the program
+(only the app and the tool). Writes the table into docs/performance.md. The debug builds take about 20 minutes on two cores; do not run
+anything else meanwhile.
 """
 import pathlib
 import re
@@ -51,7 +52,7 @@ def measure(configuration):
         jobs = [job for job in jobs if not CHOSEN or job[0] in CHOSEN or job[0] == "floor"]
         for number, (product, package, text) in enumerate(jobs):
             folder = work / f"build-{product}"
-            # The time of fetching depends on the network.
+            # The packages are fetched first, because the time for fetching depends on the network.
             subprocess.run(["swift", "package", "--package-path", tree / package, "--scratch-path", folder, "resolve"], check=True, capture_output=True)
             clean = build(tree, folder, product, configuration, package)
             swift, objects = modules(folder, configuration)
@@ -81,5 +82,5 @@ path = ROOT / "docs" / "performance.md"
 text = path.read_text()
 begin, end = "<!-- build costs -->\n", "<!-- end of build costs -->"
 if begin not in text:
-    sys.exit("build_costs: docs/performance.md has no place for the table")
+    sys.exit("build_costs: docs/performance.md has no marker for the table")
 path.write_text(re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: f"{begin}{tables}\n{end}", text, flags=re.S))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the command line tool as whole processes, together with other tools, and exits with 1 when a bound is exceeded.
+"""Measures complete runs of the command line tool and of other tools, and exits with 1 when a bound is exceeded.
 
     cold_start.py PATH/TO/authflow
 
-The programs run in turn, so that whatever else the machine does hits all alike. `gh auth token` (Debian: gh) and oidc-agent's
+The programs run alternately, so that other load on the machine affects all of them equally. `gh auth token` (Debian: gh) and oidc-agent's
 oidc-token (Debian: oidc-agent-cli) are measured if they are installed; oidc-token runs without an agent, so that
 only its start is measured.
 """
@@ -22,7 +22,7 @@ def run(command, environment):
 
 
 def peak_memory(command, environment):
-    """In MB. Python's own children begin with Python's memory, so another program starts them (Debian: time)."""
+    """The peak memory in MB. Child processes of Python inherit its memory at first, so another program starts them (Debian: time)."""
     if not os.path.exists("/usr/bin/time"): return "?"
     with tempfile.NamedTemporaryFile("r") as report:
         subprocess.run(["/usr/bin/time", "-f", "%M", "-o", report.name, *command], env=environment, capture_output=True)
@@ -35,7 +35,7 @@ def provider(*options):
 
 
 def bound(value, limit, what):
-    if value > limit: failures.append(f"{what}: {value:.1f}, not {limit:.1f} or less")
+    if value > limit: failures.append(f"{what}: {value:.1f} exceeds the bound of {limit:.1f}")
     return f"{limit:g}"
 
 
@@ -67,7 +67,7 @@ with tempfile.TemporaryDirectory() as work:
             "authflow token": command("token"),
             "authflow status --json": command("status", "--json"),
             "authflow token, encrypted-file": command("token", profile="encrypted"),
-            # Its tokens have expired when they arrive.
+            # This profile's tokens have already expired when they are issued.
             "authflow token, refreshed": command("token", profile="short"),
             "authflow login, headless": command("login"),
         }
@@ -82,16 +82,16 @@ with tempfile.TemporaryDirectory() as work:
         median = {name: statistics.median(values) for name, values in times.items()}
         base = median["/bin/true"]
         ratios = {"authflow token": 6, "authflow status --json": 8, "authflow token, encrypted-file": 8}
-        print("| program | median | beside /bin/true | bound | peak memory |\n|---|---|---|---|---|")
+        print("| program | median | relative to /bin/true | bound | peak memory |\n|---|---|---|---|---|")
         for name, value in median.items():
-            limit = bound(value / base, ratios[name], f"{name} beside /bin/true") if name in ratios else ""
+            limit = bound(value / base, ratios[name], f"{name} relative to /bin/true") if name in ratios else ""
             print(f"| {name} | {value:.1f} ms | {value / base:.1f} | {limit} | {peak_memory(commands[name], environment)} |")
         if "gh auth token" in median:
             ratio = median["authflow token"] / median["gh auth token"]
-            print(f"\nauthflow token beside gh auth token: {ratio:.2f} (bound {bound(ratio, 0.2, 'authflow token beside gh')})")
+            print(f"\nauthflow token relative to gh auth token: {ratio:.2f} (bound {bound(ratio, 0.2, 'authflow token relative to gh')})")
         for name, limit in {"authflow token, refreshed": 25, "authflow login, headless": 30}.items():
-            # Milliseconds depend on the machine, and are shown without bounds.
-            print(f"{name}: {median[name]:.1f} ms (wanted: {limit})")
+            # Absolute times depend on the machine, so they have no bounds.
+            print(f"{name}: {median[name]:.1f} ms (goal: {limit})")
         size = os.path.getsize(tool) / 1e6
         print(f"size of the program: {size:.0f} MB")
     finally:

@@ -18,7 +18,7 @@ def text(path):
 
 
 def terms(path):
-    """The text of a licence. The Apache License is on every Debian system; exceptions added to it are not."""
+    """The text of a licence. The Apache License is only referenced, because every Debian system contains it; exceptions to it are quoted."""
     whole = text(path)
     if "Apache License" not in whole or "END OF TERMS AND CONDITIONS" not in whole:
         return whole
@@ -39,25 +39,25 @@ section(
     "AuthFlow",
     [terms(path) for path in own]
     or [
-        "The repository has no file with a licence under which AuthFlow may be used, copied,\n"
-        "changed or passed on. Until it has one, that takes the permission of its authors, who are\n"
+        "The repository contains no licence under which AuthFlow may be used, copied, modified or\n"
+        "redistributed. Until it contains one, this requires the permission of its authors, who are\n"
         "named in its history."
     ],
 )
 built = [folder for name in (".build-release", ".build") if (folder := f"{HERE}/{name}/checkouts") and os.path.isdir(folder)]
 if not built:
-    sys.exit("copyright.py: the licences of the libraries come with their sources: make release")
+    sys.exit("copyright.py: the sources of the libraries, which contain their licences, are missing; run: make release")
 for package in sorted(os.listdir(built[0])):
     found = files(f"{built[0]}/{package}", "LICEN", "COPYING")
     if not found:
-        sys.exit(f"copyright.py: {package} has no licence")
+        sys.exit(f"copyright.py: {package} has no licence file")
     notices = [text(path) for path in files(f"{built[0]}/{package}", "NOTICE")]
     section(package, [terms(path) for path in found] + notices)
 section(
     "Swift's libraries",
     [
         "Copyright Apple Inc. and the Swift project authors. " + APACHE.replace("; on", ",\nwith the Runtime Library Exception; on"),
-        "Foundation has the International Components for Unicode in it: copyright Unicode, Inc., under\n"
+        "Foundation includes the International Components for Unicode: copyright Unicode, Inc., under\n"
         "the Unicode License, https://www.unicode.org/license.txt.",
     ],
 )

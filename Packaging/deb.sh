@@ -24,18 +24,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 Packaging/install.sh "$tool" "$root" /usr vendor-completions
-# dpkg keeps the list of installed files.
+# dpkg maintains the list of installed files.
 rm "$root/usr/share/authflow/installed-files"
 documents=$root/usr/share/doc/authflow
 mkdir -p "$documents" "$root/DEBIAN" "$work/debian"
 
-# The libraries that the tool is linked with, each at the oldest version that has what the tool uses.
+# The linked libraries, each with the minimum version that provides the symbols the tool uses.
 printf 'Source: authflow\n\nPackage: authflow\nArchitecture: any\nDepends: ${shlibs:Depends}\n' >"$work/debian/control"
 depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/authflow | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ] || fail "dpkg-shlibdeps found nothing that $tool depends on"
-# libxml2, which parses pages, is loaded with the first page.
+# libxml2, which parses pages, is loaded when the first page is parsed.
 grep -q libxml2 <<<"$depends" || depends="$depends, libxml2"
-# libcurl is loaded with the first request; without it the tool only reports that it is missing. Debian 13 has it under another name.
+# libcurl is loaded at the first request, which fails without it. Debian 13 uses another package name.
 grep -q libcurl4 <<<"$depends" || depends="$depends, libcurl4t64 | libcurl4"
 # Loaded or started if installed: the keyring, the QR code, the browser.
 recommends=
@@ -61,15 +61,15 @@ Recommends: $recommends
 Section: net
 Priority: optional
 Description: sign in with any OAuth 2.0 or OpenID Connect provider
- AuthFlow signs users in from terminals and scripts, and hands nothing out
- that it has not checked. A configuration file says which provider, which user
- agent and where the tokens are kept.
+ AuthFlow signs users in from terminals and scripts, and returns only tokens
+ that it has validated. A configuration file specifies the provider, the user
+ agent and the token store.
  .
   * Authorization code with PKCE, in the browser of the desktop or by pasting
-    the redirect; on another screen, with a code, where there is no browser.
+    the redirect; on another device, with a code, where there is no browser.
   * Access tokens for programs, refreshed when needed: one refresh at a time,
-    however many processes ask.
-  * Tokens kept in a file, an encrypted file or the keyring of the desktop.
+    however many processes request a token.
+  * Tokens stored in a file, an encrypted file or the keyring of the desktop.
   * Several accounts, sign-out at the provider, DPoP, client registration.
   * Providers that follow OpenID Connect, and GitHub, Okta and ForgeRock.
  .
@@ -77,7 +77,7 @@ Description: sign in with any OAuth 2.0 or OpenID Connect provider
 CONTROL
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 
-# Times and compression settings change the bytes.
+# Timestamps and compression settings affect the bytes of the package, so they are fixed.
 find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 package=$output/authflow_${version}_$architecture.deb
 dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >&2

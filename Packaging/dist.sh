@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the files of a release, the same bytes each time from the tool and the commit:
+# Creates the files of a release, reproducibly from the tool and the commit:
 #   Packaging/dist.sh PATH/TO/authflow FOLDER
 # the sources, the tool with its manual and completions, the package for Debian, the bill of materials (CycloneDX), and their checksums.
 set -euo pipefail
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 version=$(Packaging/version.sh "$tool")
-git diff --quiet HEAD || { echo "dist.sh: there are uncommitted changes" >&2; exit 1; }
+git diff --quiet HEAD || { echo "dist.sh: there are uncommitted changes; commit or stash them first" >&2; exit 1; }
 
 git archive --format=tar --prefix="authflow-$version/" HEAD | gzip -9n >"$output/authflow-$version.tar.gz"
 work=$(mktemp -d)

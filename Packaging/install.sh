@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the tool and its files, as `make install` does:
 #   Packaging/install.sh PATH/TO/authflow DESTDIR PREFIX [FOLDER-OF-ZSH]
-# DESTDIR may be empty; it goes before every path, for packages. A list of the installed files is kept for uninstall.sh.
+# DESTDIR may be empty. It is prepended to every path, for building packages. A list of the installed files is stored for uninstall.sh.
 set -euo pipefail
 umask 022
 tool=$(realpath "$1") destination=$2 prefix=$3 zsh=${4:-site-functions}
@@ -9,25 +9,25 @@ here=$(cd "$(dirname "$0")" && pwd)
 case $prefix in /*) ;; *) echo "install.sh: PREFIX must start with a slash: $prefix" >&2; exit 2 ;; esac
 root=$destination$prefix
 
-# All files are generated before any is installed: a tool that cannot run here changes nothing.
+# All files are generated before any of them is installed, so that nothing changes if the tool cannot run here.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 files=$work/files
 mkdir -p "$files/bin" "$files/share/authflow" "$files/share/bash-completion/completions" "$files/share/zsh/$zsh" \
   "$files/share/fish/vendor_completions.d"
 cp "$tool" "$files/bin/authflow"
-# Git and Docker look for their helpers by these names.
+# Git and Docker find their credential helpers by these names.
 for name in git-credential-authflow docker-credential-authflow; do
   printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/authflow" credential %s "$@"\n' "${name%%-*}" >"$files/bin/$name"
 done
 case $(uname -s) in
-  # The hashes by which the compiler finds code that it need not generate again contain paths.
+  # Paths affect the hashes with which the compiler detects unchanged code, so their section is removed.
   Linux) strip --remove-section=.comment --remove-section=.note --remove-section=.swift_modhash "$files/bin/authflow" ;;
   *) strip "$files/bin/authflow" ;;
 esac
 "$here/manual.py" "$tool" "$files/share/man/man1" "$prefix"
 gzip -9n "$files/share/man/man1/"*.1
-# The running shell reads a completion, and does not start it as a program: it needs no interpreter line.
+# Shells source the completion script instead of executing it, so it needs no shebang line.
 "$tool" --generate-completion-script bash | sed '1{/^#!/d;}' >"$files/share/bash-completion/completions/authflow"
 "$tool" --generate-completion-script zsh >"$files/share/zsh/$zsh/_authflow"
 "$tool" --generate-completion-script fish >"$files/share/fish/vendor_completions.d/authflow.fish"
@@ -36,7 +36,7 @@ list=share/authflow/installed-files
 (cd "$files" && find . -type f | sed 's|^\./||' && echo "$list") | LC_ALL=C sort >"$work/list"
 mv "$work/list" "$files/$list"
 
-# Files of an older version that this one does not have are removed.
+# Removes the files of an older version, some of which this version may no longer have.
 if [ -f "$root/$list" ]; then "$here/uninstall.sh" "$destination" "$prefix"; fi
 while IFS= read -r file; do
   mode=644

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the manual pages from the help of the tool:
+"""Generates the manual pages from the tool's help:
 
     Packaging/manual.py PATH/TO/authflow FOLDER [PREFIX]
 
@@ -18,7 +18,7 @@ FILES = [
     ("./authflow.json", "The configuration of a working directory. It is used only after 'authflow config trust'."),
     (
         "~/.config/authflow/config.json",
-        "The configuration of a user, where neither --config nor AUTHFLOW_CONFIG names another and the working directory "
+        "The user's configuration, used if neither --config nor AUTHFLOW_CONFIG names another and the working directory "
         "has none. $XDG_CONFIG_HOME replaces ~/.config.",
     ),
     (
@@ -29,7 +29,7 @@ FILES = [
     ("$XDG_RUNTIME_DIR/authflow/", "Sockets through which the desktop delivers redirects."),
     (
         "{prefix}/share/authflow/authflow.schema.json",
-        "The JSON Schema of configuration files, for editors; 'authflow config schema' prints the same.",
+        "The JSON Schema of configuration files, for editors; 'authflow config schema' prints the same schema.",
     ),
 ]
 
@@ -37,18 +37,18 @@ ENVIRONMENT = [
     ("AUTHFLOW_CONFIG", "The configuration file, unless --config names one."),
     ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR", "The base directories, as described under FILES."),
     ("BROWSER", "The browser to open, if it is installed."),
-    ("DISPLAY, WAYLAND_DISPLAY", "Whether a browser can be opened on a display."),
+    ("DISPLAY, WAYLAND_DISPLAY", "Determine whether a browser can be opened on a display."),
     (
         "SSH_CONNECTION, VSCODE_IPC_HOOK_CLI, CODESPACES, WSL_DISTRO_NAME",
-        "Whether the browser is on another machine; the user agent 'auto' takes it into account.",
+        "Indicate that the browser is on another machine; the user agent 'auto' takes this into account.",
     ),
     ("https_proxy, all_proxy, no_proxy", "The proxy for requests, if the profile specifies none."),
 ]
 
 EXAMPLES = [
-    ("Try a sign-in from start to end, without configuring or storing anything:", "authflow try"),
+    ("Try a complete sign-in without configuring or storing anything:", "authflow try"),
     (
-        "Register a client, look at the configuration that was written, trust it, and sign in:",
+        "Register a client, review the configuration that was written, trust it, and sign in:",
         "authflow register https://id.example.com\nauthflow config trust\nauthflow login",
     ),
     (
@@ -60,15 +60,15 @@ EXAMPLES = [
         "Sign in only when needed, in a script:",
         "authflow status >/dev/null || [ $? -ne 4 ] || authflow login",
     ),
-    ("Sign out here and at the provider:", "authflow logout --browser"),
+    ("Sign out locally and at the provider:", "authflow logout --browser"),
 ]
 
 SPECIAL = {"\\": r"\(rs", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", '"': r"\(dq"}
 
 
 def escaped(text):
-    """Text that roff prints unchanged. Every hyphen is one that can be copied into a command line: commands and options
-    occur within sentences."""
+    """Escapes text so that roff prints it unchanged. Every hyphen can be copied into a command line, because sentences
+    contain commands and options."""
     return "".join(SPECIAL.get(c) or (c if ord(c) < 128 else rf"\[u{ord(c):04X}]") for c in text)
 
 
@@ -116,7 +116,7 @@ def usage(words, command):
         else:
             part = bold(name_of(argument["preferredName"]))
             if argument["kind"] == "option":
-                # Kept together on a line, unless they are too long.
+                # The option and its value stay on one line, unless they are too long.
                 part += (r"\ " if len(part + value) < 50 else " ") + value
         if argument.get("isOptional"):
             part = f"[{part}]"
@@ -127,7 +127,7 @@ def usage(words, command):
 
 
 def described(argument):
-    """The paragraph about an argument."""
+    """The paragraph that describes an argument."""
     if argument["kind"] == "positional":
         tag = italic(argument["valueName"])
     else:
@@ -149,9 +149,9 @@ def options(command):
 
 
 def text_of(command):
-    """What a command does: its abstract and its discussion."""
+    """The description of a command: its abstract and its discussion."""
     parts = [command["abstract"], *paragraphs(command.get("discussion", ""))]
-    # The exit statuses have their own table.
+    # The exit statuses have a separate table.
     parts = [part for part in parts if not part.startswith("Exit status: ")]
     return [".PP\n" + line(part) for part in parts]
 
@@ -161,16 +161,16 @@ def listed(pairs):
 
 
 def statuses(root):
-    """The exit statuses, which the tool lists in its own help."""
+    """The exit statuses, as listed in the tool's help."""
     found = re.search(r"Exit status: (.*)\.", root.get("discussion", ""))
     table = [item.split(" ", 1) for item in found.group(1).split(", ")] if found else []
     if not table or not all(len(item) == 2 and item[0].isdigit() for item in table):
-        sys.exit("manual.py: the help of the tool no longer lists the exit statuses")
+        sys.exit("manual.py: the tool's help no longer lists the exit statuses")
     return listed((number, text[0].upper() + text[1:] + ".") for number, text in table)
 
 
 def heading(title, version, date):
-    """The first lines. No hyphenation and no justification: the text is meant to be copied."""
+    """The header. It disables hyphenation and justification, because the text is meant to be copied."""
     return f'.TH {escaped(title.upper())} 1 {escaped(date)} "AuthFlow {escaped(version)}" "AuthFlow"\n.nh\n.ad l'
 
 
@@ -223,7 +223,7 @@ def page(root, command, version, date):
 
 
 def commit_date():
-    """The date of the sources, never today: the same sources give the same pages."""
+    """The date of the sources rather than today's date, so that the same sources produce the same pages."""
     seconds = os.environ.get("SOURCE_DATE_EPOCH") or subprocess.run(
         ["git", "-C", HERE, "log", "-1", "--format=%ct"], check=True, capture_output=True, text=True
     ).stdout

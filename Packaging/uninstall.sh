@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Removes what install.sh has installed, and nothing else:
+# Removes only the files that install.sh has installed:
 #   Packaging/uninstall.sh DESTDIR PREFIX
 set -euo pipefail
 root=$1$2
@@ -10,5 +10,5 @@ while IFS= read -r file; do
   [ "$root/$file" = "$list" ] || rm -f "$root/$file"
 done <"$list"
 rm "$list"
-# The folder stays if it holds other files.
+# The directory remains if it contains other files.
 rmdir "$root/share/authflow" 2>/dev/null || true

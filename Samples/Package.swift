@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-/// A product of AuthFlow, which this package depends on as any other would.
+/// A product of AuthFlow. This package depends on AuthFlow the way any other package would.
 func authFlow(_ product: String) -> Target.Dependency { .product(name: product, package: "AuthFlow") }
 
 let package = Package(
@@ -42,7 +42,7 @@ let package = Package(
             exclude: ["README.md", "demo.sh", "type.py", "authflow.json"]
         ),
 
-        // The examples of the README
+        // The examples in the README
         .executableTarget(
             name: "app",
             dependencies: [authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback")],
@@ -52,7 +52,7 @@ let package = Package(
         .executableTarget(name: "api", dependencies: [authFlow("AuthFlowResourceServer")], path: "lanes/api"),
         .executableTarget(name: "resource", dependencies: [authFlow("AuthFlowLoopback")], path: "lanes/resource"),
 
-        // The listings of the manual
+        // The listings in the manual
         .executableTarget(
             name: "manual",
             dependencies: [

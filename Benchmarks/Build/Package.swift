@@ -2,8 +2,8 @@
 
 import PackageDescription
 
-// Small programs whose builds are timed by "make bench-build": those of AuthFlow, two that use other libraries, and
-// AuthFlow's third-party dependencies.
+// Small programs whose builds are timed by "make bench-build": some use AuthFlow, two use other libraries, and one
+// uses only AuthFlow's third-party dependencies.
 func program(_ name: String, _ products: [(String, String)]) -> Target {
     .executableTarget(name: name, dependencies: products.map { .product(name: $0.0, package: $0.1) })
 }

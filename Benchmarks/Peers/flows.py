@@ -1,7 +1,7 @@
-"""Flows with Authlib, on requests:
+"""Flows with Authlib and requests:
 
-    flows.py callback FOLDER SECONDS   nanoseconds from an authorization request to validated tokens, with a transport in memory
-    flows.py fresh FOLDER SECONDS      nanoseconds of one fresh token from memory
+    flows.py callback FOLDER SECONDS   nanoseconds from an authorization request to validated tokens, with an in-memory transport
+    flows.py fresh FOLDER SECONDS      nanoseconds to get one fresh token from memory
     flows.py waiters FOLDER            1,000 threads request a token that has expired: requests at the provider, and milliseconds
     flows.py sign-in ISSUER            signs in at the bundled provider through its forms, and prints the subject
 """
@@ -20,7 +20,7 @@ NONCE = "A" * 43
 
 
 class Provider(requests.adapters.BaseAdapter):
-    """Answers in memory."""
+    """Responds in memory, without a network."""
 
     def __init__(self, id_token, delay=0):
         super().__init__()

@@ -3,8 +3,8 @@
 
     peers.py SWIFT-PEER AUTHFLOW PYTHON-WITH-PEERS [--write]
 
-SWIFT-PEER is built from Benchmarks/Peers/Swift, AUTHFLOW is the tool. Rounds of all programs take turns, so that whatever else the
-machine does affects all alike; medians are printed.
+SWIFT-PEER is built from Benchmarks/Peers/Swift, AUTHFLOW is the tool. The programs run in alternating rounds, so that other load on the
+machine affects all of them equally. Medians are printed.
 """
 
 import os
@@ -34,7 +34,7 @@ claims = {"iss": "https://id.example.com", "sub": "248289761001", "aud": "client
           "nonce": "nonce", "name": "Alice Example", "email": "alice@example.com", "email_verified": True}
 for algorithm, key in keys.items():
     open(f"{folder}/{algorithm}.jwt", "w").write(jwt.encode({"alg": algorithm, "kid": key.kid, "typ": "JWT"}, claims, key))
-# Access tokens for an API (RFC 9068), at which only the signature, the issuer, the audience and the times are compared by all.
+# Access tokens for an API (RFC 9068). The only checks that all libraries share are those of the signature, issuer, audience and times.
 access = {"iss": "https://id.example.com", "sub": "248289761001", "aud": "https://api.example.com", "exp": now + 36000, "iat": now,
           "client_id": "app", "jti": "1", "scope": "orders:read orders:write"}
 for algorithm, key in keys.items():
@@ -85,7 +85,7 @@ for _ in range(ROUNDS):
     for name, _, command in VALIDATORS:
         for algorithm in ("RS256", "ES256"):
             times.setdefault((name, algorithm), []).append(float(output(*command, str(work), algorithm, str(SECONDS))))
-# The same libraries at an API: a request with an access token. jose is left out: it would be the same as above.
+# The same libraries at an API: a request with an access token. jose is omitted, because its result would be the same as above.
 APIS = [(name, text, command) for name, text, command in VALIDATORS if name not in ("jose", "joserfc")]
 for _ in range(ROUNDS):
     for name, _, command in APIS:
@@ -110,17 +110,17 @@ for _ in range(ROUNDS):
 
 
 def used(command, **options):
-    """Runs a program. Returns its milliseconds, those of processors, and its most megabytes."""
+    """Runs a program. Returns its elapsed time and CPU time, in milliseconds, and its peak memory, in MB."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit(f"{command} has failed: {process.returncode}")
+        sys.exit(f"{command} failed with status {process.returncode}")
     return (time.perf_counter() - start) * 1000, (usage.ru_utime + usage.ru_stime) * 1000, usage.ru_maxrss / 1024
 
 
-# A token of a sign-in that is stored already: what a script waits for.
+# The time that a script waits for the token of a stored sign-in.
 home = work / "home"
 home.mkdir()
 environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PASSWORD": "wonderland", "GH_TOKEN": "gho_x", "LANG": "C.UTF-8"}
@@ -185,7 +185,7 @@ print(table)
 
 
 def plot():
-    """Bars by library, the shorter the better."""
+    """A bar chart of the libraries; shorter is better."""
     width, bar, top = 760, 18, 40
     longest = max(value for (_, algorithm), value in medians.items() if not algorithm.startswith("api-"))
     rows, y = [], top
@@ -200,7 +200,7 @@ def plot():
         y += 2 * bar + 14
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" viewBox="0 0 {width} {y}">'
             "<style>text{font:12px system-ui,sans-serif;fill:#444}.n{font-weight:600;fill:#111}.t{font-size:14px;fill:#111}</style>"
-            f'<rect width="{width}" height="{y}" fill="#fff"/><text x="8" y="22" class="t">Validating an ID Token: microseconds for one, the shorter the better</text>'
+            f'<rect width="{width}" height="{y}" fill="#fff"/><text x="8" y="22" class="t">Validating an ID Token: microseconds per validation; shorter is better</text>'
             + "".join(rows) + "</svg>\n")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the conformance suite on the adapter of this package and signs in with it at an emulator:
+# Runs the conformance suite on this package's adapter, and signs in with the adapter at an emulator:
 #   demo.sh [PATH/TO/custom-provider]
-# Without a path it builds this package first.
+# Without a path, it builds this package first.
 set -euo pipefail
 sample=${1:+$(realpath "$1")}
 cd "$(dirname "$0")"

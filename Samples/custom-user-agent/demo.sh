@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Signs in with the user agent of this package at the bundled provider:
+# Signs in at the bundled provider with this package's user agent:
 #   demo.sh PATH/TO/authflow [PATH/TO/custom-user-agent]
-# Without the second path it builds this package first.
+# Without the second path, it builds this package first.
 set -euo pipefail
 authflow=$(realpath "$1") sample=${2:+$(realpath "$2")}
 cd "$(dirname "$0")"

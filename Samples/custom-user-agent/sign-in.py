@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows a page, for the sample user agent: reads a URL from standard input, goes through the bundled provider's pages as
-alice, and writes the URL of the final redirect, without requesting it.
+"""Takes the place of a browser for the sample user agent: reads a URL from standard input, completes the bundled
+provider's pages as alice, and prints the URL of the final redirect without requesting it.
 """
 import html, http.cookiejar, re, sys, urllib.error, urllib.parse, urllib.request
 
@@ -29,7 +29,7 @@ def sign_in(url):
         action = re.search(r'action="([^"]*)"', page)
         url = urllib.parse.urljoin(url, html.unescape(action.group(1)) if action else "")
         data = urllib.parse.urlencode(form).encode()
-    raise SystemExit("sign-in: the provider's pages led nowhere")
+    raise SystemExit("sign-in: the provider's pages did not lead to the redirect URI")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Two apps of one vendor, each in its own process, against the bundled ForgeRock emulator:
+# Runs two apps from one vendor, each in its own process, against the bundled ForgeRock emulator:
 #   Samples/forgerock-login/demo.sh PATH/TO/authflow PATH/TO/forgerock-login
-# The first prompts at a terminal; the second has no terminal to prompt at.
+# The first app prompts at a terminal; the second has no terminal.
 set -euo pipefail
 authflow=$1 sample=$2
 folder=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a program at its own terminal and types an answer at each prompt, as a user would:
+"""Runs a program in a pseudoterminal and types an answer at each prompt, as a user would:
 
     type.py 'PROMPT=ANSWER' 'PROMPT=ANSWER' -- PROGRAM ARGUMENTS
 """

@@ -3,7 +3,7 @@ import AuthFlowGitHub
 import AuthFlowJSON
 import HTTPTypes
 
-/// A part of the API, and the scope that it requires.
+/// An API endpoint, and the scope that it requires.
 struct Resource {
     let scope: String
     let title: String
@@ -16,7 +16,7 @@ struct Resource {
         Resource(scope: "gist", title: "Gists", path: "/gists", name: "description"),
     ]
 
-    /// Calls the API when the scope was granted, and describes the response.
+    /// Calls the API if the scope was granted, and describes the response.
     func call(_ client: AuthClient, _ host: GitHubHost) async throws -> String {
         let granted = try await client.freshTokens().scopes
         guard GitHubScopes.covers(scope, granted: granted) else { return "not available: the scope was not granted" }

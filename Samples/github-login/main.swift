@@ -34,7 +34,7 @@ do {
     exit(1)
 }
 
-/// Signs in, and shows the user and what the app may do.
+/// Signs in, and shows the user, the granted scopes and the API's responses.
 func run(_ client: AuthClient, host: GitHubHost) async throws {
     let credential = try await client.signIn().credential
     print("Signed in as \(credential.displayName), account \(credential.identity?.subject ?? "").")

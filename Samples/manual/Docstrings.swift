@@ -6,7 +6,8 @@ import AuthFlowTesting
 import Foundation
 import HTTPTypes
 
-// The listings of the documentation comments. Those of servers are in servers/handbook, those of tests in servers/web-login/Tests.
+// The listings in the documentation comments, except those for servers (in servers/handbook) and tests (in
+// servers/web-login/Tests).
 
 func emulatedResource() -> ProtectedResourceEmulator {
     let emulator = ProtectedResourceEmulator(origin: "https://api.example.com")

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowTesting
 
-// Compiles the listings of the manual's articles, and tries those that need no provider on the internet.
+// Compiles the listings in the manual's articles, and runs those that need no provider on the internet.
 
 try await TokenStoreConformance(store: DictionaryStore()).run()
 try await signInAtTheEmulator()

@@ -21,7 +21,7 @@ struct Resource {
         }
     }
 
-    /// Calls the resource when its scope was granted, and describes the response.
+    /// Calls the resource if its scope was granted, and describes the response.
     func call(with tokens: TokenSet) async throws -> String {
         guard tokens.scopes.contains(scope) else { return "not available: the scope was not granted" }
         let call = TransportRequest(
@@ -35,7 +35,7 @@ struct Resource {
     }
 }
 
-/// A JSON value as text, one member a line.
+/// A JSON value as text, with one member per line.
 func text(_ json: JSON) throws -> String {
     String(decoding: try json.serialized(indented: true), as: UTF8.self)
 }

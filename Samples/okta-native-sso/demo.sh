@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two apps of one vendor, each in its own process, against the bundled Okta emulator:
+# Runs two apps from one vendor, each in its own process, against the bundled Okta emulator:
 #   Samples/okta-native-sso/demo.sh PATH/TO/authflow PATH/TO/okta-native-sso [--verbose]
 set -euo pipefail
 authflow=$1 sample=$2
@@ -13,7 +13,7 @@ until grep -q http "$folder/issuer"; do kill -0 $provider && sleep 0.05; done
 issuer=$(head -1 "$folder/issuer")
 origin=${issuer%/oauth2/*}
 
-# Only the first app can type a password.
+# Only the first app may enter the password at the provider's origin.
 configure() {
   cat > "$folder/$1.json" <<JSON
 {"profiles": {"$1": {
@@ -35,6 +35,6 @@ app login calendar "$@"
 app logout mail "$@"
 if app status mail "$@"; then exit 1; fi
 if app status calendar "$@"; then exit 1; fi
-# Only this user can read the files.
+# The files must be accessible only to this user.
 loose=$(find "$folder/data" "$folder/key" \( -type f -o -type d \) -perm /077)
-[ -z "$loose" ] || { echo "others can read $loose" >&2; exit 1; }
+[ -z "$loose" ] || { echo "other users can access $loose" >&2; exit 1; }

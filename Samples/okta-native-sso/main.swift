@@ -1,4 +1,4 @@
-// One of several apps of a vendor that share a sign-in: signs in, shows the signed-in user, signs out.
+// One of several apps from one vendor that share a sign-in: signs in, shows the signed-in user, signs out.
 //
 //     okta-native-sso login|status|logout mail.json
 
@@ -33,7 +33,7 @@ do {
         guard case .done = signOut.revocation else { throw AuthError(.providerRejected, "\(signOut.revocation)") }
         print("\(profile.name): signed out, and with it every app of the group")
     default:
-        throw AuthError(.invalidConfiguration, "The command is login, status or logout.")
+        throw AuthError(.invalidConfiguration, "The command must be login, status or logout.")
     }
 } catch {
     print("\((arguments.dropFirst().first ?? "").split(separator: "/").last ?? ""): \(error)")

@@ -60,7 +60,7 @@ let package = Package(
             ]
         ),
         program("page-cost", ["AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowOIDC"]),
-        // The listings of docs/servers.md
+        // The listings in docs/servers.md
         program(
             "handbook",
             [
@@ -70,10 +70,10 @@ let package = Package(
             ],
             [hummingbird, httpTypes, .product(name: "Configuration", package: "swift-configuration")]
         ),
-        // Programs that receive access tokens, configured by a file
+        // Resource servers, configured by a file
         program("orders-api", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
         program("mcp-server", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
-        // The products that need a trait are tested here, where it is enabled.
+        // Products that require a package trait are tested here, because this package enables the trait.
         .testTarget(
             name: "WebLoginTests",
             dependencies: [

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Plays hostile browsers and pages against an application behind a SessionServer, over sockets: hostile_browser.py ORIGIN [--cookie]
 
-With --cookie it only signs in and prints the cookie of the session.
-The application has the standard routes, and "/" says "Signed in as Alice Example" to a browser with a session.
+With --cookie, it only signs in and prints the session cookie.
+The application must have the standard routes, and its page "/" must contain "Signed in as Alice Example" if the browser has a session.
 """
 import html
 import http.client
@@ -94,7 +94,7 @@ def the_cookie_is_for_this_application_and_no_script(alice, last):
 
 @scene
 def a_page_of_another_site_learns_nothing_and_changes_nothing(alice, _):
-    # A browser that sent the cookie all the same.
+    # Simulates a browser that sends the cookie in spite of SameSite=Strict.
     evil = {"Origin": EVIL, "Sec_Fetch_Site": "cross-site"}
     expect(ask("/session", alice).status in (401, 403), "without the header field")
     expect(ask("/session", alice, X_AuthFlow="1", **evil).status in (401, 403), "with the header field")
@@ -166,12 +166,12 @@ def no_address_leads_to_another_site(_, __):
         return end
 
     good = returns_to("/a?b=1")
-    expect("/a?b=1" in html.unescape(good.body + good.location), "a page of the application is not returned to")
+    expect("/a?b=1" in html.unescape(good.body + good.location), "the sign-in does not return to a page of the application")
     for page in pages:
         end = returns_to(page)
         if end is None:
             continue
-        # A browser treats a backslash as a slash, and drops tabs and line feeds.
+        # Browsers treat a backslash as a slash, and remove tabs and newlines.
         leads = [end.location or "/"] + [html.unescape(to) for to in re.findall(r"(?:url=|href=\")([^\"]*)", end.body)]
         for lead in (re.sub(r"[\t\r\n]", "", lead).replace("\\", "/") for lead in leads):
             target = urllib.parse.urlsplit(urllib.parse.urljoin(ORIGIN, lead))
@@ -185,7 +185,7 @@ def bodies_are_bounded(alice, _):
             reply = ask("/logout", alice, "POST", "x" * size, Origin=ORIGIN)
             expect(reply.status == 413, f"{size} bytes: {reply.status}")
         except ConnectionError:
-            pass  # ended while the body was sent, which refuses it, too
+            pass  # closed while the body was being sent, which is also a rejection
     expect(signed_in(alice))
 
 
@@ -206,13 +206,13 @@ def strange_requests_harm_no_other(alice, _):
                 reply = connection.recv(65536)
             except ConnectionError:
                 reply = b""
-            # An ended connection is a refusal.
+            # A closed connection also counts as a rejection.
             expect(not reply or re.match(wanted, reply) and b"Set-Cookie: authflow=" not in reply, (text, reply[:80]))
             expect(signed_in(alice), text)
     waiting = [socket.create_connection((HOST.hostname, HOST.port), 10) for _ in range(100)]
     for connection in waiting:
         connection.sendall(f"POST /logout HTTP/1.1\r\nHost: {HOST.netloc}\r\nContent-Length: 100\r\n\r\nx".encode())
-    expect(signed_in(alice), "slow senders keep others out")
+    expect(signed_in(alice), "slow clients block other clients")
     for connection in waiting:
         connection.close()
 

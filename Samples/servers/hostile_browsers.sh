@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plays the hostile browsers of hostile_browser.py against each program: hostile_browsers.sh PATH/TO/authflow PATH/TO/nio-login ...
-# Each takes a configuration and a port. web-login takes the port as an option.
+# Runs hostile_browser.py against each program: hostile_browsers.sh PATH/TO/authflow PATH/TO/nio-login ...
+# Each program accepts a configuration file and a port as arguments; web-login accepts the port as an option.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1
@@ -16,5 +16,5 @@ for program; do
   processes+=($!)
   answers "$origin/" $! "$folder/$name"
   python3 "$here/hostile_browser.py" "$origin" || { cat "$folder/$name" >&2; exit 1; }
-  kill $! && wait $! || { echo "$name did not end well" >&2; cat "$folder/$name" >&2; exit 1; }
+  kill $! && wait $! || { echo "$name did not exit with status 0" >&2; cat "$folder/$name" >&2; exit 1; }
 done

@@ -1,4 +1,5 @@
-# For the demonstrations that run several processes: a folder, processes that end with the script, and waiting until one is ready.
+# Helpers for demonstrations that run several processes: a temporary directory, processes that are terminated when the script
+# exits, and functions that wait until a process is ready.
 folder=$(mktemp -d)
 processes=()
 cleanup() {
@@ -7,7 +8,7 @@ cleanup() {
 }
 trap cleanup EXIT
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-await() { # what to find, where, whose output it is
+await() { # the pattern to wait for, the output file, the process ID
   for _ in $(seq 400); do
     ! grep -q "$1" "$2" 2>/dev/null || return 0
     kill -0 "$3" || break
@@ -16,7 +17,7 @@ await() { # what to find, where, whose output it is
   cat "$2" >&2
   exit 1
 }
-# A provider with the client of a web application, and the configuration of that application: provide ORIGIN CONFIGURATION
+# Starts a provider where a web application is registered, and writes the application's configuration: provide ORIGIN CONFIGURATION
 provide() {
   "$authflow" dev-idp --web-client "$1" >"$2.issuer" 2>"$2.provider" &
   processes+=($!)
@@ -29,15 +30,15 @@ provide() {
 }}, "server": {"allow_plain_http_on_loopback": true}}
 JSON
 }
-answers() { # a URL, until it answers; whose it is; where its output is
+answers() { # the URL to wait for, the process ID, the output file
   until curl -sf -o "$folder/answer" "$1"; do kill -0 "$2" || { cat "$3" >&2; exit 1; }; sleep 0.05; done
 }
-# The operator's routes cannot be reached through the proxy in front, however their paths are written: hidden ORIGIN
+# Checks that the operator's routes cannot be reached through the reverse proxy, however their paths are written: hidden ORIGIN
 hidden() {
   local path status
   for path in ready ready/ gauges gauges/ forward-auth forward-auth/ %72eady /ready ./ready x/../ready READY 'ready;x' gauges/. gauges%2f '%67auges?' \
     wiki/../gauges wiki/%2e%2e/gauges forward%2dauth; do
     status=$(curl -s --path-as-is -o "$folder/answer" -w '%{http_code}' "$1/$path")
-    [ "$status" = 404 ] || { echo "/$path can be asked from outside: $status" >&2; exit 1; }
+    [ "$status" = 404 ] || { echo "/$path can be reached from outside: $status" >&2; exit 1; }
   done
 }

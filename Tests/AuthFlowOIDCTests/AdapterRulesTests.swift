@@ -11,7 +11,7 @@ import Testing
         EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
     }
 
-    /// An adapter that modifies the behaviour of another adapter.
+    /// An adapter that modifies the behavior of another adapter.
     private struct Bent: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
         var base: OIDCProvider
         var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }

@@ -10,7 +10,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Behaviour of identity providers that the specifications leave open.
+/// Behavior of identity providers that the specifications leave open.
 @Suite struct ProviderRulesTests {
     private func scene(clients: [OIDCEmulator.Client] = [.demo]) throws -> EmulatorScene {
         EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))

@@ -199,7 +199,7 @@ import Testing
             let server = try web.process()
             #expect(await server.readiness().isReady)
             _ = await server.drain(within: .seconds(1))
-            #expect(await server.readiness().problems == ["The process is about to end."])
+            #expect(await server.readiness().problems == ["The process is shutting down."])
         }
     }
 

@@ -5,7 +5,7 @@ import AuthFlowTesting
 import HTTPTypes
 import Testing
 
-/// Providers with rare but unambiguous behaviour.
+/// Providers with rare but unambiguous behavior.
 @Suite struct UnusualProviderTests {
     struct Quirk: CustomTestStringConvertible {
         let name: String

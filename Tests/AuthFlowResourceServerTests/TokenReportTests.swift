@@ -117,7 +117,7 @@ import Testing
         let thumbprint = ProofKey().thumbprint
         let token = try scene.token { $0["cnf"] = ["jkt": .string(thumbprint)] }
         let report = try await scene.api().report(on: Secret(token))
-        #expect(report.steps.last?.outcome == .passed("a request needs a DPoP proof by its key"))
+        #expect(report.steps.last?.outcome == .passed("each request needs a DPoP proof signed with its key"))
         let strict = try await scene.api { $0.dpop.isAccepted = false }.report(on: Secret(token))
         #expect(!strict.isAccepted)
     }
@@ -130,7 +130,7 @@ import Testing
         let report = await api.report(on: Secret(try scene.token()))
         #expect(!report.isAccepted)
         #expect(
-            report.steps.contains { $0.check == .introspection && $0.outcome == .skipped("its issuer was not asked") }
+            report.steps.contains { $0.check == .introspection && $0.outcome == .skipped("introspection was disabled") }
         )
         #expect(scene.provider.requests.allSatisfy { $0 != "/introspect" })
     }

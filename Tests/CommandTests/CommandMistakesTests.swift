@@ -173,7 +173,7 @@ import Testing
                     )
                     #expect(outcome.status == 1)
                     #expect(outcome.output.contains("!!  clock         "))
-                    #expect(outcome.output.contains(" s behind the provider's; set it right"))
+                    #expect(outcome.output.contains(" s behind the provider's; correct it"))
                 }
             }
             try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, _ in

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The behaviour of several processes that share one sign-in and one store.
+/// The behavior of several processes that share one sign-in and one store.
 @Suite struct ProcessesTests {
     private func step(_ arguments: String...) async throws -> String {
         try await CommandHarness.run(arguments, program: "sign-in-steps").output

@@ -62,12 +62,12 @@ import Testing
         ),
         Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
-            words: "its directory is not there",
+            words: "its directory does not exist",
             status: 8
         ),
         Line(
             arguments: ["login", "--trace", "no/such/page.html"] + client,
-            words: "its directory is not there",
+            words: "its directory does not exist",
             status: 8
         ),
     ]
@@ -118,7 +118,7 @@ import Testing
                 let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
                 #expect(outcome.status == 1)
                 #expect(
-                    outcome.output.contains("!!  port          127.0.0.1:\(port), that of the redirect URI, is in use")
+                    outcome.output.contains("!!  port          127.0.0.1:\(port), from the redirect URI, is in use")
                 )
                 #expect(outcome.output.contains("--  client ID     \"authflow-demo\""))
             }

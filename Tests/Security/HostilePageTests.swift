@@ -161,7 +161,7 @@ import Testing
         CookieCase(cookie: "a=1; Secure; SameSite=None", target: "http://127.0.0.1:1", method: "post", isSent: false),
     ]
 
-    @Test(arguments: cookies) func honoursTheSameSiteAttributeOfCookies(
+    @Test(arguments: cookies) func honorsTheSameSiteAttributeOfCookies(
         _ test: CookieCase
     ) async throws {
         let (target, method, cookie) = (test.target, test.method, test.cookie)

@@ -270,7 +270,7 @@ import Testing
             )
             #expect(outcome.status == 130)
             #expect(outcome.talk.contains("/authorize?"), "\(outcome.talk)")
-            #expect(!outcome.talk.contains("opens by itself"))
+            #expect(!outcome.talk.contains("opens automatically"))
         }
     }
 

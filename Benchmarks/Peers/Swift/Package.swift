@@ -2,7 +2,8 @@
 
 import PackageDescription
 
-// Validation of ID Tokens and access tokens by AuthFlow and by jwt-kit, for "make bench-peers". A separate package: only it needs jwt-kit.
+// Validation of ID Tokens and access tokens by AuthFlow and by jwt-kit, for "make bench-peers". A separate package,
+// because nothing else needs jwt-kit.
 let package = Package(
     name: "Peer",
     platforms: [.macOS(.v15)],

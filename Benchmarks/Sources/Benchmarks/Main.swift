@@ -53,7 +53,7 @@ import Synchronization
                     algorithms: ValidationBench.algorithms
                 )
             } baseline: {
-                guard check() else { throw AuthError(.invalidIDToken, "The signature is wrong.") }
+                guard check() else { throw AuthError(.invalidIDToken, "The signature is invalid.") }
             }
             let count = try await allocations {
                 _ = try await client.server.verify(
@@ -157,7 +157,7 @@ import Synchronization
             }
             try await group.waitForAll()
         }
-        print("\n1,000 validations at once, no keys yet: \(cold.fetches) fetch (bound 1)")
+        print("\n1,000 concurrent validations without cached keys: \(cold.fetches) fetch (bound 1)")
         if cold.fetches > 1 { isWithinBounds = false }
 
         let storm = try ValidationBench()
@@ -175,7 +175,7 @@ import Synchronization
                 }
             }
         }
-        print("10,000 tokens with unknown key IDs at once: \(storm.fetches) fetches (bound 2)")
+        print("10,000 concurrent validations of tokens with unknown key IDs: \(storm.fetches) fetches (bound 2)")
         if storm.fetches > 2 { isWithinBounds = false }
     }
 
@@ -183,7 +183,7 @@ import Synchronization
     private static func two(_ value: Double) -> String { String(format: "%.2f", value) }
 }
 
-/// An in-process provider, a client of it, and tokens.
+/// An in-process provider, its client, and tokens.
 final class ValidationBench: Sendable {
     private static let issuer = "https://id.example.com"
 
@@ -226,7 +226,7 @@ final class ValidationBench: Sendable {
         )
     }
 
-    /// A token of the usual size, valid for 24 hours.
+    /// A token of typical size, valid for 24 hours.
     func token(_ algorithm: SignatureAlgorithm, keyID: String? = nil) throws -> String {
         let now = Int64(Date().timeIntervalSince1970)
         return try keys.sign(
@@ -243,7 +243,7 @@ final class ValidationBench: Sendable {
         )
     }
 
-    /// The signature check alone: hash and verify, like an app that has the key in memory.
+    /// The signature check alone: hashing and verification, with the key in memory.
     func signatureCheck(of token: String, _ algorithm: SignatureAlgorithm) throws -> () -> Bool {
         let parts = token.split(separator: ".")
         let signed = Array("\(parts[0]).\(parts[1])".utf8)

@@ -30,7 +30,7 @@ enum ManyUsersBench {
             let callback = try emulator.redirect(for: request.url, as: "user\(number)")
             try await signingIn.save(try await client.exchange(callback, for: request), for: "\(number)")
         }
-        // Another manager, as another process has one: what it adds is what the credentials in memory cost.
+        // A second manager, as in another process. The memory it adds is the cost of the cached credentials.
         let credentials = CredentialManager(client: client, store: store)
         let before = residentKilobytes()
         for number in 0..<count { _ = try await credentials.freshTokens(for: "\(number)") }

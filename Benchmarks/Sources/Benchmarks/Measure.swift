@@ -2,8 +2,8 @@
 import CAllocationCounter
 #endif
 
-/// Times two operations against each other in one run: batches of each in turn, so that other load on the machine
-/// affects both alike.
+/// Compares the times of two operations in one run. Batches of both alternate, so that other load on the machine
+/// affects both equally.
 struct Comparison {
     /// The median time of the measured operation, in nanoseconds.
     let subject: Double

@@ -81,7 +81,7 @@ enum ProofBench {
         show("\(algorithm.rawValue), \(encryption)", result)
     }
 
-    /// The operations of the library alone, with keys in memory.
+    /// The bare operations of the library, with keys in memory.
     private static func bareDecryption(
         _ algorithm: KeyManagementAlgorithm,
         _ encryption: String,

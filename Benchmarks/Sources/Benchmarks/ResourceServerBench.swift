@@ -24,7 +24,7 @@ enum ResourceServerBench {
             let result = try await Comparison.of {
                 _ = try await server.authorize(request, requiring: ["orders:read"])
             } baseline: {
-                guard check() else { throw AuthError(.invalidIDToken, "The signature is wrong.") }
+                guard check() else { throw AuthError(.invalidIDToken, "The signature is invalid.") }
             }
             show("JWT, \(algorithm.rawValue)", result, bound, &isWithinBounds)
         }
@@ -38,7 +38,7 @@ enum ResourceServerBench {
         }
         print(
             String(
-                format: "\nA token that was seen before: %.2f us (bound 2), its hash alone %.2f us",
+                format: "\nA cached token: %.2f us (bound 2), its hash alone %.2f us",
                 result.subject / 1000,
                 result.baseline / 1000
             )
@@ -78,12 +78,12 @@ enum ResourceServerBench {
             _ = try await server.authorize(requests[next], requiring: ["orders:read"])
             next += 1
         } baseline: {
-            guard check(), check() else { throw AuthError(.invalidIDToken, "The signature is wrong.") }
+            guard check(), check() else { throw AuthError(.invalidIDToken, "The signature is invalid.") }
         }
         show("JWT with a DPoP proof, ES256", result, 2.3, &isWithinBounds)
     }
 
-    /// The memory that 10,000 tokens use.
+    /// The memory usage of 10,000 cached tokens.
     private static func memory(_ keys: EmulatorKeys) async throws {
         #if os(Linux)
         let server = try server(keys, cachedTokens: 20_000)

@@ -5,7 +5,7 @@ import FoundationNetworking
 import HTTPTypes
 import Synchronization
 
-/// Measures the transport alone: sequential requests, a thousand concurrent ones, and ten thousand that are cancelled.
+/// Measures the transport alone: sequential requests, 1,000 concurrent requests, and 10,000 cancelled requests.
 enum TransportBench {
     static func run(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 0)
@@ -30,7 +30,7 @@ enum TransportBench {
             }
         }
         let (mine, theirs) = (own.sorted()[20], others.sorted()[20])
-        print("| CurlTransport | \(three(mine)) ms | faster than URLSession (0.2 ms wanted) |")
+        print("| CurlTransport | \(three(mine)) ms | faster than URLSession (goal 0.2 ms) |")
         print("| URLSession | \(three(theirs)) ms | |")
         if mine > theirs { isWithinBounds = false }
         try await waiting(&isWithinBounds)
@@ -46,7 +46,7 @@ enum TransportBench {
         let start = clock()
         _ = try await CurlTransport().send(call)
         let busy = Double(clock() - start) / Double(CLOCKS_PER_SEC) * 1000
-        print("\nWaiting a second for a response keeps a processor busy for \(three(busy)) ms (bound 50)")
+        print("\nWaiting one second for a response uses \(three(busy)) ms of CPU time (bound 50)")
         if busy > 50 { isWithinBounds = false }
     }
 
@@ -68,7 +68,7 @@ enum TransportBench {
         }
         let threads = most.value - before
         print(
-            "\n1,000 requests at once to a server that takes 50 ms: \(received) responses, \(server.connections) connections (bound 64), \(threads) threads more (bound 8)"
+            "\n1,000 concurrent requests to a server with a delay of 50 ms: \(received) responses, \(server.connections) connections (bound 64), \(threads) additional threads (bound 8)"
         )
         if received != 1000 || server.connections > 64 || threads > 8 { isWithinBounds = false }
     }
@@ -144,7 +144,7 @@ private final class PlainServer: Sendable {
     private let listener: Int32
     private let counts = Mutex((all: 0, open: 0))
 
-    /// The number of connections since the start.
+    /// The number of connections accepted so far.
     var connections: Int { counts.withLock(\.all) }
     /// The number of open connections.
     var open: Int { counts.withLock(\.open) }

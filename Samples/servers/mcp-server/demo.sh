@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Calls the tool of the MCP server through the bridge of authflow, with only its URL configured:
+# Calls the MCP server's tool through authflow's bridge, with only the server's URL configured:
 #
 #   Samples/servers/mcp-server/demo.sh PATH/TO/authflow PATH/TO/mcp-server [CLIENT...]
 #
-# CLIENT is a program that gets the URL, in place of the bridge.
+# CLIENT is a program to run instead of the bridge; the URL is its last argument.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An MCP host: starts the bridge, lists the tools of the server and calls the one that it has.
+"""An MCP host: starts the bridge, lists the server's tools and calls the only one.
 
     host.py AUTHFLOW ADDRESS
 """

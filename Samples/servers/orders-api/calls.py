@@ -3,12 +3,12 @@
 
     calls.py AUTHFLOW API ISSUER EXPIRED_API EXPIRED_ISSUER
 
-The tokens are those of the bundled provider, at which alice signs in on the usual pages.
+The bundled provider issues the tokens; alice signs in on its usual pages.
 """
 import base64, hashlib, importlib.machinery, json, pathlib, re, secrets, subprocess, sys, urllib.error, urllib.parse, urllib.request
 
 REDIRECT = "http://127.0.0.1/callback"
-# The bundled provider's pages, as alice goes through them.
+# Completes the bundled provider's pages as alice.
 sys.dont_write_bytecode = True
 PAGES = pathlib.Path(__file__).resolve().parents[2] / "custom-user-agent" / "sign-in.py"
 sign_in = importlib.machinery.SourceFileLoader("sign_in", str(PAGES)).load_module().sign_in
@@ -77,7 +77,7 @@ def main():
     expect("with an expired token", call(f"{expired_api}/api/orders", f"Bearer {expired['access_token']}"), 401, "invalid_token")
     expect("with a token of another issuer", call(orders, f"Bearer {expired['access_token']}"), 401, "invalid_token")
 
-    # An attacker has a stolen token that is bound to a key, but not the key. demo.sh has signed in.
+    # An attacker has stolen a token that is bound to a key, but does not have the key. demo.sh has already signed in.
     def run(*arguments):
         return subprocess.run([authflow, *arguments, "--quiet"], capture_output=True, text=True, timeout=60)
     result = run("curl", "--at", f"{api}/api", orders)
@@ -90,7 +90,7 @@ def main():
 
 if __name__ == "__main__":
     if len(sys.argv) == 2:
-        # As a browser: signs in, and follows the redirect to the program that waits for it.
+        # Acts as a browser: signs in, and follows the redirect to the waiting program.
         urllib.request.urlopen(sign_in(sys.argv[1]), timeout=30).read()
     else:
         main()

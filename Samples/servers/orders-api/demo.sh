@@ -25,7 +25,7 @@ api api issuer "$port"
 api expired-api expired "$other"
 origin=http://127.0.0.1:$port
 
-echo "== authflow curl, with the address alone"
+echo "== authflow curl, with only the URL"
 printf '#!/bin/sh\nexec python3 "%s/calls.py" "$1"\n' "$here" >"$folder/browser"
 chmod 700 "$folder/browser"
 cd "$folder"
@@ -40,7 +40,7 @@ echo "== authflow access-token check, for operators"
 "$authflow" access-token check --config "$folder/api.json" --scope orders:read <"$folder/token"
 status=0
 "$authflow" access-token check --config "$folder/api.json" --scope orders:admin <"$folder/token" | tail -1 || status=$?
-[ "$status" -eq 1 ] || { echo "A token without the scope ends with $status, and not with 1." >&2; exit 1; }
+[ "$status" -eq 1 ] || { echo "The check of a token without the scope exited with $status instead of 1." >&2; exit 1; }
 echo "== every kind of token"
 python3 "$here/calls.py" "$authflow" "$origin" "$(head -1 "$folder/issuer")" "http://127.0.0.1:$other" "$(head -1 "$folder/expired")"
 echo "== the reasons, which only the log contains"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the cost of a session for a page: measure.sh PATH/TO/authflow PATH/TO/page-cost [ROUNDS]
-# Each round asks for the page without a session and for the one with it, in turn; the median of the ratios counts.
+# Each round measures the page first without a session and then with one; the result is the median of the ratios.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 program=$2 rounds=${3:-9}
@@ -17,7 +17,7 @@ rate "$origin/plain" >"$folder/warm" && rate -H "Cookie: $cookie" "$origin/" >"$
 for _ in $(seq "$rounds"); do
   echo "$(rate "$origin/plain") $(rate -H "Cookie: $cookie" "$origin/")"
 done >"$folder/rates"
-# Both were the page, to the end.
+# Both URLs still return the same page.
 cmp <(curl -sf "$origin/plain") <(curl -sf -H "Cookie: $cookie" "$origin/") || { echo "the pages are not the same" >&2; exit 1; }
 python3 - "$folder/rates" <<'PYTHON'
 import statistics, sys

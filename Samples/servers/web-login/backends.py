@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is behind the web application: an API that accepts its access tokens, and a wiki that trusts the proxy's header field X-User.
+"""The backends of the web application: an API that accepts its access tokens, and a wiki that trusts the proxy's header field X-User.
 
 Usage: backends.py PORT
 """
@@ -12,7 +12,7 @@ import sys
 import time
 
 MIB = int(os.environ.get("WEB_LOGIN_MIB", "256"))
-# Whether each upload was whole; None while it goes on.
+# Whether each upload was complete; None while it is in progress.
 UPLOADS = []
 
 
@@ -21,7 +21,7 @@ class Backends(http.server.BaseHTTPRequestHandler):
         try:
             self.respond()
         except ConnectionError:
-            pass  # The client has had enough.
+            pass  # The client has closed the connection.
 
     def do_PUT(self):
         size, is_whole, number = 0, False, len(UPLOADS)
@@ -49,7 +49,7 @@ class Backends(http.server.BaseHTTPRequestHandler):
             if self.headers.get("Upgrade") == "websocket":
                 return self.open_socket()
             if self.headers.get("Upgrade"):
-                # An application server that speaks HTTP/2 without TLS would.
+                # An application server that supports HTTP/2 without TLS would accept the upgrade.
                 self.protocol_version = "HTTP/1.1"
                 self.send_response(101)
                 self.send_header("Upgrade", self.headers["Upgrade"])
@@ -75,7 +75,7 @@ class Backends(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
 
     def open_socket(self):
-        """A WebSocket with one message (RFC 6455 sections 4.2.2 and 5.2)."""
+        """Opens a WebSocket and sends one message (RFC 6455 sections 4.2.2 and 5.2)."""
         key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
         self.protocol_version = "HTTP/1.1"
         self.send_response(101)

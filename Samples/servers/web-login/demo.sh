@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Signs in to the web application with two real Chromiums, at the bundled provider, and signs out everywhere in one of them:
+# Signs in to the web application with two real Chromium browsers, at the bundled provider, and signs out everywhere in one of them:
 #
 #   Samples/servers/web-login/demo.sh PATH/TO/authflow PATH/TO/web-login [STORE]
 #
-# STORE is the profile's store in JSON; default: {"name": "memory"}. With another store there are two processes behind nginx (nginx.conf), every
-# page comes from another one than the page before, and both are replaced while requests go on. Another application asks the first who is
-# signed in; an API behind the proxy of the first sends events and 256 MiB. Pictures of the pages are saved under .build-browser/.
+# STORE is the profile's store in JSON; default: {"name": "memory"}. With any other store, two processes run behind nginx (nginx.conf) and
+# alternate from page to page, and both are replaced while requests continue. A second application requests the signed-in user from the
+# first one; an API behind the first one's proxy sends events and 256 MiB. Screenshots of the pages are saved under .build-browser/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2 store=${3:-"{\"name\": \"memory\"}"}
@@ -55,31 +55,31 @@ no_errors() { ! grep -iE "error|fatal" "$folder"/web-* || exit 1; }
 no_errors
 case $store in
   *memory*) ;;
-  *) # Each alert is about a figure that the process has.
+  *) # Each alert uses a gauge that the process reports.
     curl -sf -o "$folder/gauges" "http://127.0.0.1:${ports[0]}/gauges"
     for name in $(grep -o "authflow_[a-z_]*" "$here/alerts.yml"); do
       grep -q "^$name[ {]" "$folder/gauges" || { echo "there is no gauge $name" >&2; cat "$folder/gauges" >&2; exit 1; }
     done ;;
 esac
 
-# Both processes are replaced, one after the other, while requests go on. A download whose browser has stopped reading does not keep a process: it
-# is broken off, and does not look whole.
+# Replaces both processes, one after the other, while requests continue. A stalled download does not prevent a process from exiting: the
+# download is aborted, and the client can detect that it is incomplete.
 if [ ${#ports[@]} -gt 1 ]; then
   touch "$folder/replacing"
   while [ -e "$folder/replacing" ]; do status "$origin/" && echo; done >"$folder/statuses" &
   load=$!
   for each in "${ports[@]}"; do
-    # The tables of a later version, which this one may still use: the processes go on, and one that starts finds them, too.
+    # Migrates the tables to a later version that this one can still use: running processes continue to work, and new processes start.
     case $store in *postgresql*) "$here/operations.sh" next-tables ;; esac
     curl -s -H "X-AuthFlow: 1" -H "Cookie: $(cat "$folder/cookie")" -o "$folder/download" "http://127.0.0.1:$each/api/large" &
     download=$!
-    until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to break off" >&2; exit 1; }; done
+    until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to abort" >&2; exit 1; }; done
     kill -STOP "$download"
     began=$SECONDS
     kill "${applications[$each]}" && wait "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }
     kill -CONT "$download"
-    ! wait "$download" || { echo "a download that was broken off looked whole" >&2; exit 1; }
-    [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to end" >&2; exit 1; }
+    ! wait "$download" || { echo "an aborted download looked complete" >&2; exit 1; }
+    [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to exit" >&2; exit 1; }
     rm "$folder/download"
     no_errors
     : >"$folder/web-$each"
@@ -87,10 +87,10 @@ if [ ${#ports[@]} -gt 1 ]; then
   done
   rm "$folder/replacing" && wait "$load"
   [ "$(sort -u "$folder/statuses")" = 200 ] || { sort "$folder/statuses" | uniq -c >&2; exit 1; }
-  echo "Replaced both processes: $(wc -l <"$folder/statuses") requests meanwhile, all answered with 200"
+  echo "Replaced both processes: $(wc -l <"$folder/statuses") requests in the meantime, all with the status 200"
 fi
 
-# A backup that is restored: the sessions that it has go on, one that began later is gone, and its user signs in again.
+# Restores a backup: sessions in the backup remain valid, and a session that started later is lost, so its user must sign in again.
 case $store in *postgresql* | *sqlite* | *redis*)
   earlier=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
   "$here/operations.sh" backup "$store" "$folder/backup"
@@ -100,12 +100,12 @@ case $store in *postgresql* | *sqlite* | *redis*)
   "$here/operations.sh" restore "$store" "$folder/backup"
   for each in "${ports[@]}"; do : >"$folder/web-$each" && start "$each" && applications[$each]=$application; done
   page() { curl -s -H "Cookie: $1" "$origin/" | sed 's/<[^>]*>//g'; }
-  [[ $(page "$earlier") == *"Signed in as Alice Example"* && $(page "$later") == *"No user is signed in"* ]] || { echo "restored wrongly" >&2; exit 1; }
+  [[ $(page "$earlier") == *"Signed in as Alice Example"* && $(page "$later") == *"No user is signed in"* ]] || { echo "the backup was not restored correctly" >&2; exit 1; }
   "$authflow" store check --config "$folder/authflow.json"
-  echo "Restored a backup: its sessions go on, and a later one is gone" ;;
+  echo "Restored a backup: its sessions remain valid, and a later session is lost" ;;
 esac
 case $store in *postgresql*)
-  # Tables that need a later version: a process that starts does not become ready, and the tool says why.
+  # Migrates the tables to a version that requires a later program: a new process does not become ready, and the tool reports the reason.
   no_errors
   "$here/operations.sh" needed-tables
   each=${ports[0]}
@@ -118,7 +118,7 @@ esac
 
 if [ ${#ports[@]} -eq 1 ]; then
   grep -q "has ended: replaced" "$folder"/web-* && grep -q "has ended: signed_out" "$folder"/web-*
-  # The same application with two providers, of which the user chooses one.
+  # The same application with two providers; the user chooses one.
   port=$(free_port) && origin=http://127.0.0.1:$port
   for name in staff guests; do
     "$authflow" dev-idp --web-client "$origin/$name" >"$folder/$name" 2>"$folder/$name-provider" &

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Like demo.sh, on the databases that Tests/Databases/databases.sh has started: demo_databases.sh PATH/TO/authflow PATH/TO/web-login
+# Runs demo.sh with the databases that Tests/Databases/databases.sh has started: demo_databases.sh PATH/TO/authflow PATH/TO/web-login
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 "$here/demo.sh" "$1" "$2" "{\"name\": \"sqlite\", \"path\": \"$AUTHFLOW_SQLITE/sessions.sqlite\"}"

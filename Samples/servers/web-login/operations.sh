@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What an operator does with the store of web-login, on the databases that Tests/Databases/databases.sh has started:
+# Operations on web-login's store, on the databases that Tests/Databases/databases.sh has started:
 #
-#   operations.sh backup STORE FILE | restore STORE FILE    with the processes stopped for the second
-#   operations.sh next-tables     changes the tables of PostgreSQL as a later version would that earlier ones can use
-#   operations.sh needed-tables   the same, and earlier ones cannot
+#   operations.sh backup STORE FILE | restore STORE FILE    stop the processes before a restore
+#   operations.sh next-tables     migrates the PostgreSQL tables to a later version that earlier versions can still use
+#   operations.sh needed-tables   migrates the PostgreSQL tables to a later version that earlier versions cannot use
 set -euo pipefail
 # A backup contains tokens.
 umask 077
@@ -16,8 +16,8 @@ case $1-${2-} in
     STORE=$2 python3 "$(dirname "$0")/redis_backup.py" "$1" "$3" ;;
   backup-*sqlite*) sqlite3 -readonly "$database" ".backup '$3'" ;;
   restore-*sqlite*)
-    # The log is of the database that goes. The file is written over, so that it stays the application's.
-    [ -s "$3" ] && [ -f "$database" ] || { echo "operations.sh: $3 is empty, or there is no $database" >&2; exit 1; }
+    # The write-ahead log belongs to the database that is replaced. The file is overwritten in place, so that its owner does not change.
+    [ -s "$3" ] && [ -f "$database" ] || { echo "operations.sh: $3 is empty, or $database does not exist" >&2; exit 1; }
     rm -f "$database-wal" "$database-shm"
     cat "$3" >"$database" ;;
   next-tables-)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Backs up the records of AuthFlow in Redis, and restores them: STORE=... redis_backup.py backup|restore FILE
 
-STORE is the store of the configuration, with its password in the URL: {"url": "unix:PATH"} or {"url": "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]", "prefix": "authflow"}. It is not
-an argument, which other users can read. Stop the processes before a restore. Records that have expired since are not restored.
+STORE is the store of the configuration, with its password in the URL: {"url": "unix:PATH"} or {"url": "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]", "prefix": "authflow"}. It is an
+environment variable because other users can read arguments. Stop the processes before a restore. Records that have expired since the backup are
+not restored.
 """
 import base64
 import json
@@ -14,7 +15,7 @@ import urllib.parse
 
 
 class Redis:
-    """A connection (the protocol's version 2)."""
+    """A connection (RESP2)."""
 
     def __init__(self, server):
         url = urllib.parse.urlsplit(server)
@@ -62,13 +63,13 @@ def backup(redis, file, prefix):
     records = []
     for key in redis.keys(prefix):
         value, left = redis.run("DUMP", key), redis.run("PTTL", key)
-        # It can have expired meanwhile.
+        # The record may have expired in the meantime.
         if value is not None and left != -2:
             end = int(time.time() * 1000) + left if left >= 0 else 0
             records.append([base64.b64encode(key).decode(), base64.b64encode(value).decode(), end])
     if not records:
         sys.exit(f"redis_backup: there are no records with the prefix {prefix}")
-    # It contains tokens: a new file, which no other user can read, takes the place of an earlier one.
+    # The backup contains tokens, so an earlier file is replaced with a new file that no other user can read.
     new = f"{file}.{os.getpid()}"
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as output:
         json.dump(records, output)
@@ -80,7 +81,7 @@ def backup(redis, file, prefix):
 def restore(redis, file, prefix):
     with open(file) as saved:
         records = json.load(saved)
-    # Under other names first: a value that this server cannot read leaves what is there as it was.
+    # Restores to temporary keys first: if this server cannot read a value, the existing records stay unchanged.
     temporary = f"{prefix}-restored-{os.getpid()}:".encode()
     restored = []
     try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Plays a user with two browsers, real Chromiums: two_browsers.py ORIGIN PICTURES [PROVIDER]
+"""Plays a user with two real Chromium browsers: two_browsers.py ORIGIN PICTURES [PROVIDER]
 
-With PROVIDER the user chooses it on the application's page first. Pictures are 1280 and 390 pixels wide, light and dark.
+With PROVIDER, the user first chooses this provider on the application's page. Screenshots are 1280 and 390 pixels wide, light and dark.
 """
 import base64
 import itertools
@@ -29,7 +29,7 @@ def expect(condition, what):
 
 
 class User:
-    """What the user does in one browser."""
+    """The user's actions in one browser."""
 
     def __init__(self, browser):
         self.browser = browser
@@ -53,7 +53,7 @@ class User:
         try:
             self.browser.wait(lambda: words in self.text())
         except SystemExit:
-            sys.exit(f"web-login: the page has not: {words}, but: {self.text()}")
+            sys.exit(f"web-login: the page does not contain "{words}", but: {self.text()}")
 
     def cdp(self, command, **parameters):
         return self.browser.command("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
@@ -75,7 +75,7 @@ class User:
         self.wait(text)
 
     def streams(self):
-        """Reads a stream of events and a large download of the API, through the application."""
+        """Reads a stream of events and a large download from the API, and sends a large upload, through the application."""
         read = """const [path, done] = arguments; (async () => {
             const response = await fetch(path, {headers: {'X-AuthFlow': '1'}});
             const reader = response.body.getReader();
@@ -84,12 +84,12 @@ class User:
             return [response.status, response.headers.get('Content-Type'), size, parts];
         })().then(done, error => done(String(error)));"""
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": ["/api/events"]})
-        expect(result[:2] == [200, "text/event-stream"] and result[3:] == [3], f"events came together: {result}")
+        expect(result[:2] == [200, "text/event-stream"] and result[3:] == [3], f"the events did not arrive separately: {result}")
         before = self.memory("VmRSS")
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": ["/api/large"]})
         expect(result[0] == 200 and result[2] == SIZE, f"a download of {MIB} MiB ended with {result}")
         grown = self.memory("VmHWM") - before
-        # The bound is wide: a debug build of the HTTP server may queue what it has not sent.
+        # The limit is generous: a debug build of the HTTP server may queue unsent data.
         expect(grown < 100 * 1024, f"a download of {MIB} MiB took {grown} KiB of memory")
         before = self.memory("VmHWM")
         send = """const [size, done] = arguments;
@@ -103,7 +103,7 @@ class User:
         print(f"Streamed {MIB} MiB through the application each way: {grown} and {sent} KiB more memory in the process")
 
     def sockets(self):
-        """A WebSocket of the wiki, by a page of the application and by one of another site."""
+        """Opens a WebSocket of the wiki from a page of the application, and from a page of another origin."""
         read = """const [url, done] = arguments;
             const socket = new WebSocket(url);
             socket.onmessage = message => done(message.data);
@@ -111,18 +111,18 @@ class User:
         url = f"ws://{HOST}/wiki/live"
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": [url]})
         expect(result == "changed by 248289761001", f"the WebSocket of the application's page: {result}")
-        # The same machine, and another port: another origin of the same site, whose requests have the cookies.
+        # The same host with a different port is a different origin of the same site, so its requests contain the cookies.
         self.browser.command("POST", "/url", {"url": os.environ["WEB_LOGIN_STRANGER"]})
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": [url]})
         expect(result == "refused", f"the WebSocket of a page of another origin: {result}")
         self.open()
-        # Another protocol would be a tunnel, in which the next request is not checked.
+        # Any other protocol would be a tunnel in which the next request is not checked.
         reply = self.raw(HOST, f"GET /wiki/ HTTP/1.1\r\nHost: {HOST}\r\n{self.cookies()}Upgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
         expect(reply.startswith(b"HTTP/1.1 200"), f"an upgrade to h2c: {reply}")
-        print("Opened a WebSocket behind the proxy: a page of another origin could not, and no other protocol can be used")
+        print("Opened a WebSocket behind the proxy: a page of another origin could not open one, and no other protocol was accepted")
 
     def cookies(self):
-        """The browser's cookies, as a header field."""
+        """The Cookie header field of the browser."""
         cookies = self.browser.command("GET", "/cookie")
         return "Cookie: " + "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in cookies) + "\r\n"
 
@@ -135,11 +135,11 @@ class User:
             return connection.recv(4096)
 
     def broken_uploads(self):
-        """Uploads that break off do not look whole to the API, however they do."""
+        """Aborted uploads must not look complete to the API, whichever way they are aborted."""
         head = f"PUT /api/photos HTTP/1.1\r\nHost: {HOST}\r\n{self.cookies()}X-AuthFlow: 1\r\nOrigin: {ORIGIN}\r\n"
         chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
         rests = [chunked, chunked + "5\r\nse", "Content-Length: 10\r\n\r\nfirst"]
-        # Through the proxy in front of the application, and without it.
+        # Directly, and through the reverse proxy.
         for address in [os.environ["WEB_LOGIN_ADDRESS"], HOST]:
             for rest, is_reset in itertools.product(rests, [False, True]):
                 count = len(self.uploads()) + 1
@@ -150,8 +150,8 @@ class User:
                     if is_reset:
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.wait_for_uploads(lambda uploads: None not in uploads)
-        expect(not any(self.uploads()[1:]), f"an upload that broke off looked whole: {self.uploads()}")
-        print("Broke off twelve uploads: none looked whole to the API")
+        expect(not any(self.uploads()[1:]), f"an aborted upload looked complete: {self.uploads()}")
+        print("Aborted twelve uploads: none looked complete to the API")
 
     def wait_for_uploads(self, condition):
         deadline = time.monotonic() + 20
@@ -160,7 +160,7 @@ class User:
             time.sleep(0.02)
 
     def uploads(self):
-        """Whether each upload that has begun was whole; None while it goes on."""
+        """Whether each upload was complete; None while it is in progress."""
         read = "fetch('/api/uploads', {headers: {'X-AuthFlow': '1'}}).then(response => response.json()).then(arguments[0]);"
         return self.browser.command("POST", "/execute/async", {"script": read, "args": []})
 
@@ -175,7 +175,7 @@ class User:
             self.wait("Choose where you want to sign in")
             self.picture("providers")
             self.press(PROVIDER)
-        # The provider asks again for consent, and not for a password that it was told a moment ago.
+        # The provider prompts for consent again, but not for the password, which the user has just entered.
         self.browser.click("button[name=decision][value=allow]") if is_known else sign_in_at_emulator(self.browser)
         self.wait("Signed in as Alice Example")
 
@@ -194,7 +194,7 @@ with Browser() as one, Browser() as two:
         laptop.streams()
         laptop.broken_uploads()
         laptop.sockets()
-        # Without a session the proxy sends the browser to sign in, and back.
+        # Without a session, the proxy redirects the browser to the sign-in, which returns to the page.
         phone.open("/wiki/My%20Page?x=1&y=2")
         sign_in_at_emulator(phone.browser)
         phone.wait("The wiki of 248289761001, with 0 cookies.")
@@ -210,14 +210,14 @@ with Browser() as one, Browser() as two:
     laptop.wait("another browser")
     laptop.note("<b>tea</b> & \u00fcmlauts")
     laptop.picture("signed-in")
-    # A silent sign-in: the provider knows the user and shows no page, and there is one session for this browser as before.
+    # A silent sign-in: the user has a session at the provider, so no page is shown, and this browser still has only one session.
     old = laptop.browser.command("GET", "/cookie")
     laptop.open("/silent")
     laptop.wait("<b>tea</b> & \u00fcmlauts")
     expect(laptop.script("return location.search") == "", f"a silent sign-in ended at {laptop.script('return location.href')}")
-    expect(laptop.browser.command("GET", "/cookie") != old, "a silent sign-in has replaced no session")
+    expect(laptop.browser.command("GET", "/cookie") != old, "a silent sign-in has not replaced the session")
     expect(laptop.text().count("this browser") == 1 and laptop.text().count("another browser") == 1, laptop.text())
-    # Step-up: the provider asks again, the note stays, and there is one session for this browser as before.
+    # Step-up: the provider prompts again, the note is preserved, and this browser still has only one session.
     laptop.press("Payments")
     laptop.browser.click("button[name=decision][value=allow]")
     laptop.wait("Payments, signed in with mfa")
@@ -226,12 +226,12 @@ with Browser() as one, Browser() as two:
     laptop.open()
     laptop.wait("<b>tea</b> & \u00fcmlauts")
     expect(laptop.text().count("this browser") == 1 and laptop.text().count("another browser") == 1, laptop.text())
-    # A visit by a link from elsewhere has no Strict cookie: the sign-in route finds the session again.
+    # A request from a link on another site does not contain the SameSite=Strict cookie; the sign-in route finds the session again.
     laptop.browser.command("POST", "/url", {"url": f"data:text/html,<a href='{ORIGIN}/login?return_to=/'>link</a>"})
     laptop.press("link")
     laptop.wait("Signed in as Alice Example")
     expect(laptop.text().count("this browser") == 1 and laptop.text().count("another browser") == 1, laptop.text())
-    expect("The access token is good until" in laptop.text(), laptop.text())
+    expect("The access token is valid until" in laptop.text(), laptop.text())
     laptop.press("End")
     laptop.browser.wait(lambda: "another browser" not in laptop.text())
     phone.open()
@@ -246,7 +246,7 @@ with Browser() as one, Browser() as two:
     phone.wait("This sign-in took too long")
     phone.picture("stale")
     if "WEB_LOGIN_COOKIE" in os.environ:
-        # For a request that goes on while the processes are replaced.
+        # For a request that continues while the processes are replaced.
         phone.open()
         phone.sign_in(is_known=True)
         cookies = phone.browser.command("GET", "/cookie")

@@ -20,7 +20,7 @@ extension TokenStoreFactory {
             "allow_plain_text",
             .flag,
             default: false,
-            "Whether a remote server may be used without TLS: any network attacker then gets every session."
+            "Whether a remote server may be used without TLS. Any attacker on the network can then read every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, prefix, connections, plainText]
         return TokenStoreFactory("redis", keys: keys) { options, host in

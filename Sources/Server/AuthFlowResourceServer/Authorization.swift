@@ -4,10 +4,10 @@ import AuthFlowJOSE
 public import AuthFlowJSON
 public import HTTPTypes
 
-/// The authorization of one request: the subject of its token, and what the token permits.
+/// The authorization of one request: the subject, the scopes and the other claims of its access token.
 public struct Authorization: Sendable {
     let token: AccessToken
-    /// The API that has authorized the request.
+    /// The API that authorized the request.
     private let server: ObjectIdentifier
     private let nonce: String?
     private let isExposed: Bool
@@ -19,34 +19,35 @@ public struct Authorization: Sendable {
         self.isExposed = server.rules.exposesChallengesToBrowsers
     }
 
-    /// Whether an API made this authorization.
+    /// Whether an API issued this authorization.
     func isMade(by other: ResourceServer) -> Bool { server == ObjectIdentifier(other) }
 
     /// The issuer of the token.
     public var issuer: String { token.issuer }
 
-    /// `sub`: the user, or the client where no user is involved. Unique only together with the issuer. nil: the token or the introspection response has none.
+    /// `sub`: the user, or the client if no user is involved. Unique only together with the issuer. nil if the token or
+    /// the introspection response has no `sub`.
     public var subject: String? { token.subject }
 
-    /// `client_id`: the client; nil when the token does not have it.
+    /// `client_id`: the client; nil if the token has no `client_id`.
     public var clientID: String? { token.clientID }
 
     /// The scopes.
     public var scopes: Set<String> { token.scopes }
 
-    /// The expiry of the token; nil when the introspection response has none.
+    /// The expiry of the token; nil if the introspection response has no `exp`.
     public var expiresAt: Date? { token.end.map(Date.init(timeIntervalSince1970:)) }
 
     /// `authorization_details` (RFC 9396), as in the token; nil for none.
     public var authorizationDetails: JSON? { token.claims["authorization_details"] }
 
-    /// Whether the token is bound to a DPoP key; the request then contained a valid proof.
+    /// Whether the token is bound to a DPoP key. If so, the request contained a valid proof.
     public var isDPoPBound: Bool { token.binding.key != nil }
 
-    /// Whether the token is bound to a certificate, which the client presented.
+    /// Whether the token is bound to a client certificate. If so, the client presented it.
     public var isCertificateBound: Bool { token.binding.certificate != nil }
 
-    /// All claims of the token, or members of the introspection.
+    /// All claims of the token, or all members of the introspection response.
     public var claims: JSON { token.claims }
 
     /// Header fields to add to every response, including errors: the next DPoP nonce (RFC 9449 section 8.2). Usually empty.

@@ -8,7 +8,7 @@ extension ResourceServer {
         var members: [String: JSON] = [
             "resource": .string(resource.url),
             "authorization_servers": .array(issuers.map { .string($0.server.issuer) }),
-            // RFC 9700 section 4.3.2: tokens in queries are not accepted; this server does not accept those in forms either.
+            // RFC 9700 section 4.3.2: tokens in queries are not accepted. Tokens in forms are not accepted either.
             "bearer_methods_supported": ["header"],
         ]
         if !rules.supportedScopes.isEmpty {
@@ -22,13 +22,13 @@ extension ResourceServer {
         return .object(members)
     }
 
-    /// Responds to a request for the metadata. Put it before everything that requires a token.
+    /// Returns the response to a request for the metadata. Call it before anything that requires a token.
     /// - Returns: nil for any other request.
     public func metadataResponse(to request: HTTPRequest) -> TransportResponse? {
         let path = (request.path ?? "/").prefix { $0 != "?" }
         guard path == ResourceMetadata.path(of: resource) else { return nil }
         var response = TransportResponse(head: HTTPResponse(status: .ok))
-        // Pages of any origin may read it: it is public, and no cookies are involved.
+        // Pages of any origin may read the metadata, because it is public and no cookies are involved.
         response.head.headerFields[.accessControlAllowOrigin] = "*"
         switch request.method {
         case .get, .head:

@@ -1,15 +1,17 @@
 public import AuthFlowHTTP
 
 extension ResourceServer {
-    /// Checks an access token as if it were in a request, and reports each check.
+    /// Checks an access token as if it had arrived in a request, and reports each check.
     ///
     /// A token whose introspection was skipped is not accepted, because it may have been revoked.
     ///
-    /// The token is sent to no one unless `introspects` is set. The issuer's metadata and keys are fetched as needed.
+    /// The token leaves this process only if `introspects` is true. The issuer's metadata and keys are fetched as
+    /// needed.
     /// - Parameters:
     ///   - token: The token.
     ///   - requirement: The requirement of the route; default: a valid token.
-    ///   - introspects: Whether to send the token to its issuer, where the API is configured to introspect it (RFC 7662); default: no.
+    ///   - introspects: Whether to send the token to its issuer, if the API is configured to introspect it (RFC 7662);
+    ///     default: no.
     public func report(
         on token: Secret,
         requiring requirement: Requirement = Requirement(),
@@ -39,9 +41,9 @@ extension ResourceServer {
     private static func need(of binding: TokenBinding) -> String {
         switch (binding.key, binding.certificate) {
         case (nil, nil): "none: a bearer token"
-        case (_?, nil): "a request needs a DPoP proof by its key"
-        case (nil, _?): "a request needs its client certificate"
-        case (_?, _?): "a request needs a DPoP proof by its key, and its client certificate"
+        case (_?, nil): "each request needs a DPoP proof signed with its key"
+        case (nil, _?): "each request needs its client certificate"
+        case (_?, _?): "each request needs a DPoP proof signed with its key, and its client certificate"
         }
     }
 }

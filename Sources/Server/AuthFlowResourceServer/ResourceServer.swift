@@ -5,9 +5,10 @@ import AuthFlowJSON
 public import AuthFlowOAuth
 public import HTTPTypes
 
-/// An API that receives access tokens (RFC 6749 section 1.1: "resource server"): it decides which requests are authorized.
+/// An API that receives access tokens (RFC 6749 section 1.1: "resource server"), and decides which requests are
+/// authorized.
 ///
-/// Create one for each API and share it: any number of tasks may use it concurrently.
+/// Create one instance for each API and share it: any number of tasks may use it concurrently.
 ///
 /// ```swift
 /// let api = try ResourceServer(
@@ -30,22 +31,23 @@ public final class ResourceServer: Sendable {
 
     let host: HostServices
     private let cache: TokenCache<AccessToken>
-    /// The issuer whose tokens are introspected, and the API's client there.
+    /// The issuer whose tokens are introspected, and the API's client at that issuer.
     private let introspector: (issuer: TrustedIssuer, client: OAuthClient)?
     private let introspection: IntrospectionCache
     private let nonces: ProofNonces?
     private let observer: (@Sendable (AuthorizationDecision) -> Void)?
 
-    /// Creates a server. It sends no request until the first token arrives.
+    /// Creates a resource server. It sends no requests before the first token arrives.
     /// - Parameters:
     ///   - resource: The identifier of the API: an `https` URL; `http` only on loopback.
     ///   - issuers: The issuers whose tokens are accepted.
-    ///   - rules: The rules; default: bearer tokens and DPoP-bound ones, at most 10,000 verified tokens in memory.
+    ///   - rules: The rules; default: bearer tokens and DPoP-bound tokens are accepted, and at most 10,000 verified
+    ///     tokens are cached.
     ///   - host: Time and randomness; default: the system's.
-    ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` records them as metrics.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the resource is not a valid URL or has a query, issuers is empty or has
-    ///   duplicates, JWTs are to be introspected without an introspector, or several issuers have one: a token that names no
-    ///   issuer must not be sent to the wrong one.
+    ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` records decisions as metrics.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` if the resource is not a valid URL or has a
+    ///   query, if `issuers` is empty or has duplicates, if JWT introspection is enabled without an introspector, or if
+    ///   more than one issuer has an introspector: a token without an issuer must not be sent to the wrong issuer.
     public init(
         _ resource: String,
         issuers: [TrustedIssuer],
@@ -63,10 +65,10 @@ public final class ResourceServer: Sendable {
             )
         }
         guard !issuers.isEmpty else {
-            throw AuthError(.invalidConfiguration, "A resource server needs an issuer whose tokens it accepts.")
+            throw AuthError(.invalidConfiguration, "A resource server needs at least one issuer.")
         }
         guard Set(issuers.map(\.name)).count == issuers.count else {
-            throw AuthError(.invalidConfiguration, "The resource server names an issuer twice.")
+            throw AuthError(.invalidConfiguration, "The resource server lists an issuer more than once.")
         }
         let templates = issuers.compactMap(\.tenants)
         guard issuers.allSatisfy({ issuer in issuer.tenants != nil || !templates.contains { $0.covers(issuer.name) } })
@@ -96,11 +98,11 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether a request is authorized.
     /// - Parameters:
-    ///   - request: The request. Its body is never read: a token in a form is not accepted (RFC 6750 section 2.2), nor one in a query
-    ///     (section 2.3).
+    ///   - request: The request. Its body is never read: tokens in forms (RFC 6750 section 2.2) and in queries (section
+    ///     2.3) are not accepted.
     ///   - requirement: The requirement of the route; default: a valid token.
-    ///   - certificate: The certificate of the client's TLS connection, in DER; default: none. Behind a proxy name the field that the
-    ///     proxy sets instead: ``ResourceServerRules/certificateField``.
+    ///   - certificate: The client certificate of the TLS connection, in DER; default: none. Behind a proxy, set
+    ///     ``ResourceServerRules/certificateField`` to the field that the proxy sets.
     /// - Throws: ``Rejection``: the response for the client, and the reason for the log.
     public func authorize(
         _ request: HTTPRequest,
@@ -119,9 +121,9 @@ public final class ResourceServer: Sendable {
         }
     }
 
-    /// Decides whether an authorized request also meets the requirement of a further route: a proof is accepted only once, so a request
-    /// cannot be authorized twice.
-    /// - Returns: Whether this API made the authorization. An authorization by another API is not checked.
+    /// Decides whether an authorized request also meets the requirement of another route. A request cannot be
+    /// authorized twice, because a proof is accepted only once.
+    /// - Returns: Whether this API issued the authorization. An authorization by another API is not checked.
     /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
         _ authorization: Authorization,
@@ -165,7 +167,7 @@ public final class ResourceServer: Sendable {
         } catch let rejection as Rejection {
             throw rejection
         } catch let failure as TokenFailure {
-            // The challenge includes the nonce that the client has to send.
+            // The response includes the nonce that the client must send.
             if case .wantsNonce = failure { writer.nonce = nonces?.next() }
             throw writer.rejection(for: failure)
         } catch {
@@ -175,10 +177,11 @@ public final class ResourceServer: Sendable {
 
     // MARK: - Access tokens
 
-    /// The maximum size of a cached token, in bytes: its claims take several times as much memory, and the limit of the cache counts tokens.
+    /// The maximum size of a cached token, in bytes. The limit of the cache counts tokens, and the claims of a token
+    /// occupy several times its size in memory.
     private static let maximumCachedSize = 8 * 1024
 
-    /// A verified token.
+    /// Returns the verified form of a token, from the cache if possible.
     private func accessToken(_ token: Secret) async throws -> AccessToken {
         let digest = TokenDigest(token)
         let now = host.now()
@@ -186,8 +189,9 @@ public final class ResourceServer: Sendable {
         return try await accessToken(token, digest, at: now, steps: nil)
     }
 
-    /// Verifies a token that is not cached.
-    /// - Parameter steps: Receives each check as it begins. Such a token is not cached, and is introspected only if `steps` says so.
+    /// Verifies a token that is not in the cache.
+    /// - Parameter steps: Receives each check as it begins. If set, the token is not cached, and is introspected only
+    ///   if `steps` allows it.
     func accessToken(
         _ token: Secret,
         _ digest: TokenDigest,
@@ -197,23 +201,23 @@ public final class ResourceServer: Sendable {
         steps?.begin(.form)
         try PresentedToken.requireCharacters(of: token)
         steps?.begin(.issuer)
-        // Parsed only once, both to choose the issuer and to be verified.
+        // The token is parsed only once, both to choose the issuer and to verify the token.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
             guard issuers.count == 1 || !Self.isJOSE(token) else {
-                throw TokenFailure.invalid("it is a JWT that cannot be read")
+                throw TokenFailure.invalid("it is a malformed JWT")
             }
             let reason = "it is not a JWT, and introspection is not configured"
             return try await introspected(token, digest, orRefusedAs: reason, steps)
         }
-        // The issuer is chosen among those that are configured, before anything is fetched.
+        // The issuer is chosen from the configured issuers before any metadata is fetched.
         guard let named = jws.payload["iss"]?.string else {
-            guard issuers.count == 1 else { throw TokenFailure.invalid("it names no issuer (iss)") }
-            return try await introspected(token, digest, orRefusedAs: "it names no issuer (iss)", steps)
+            guard issuers.count == 1 else { throw TokenFailure.invalid("it has no issuer (iss)") }
+            return try await introspected(token, digest, orRefusedAs: "it has no issuer (iss)", steps)
         }
         guard let issuer = issuers.first(where: { $0.issuer(for: jws.payload)?.isIdentical(to: named) == true }) else {
             throw TokenFailure.invalid(
-                "its issuer \"\(Self.quotable(named))\" is not one of those accepted here (iss)"
+                "its issuer \"\(Self.quotable(named))\" is not trusted (iss)"
             )
         }
         guard !issuer.requiresEncryption || JWE.isEncrypted(token) else {
@@ -224,7 +228,7 @@ public final class ResourceServer: Sendable {
         verification.steps = steps
         let verified = try await verification.verify(jws, now: now, leeway: rules.clockLeeway.seconds)
         if let end = verified.end, steps == nil, token.exposed.utf8.count <= Self.maximumCachedSize {
-            // Never beyond its expiry. The leeway applies only to tokens that are verified again.
+            // A token is never cached beyond its expiry. The clock leeway applies only when a token is verified again.
             let time = now.timeIntervalSince1970
             let limit = min(time + rules.verificationCacheTime.seconds, end)
             cache.keep(verified, digest, from: max(time, verified.start), until: limit)
@@ -232,7 +236,7 @@ public final class ResourceServer: Sendable {
         return try await withConsent(of: verified, token, digest, steps)
     }
 
-    /// A text from the client, escaped for a quotation in a log.
+    /// Text from the client, sanitized so that it can be quoted in a log.
     private static func quotable(_ text: String) -> String {
         String(DisplayText.sanitized(text, limit: 200).map { $0 == "\"" || $0 == "\\" ? "'" : $0 })
     }
@@ -249,14 +253,15 @@ public final class ResourceServer: Sendable {
         else { return verified }
         steps?.begin(.introspection)
         guard steps?.introspects ?? true else {
-            steps?.end(.skipped("its issuer was not asked"))
+            steps?.end(.skipped("introspection was disabled"))
             return verified
         }
         _ = try await introspected(token, digest, issuer, client, isVerified: true)
         return verified
     }
 
-    /// Whether a token begins like a JWT. A JWT that cannot be parsed has an unknown issuer, and must not be sent to another issuer.
+    /// Whether a token begins like a JWT. The issuer of a malformed JWT is unknown, so introspection could send the
+    /// token to the wrong issuer.
     private static func isJOSE(_ token: Secret) -> Bool {
         let first = token.exposed.prefix { $0 != "." }
         return first.utf8.count < token.exposed.utf8.count
@@ -265,16 +270,16 @@ public final class ResourceServer: Sendable {
 
     private func decrypted(_ token: Secret) throws -> Secret {
         guard JWE.isEncrypted(token) else { return token }
-        // The issuer of an encrypted token is known once it is decrypted.
+        // The issuer of an encrypted token is not known until the token is decrypted.
         for issuer in issuers {
             guard let source = issuer.decryptionKeys else { continue }
-            // A key that cannot be read does not make the token invalid.
+            // A key that cannot be loaded does not make the token invalid, so its error is thrown as is.
             let keys = try source.keys()
             if let content = try? JWE(token).decrypted(with: keys) { return content }
         }
-        // It may be from an issuer that encrypts its tokens, and must not be sent to another issuer.
+        // The token may come from an issuer that encrypts its tokens, and must not be sent to a different issuer.
         guard let introspector, issuers.allSatisfy({ $0.decryptionKeys == nil || $0.name == introspector.issuer.name })
-        else { throw TokenFailure.invalid("it is encrypted, and none of the configured keys decrypts it") }
+        else { throw TokenFailure.invalid("it is encrypted, but none of the configured keys can decrypt it") }
         return token
     }
 
@@ -285,7 +290,7 @@ public final class ResourceServer: Sendable {
         _ steps: TokenReport.Recorder?
     ) async throws -> AccessToken {
         guard let (issuer, client) = introspector else { throw TokenFailure.invalid(reason) }
-        steps?.end(.passed("not named by the token: introspection at \(issuer.name)"))
+        steps?.end(.passed("not named in the token, so the token is introspected at \(issuer.name)"))
         steps?.begin(.introspection)
         guard steps?.introspects ?? true else { throw TokenReport.IsNotIntrospected() }
         return try await introspected(token, digest, issuer, client, isVerified: false)
@@ -315,7 +320,7 @@ public final class ResourceServer: Sendable {
 
     // MARK: - Proofs
 
-    /// - Returns: The nonce for the client's next proof, when it needs a new one.
+    /// - Returns: The nonce for the client's next proof, if the client needs a new nonce.
     private func checkProof(_ request: HTTPRequest, _ token: Secret, _ thumbprint: String) async throws -> String? {
         guard rules.dpop.isAccepted else {
             throw TokenFailure.proofsAreNotAccepted

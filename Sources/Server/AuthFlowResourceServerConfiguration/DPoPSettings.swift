@@ -14,12 +14,12 @@ struct DPoPSettings: Sendable {
         "window",
         .seconds(5...600),
         default: .seconds(60),
-        "The allowed difference between a proof's iat and the server's clock, in seconds, in both directions."
+        "The maximum difference between a proof's iat and the server's clock, in seconds, in either direction."
     )
     private static let nonceKey = ConfigurationKey(
         "nonce_key",
         .secret,
-        "The key of the nonces that proofs must contain, by reference: at least 32 random bytes, base64url, the same on every instance of the API. Default: no nonces."
+        "The key of the nonces that proofs must contain, by reference: at least 32 random bytes, base64url-encoded, the same on every instance of the API. Default: no nonces are required."
     )
     private static let nonceLifetime = ConfigurationKey(
         "nonce_lifetime",

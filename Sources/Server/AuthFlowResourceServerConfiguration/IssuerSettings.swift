@@ -7,7 +7,7 @@ import AuthFlowResourceServer
 /// The settings of one of the `issuers` in `resource_server`.
 struct IssuerSettings: Sendable {
     private let url: String
-    /// The object; nil: the URL alone.
+    /// The object; nil if the setting is only a URL.
     private let object: ConfigurationObject?
 
     static let value = ConfigurationValue<IssuerSettings>.either(
@@ -22,13 +22,13 @@ struct IssuerSettings: Sendable {
         "audiences",
         .list(.text),
         default: [],
-        "The aud values that identify the API. Default: its resource."
+        "The aud values that identify the API. Default: the resource identifier."
     )
     private static let tokenType = ConfigurationKey(
         "token_type",
         ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
         default: .accessToken,
-        "The typ header that its tokens must have. risky-any-jwt also accepts JWT or none, as Entra and Keycloak issue: an ID Token without its typical claims would pass."
+        "The typ header that its tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would accept an ID Token that lacks the typical claims."
     )
     private static let algorithms = ConfigurationKey(
         "algorithms",
@@ -58,7 +58,7 @@ struct IssuerSettings: Sendable {
                 try TokenIssuerTemplate(text, claim: claim, tenants: names)
             }
         },
-        "The tenants whose tokens are accepted, where each tenant has its own issuer. Default: the issuer alone."
+        "The tenants whose tokens are accepted, if each tenant has its own issuer. Default: only the issuer."
     )
     private static let requiresEncryption = ConfigurationKey(
         "requires_encryption",
@@ -71,7 +71,7 @@ struct IssuerSettings: Sendable {
         ConfigurationValue<IntrospectionSettings>.object(IntrospectionSettings.keys) {
             object throws(ConfigurationError) in IntrospectionSettings(object: object)
         },
-        "The API's client at the issuer, for opaque tokens (RFC 7662). Default: none, and opaque tokens are rejected."
+        "The API's client at the issuer, to introspect opaque tokens (RFC 7662). Default: none, which rejects them."
     )
 
     private static let keys: [any AnyConfigurationKey] = [
@@ -98,7 +98,7 @@ struct IssuerSettings: Sendable {
         let tenants = try object[Self.tenants]
         let server = AuthorizationServer(issuer: url, tokenIssuer: tenants, transport: transport, host: host)
         let decryptionKeys = try object[ProfileKeys.decryptionKey].map(DecryptionKeySource.init)
-        // An unusable key file is a configuration error, and is reported before the first request.
+        // An unusable key file is a configuration error, so it is reported before the first request.
         try object.located(ProfileKeys.decryptionKey) { () throws(AuthError) in _ = try decryptionKeys?.keys() }
         let requiresEncryption = try object[Self.requiresEncryption]
         guard !requiresEncryption || decryptionKeys != nil else {

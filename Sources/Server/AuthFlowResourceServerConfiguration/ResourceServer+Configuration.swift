@@ -3,13 +3,14 @@ public import AuthFlowHTTP
 import AuthFlowOAuth
 
 extension ResourceServer {
-    /// Creates an API from the section `resource_server` of a configuration file.
+    /// Creates an API from the `resource_server` section of a configuration file.
     /// - Parameters:
     ///   - file: The file.
-    ///   - proofs: The replay cache for DPoP proofs; default: in the memory of this process. Several instances need a
+    ///   - proofs: The replay cache for DPoP proofs; default: an in-memory cache. Several instances of the API need a
     ///     `SharedReplayCache`.
-    ///   - publicURL: The URL of a request as its client saw it; default: the origin of the resource, and the path of the request.
-    ///   - transport: Sends the requests to the issuers; default: the one that the file describes.
+    ///   - publicURL: The URL of a request as seen by its client; default: the origin of the resource, followed by the
+    ///     path of the request.
+    ///   - transport: Sends the requests to the issuers; default: the transport that the file describes.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives each decision. It must not block.
     /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, such as a missing section.

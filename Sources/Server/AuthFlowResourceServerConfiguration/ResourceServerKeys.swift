@@ -21,7 +21,7 @@ enum ResourceServerKeys {
         "scopes",
         .list(.text),
         default: [],
-        "The scopes that the metadata of the API announces (scopes_supported). Default: none."
+        "The scopes that the API's metadata advertises (scopes_supported). Default: none."
     )
     static let binding = ConfigurationKey(
         "required_binding",
@@ -38,7 +38,7 @@ enum ResourceServerKeys {
             ConfigurationValue<Bool>.flag.map { isAccepted throws(AuthError) in DPoPSettings(isAccepted: isAccepted) },
             .object(DPoPSettings.keys) { object throws(ConfigurationError) in try DPoPSettings(object) }
         ),
-        "The rules for DPoP proofs (RFC 9449), or whether they are accepted. Default: true."
+        "The rules for DPoP proofs (RFC 9449), or a boolean: whether proofs are accepted. Default: true."
     )
     static let certificateField = ConfigurationKey(
         "certificate_field",
@@ -70,7 +70,7 @@ enum ResourceServerKeys {
         "verification_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().verificationCacheTime,
-        "How long a verified JWT is accepted without another signature check, in seconds, never beyond its expiry."
+        "How long a verified JWT is cached, in seconds. A JWT is never cached beyond its expiry."
     )
     static let introspectionCacheTime = ConfigurationKey(
         "introspection_cache_time",
@@ -82,7 +82,7 @@ enum ResourceServerKeys {
         "exposes_challenges_to_browsers",
         .flag,
         default: false,
-        "Whether scripts of other origins can read the challenges (Access-Control-Expose-Headers)."
+        "Whether scripts from other origins can read the challenges (Access-Control-Expose-Headers)."
     )
 
     static let all: [any AnyConfigurationKey] =
@@ -101,7 +101,7 @@ private enum CertificateFieldKeys {
             "structured": .structured, "escaped-pem": .escapedPEM,
         ]),
         default: .structured,
-        "The encoding of the certificate: structured (RFC 9440), or escaped-pem ($ssl_client_escaped_cert of nginx)."
+        "The encoding of the certificate: structured (RFC 9440), or escaped-pem (nginx's $ssl_client_escaped_cert)."
     )
 
     static func field(
@@ -109,7 +109,7 @@ private enum CertificateFieldKeys {
         _ encoding: ClientCertificateField.Encoding
     ) throws(AuthError) -> ClientCertificateField {
         guard let field = HTTPField.Name(name) else {
-            throw AuthError(.invalidConfiguration, "this is not the name of a header field")
+            throw AuthError(.invalidConfiguration, "this is not a valid header field name")
         }
         return ClientCertificateField(field, encoding: encoding)
     }
@@ -123,7 +123,7 @@ extension ResourceServerRules {
         binding = try object[keys.binding]
         if let settings = try object[keys.dpop] { settings.apply(to: &dpop) }
         guard binding != .dpop || dpop.isAccepted else {
-            throw object.error("tokens have to be bound to a DPoP key, and proofs are not accepted", at: keys.dpop)
+            throw object.error("tokens must be bound to a DPoP key, but DPoP proofs are not accepted", at: keys.dpop)
         }
         certificateField = try object[keys.certificateField]
         clockLeeway = try object[keys.clockLeeway]

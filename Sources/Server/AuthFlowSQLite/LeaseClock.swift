@@ -6,9 +6,9 @@ import Darwin
 import Glibc
 #endif
 
-/// The clock for leases, which all processes on a machine share and which cannot be set: the time since boot.
+/// The clock for leases: the time since boot. All processes on a machine share it, and it cannot be set.
 package struct LeaseClock: Sendable {
-    /// Milliseconds since boot, including the time that the machine has slept.
+    /// Milliseconds since boot, including time during which the machine was asleep.
     package let now: @Sendable () -> Int64
 
     /// Identifies this boot: a lease from an earlier boot has expired, because its holder no longer exists.
@@ -19,10 +19,10 @@ package struct LeaseClock: Sendable {
         self.now = now
     }
 
-    /// The clock of the machine.
+    /// The clock of this machine.
     package static let system: LeaseClock = {
         #if canImport(Darwin)
-        // It keeps running while the machine sleeps (clock_gettime(3)).
+        // This clock continues to run while the machine sleeps (clock_gettime(3)).
         let clock = CLOCK_MONOTONIC_RAW
         var time = timeval()
         var size = MemoryLayout<timeval>.size

@@ -19,7 +19,7 @@ enum SQLiteValue: Sendable, Hashable {
 
 /// An open database file.
 @safe final class SQLiteConnection: @unchecked Sendable {  // only the lane's thread uses it
-    /// The busy timeout, in milliseconds: how long a call waits for another process's write.
+    /// The busy timeout, in milliseconds: how long a call waits for another process to complete a write.
     private static let patience: Int32 = 5000
 
     /// `RETURNING` was introduced in 3.35.
@@ -30,7 +30,8 @@ enum SQLiteValue: Sendable, Hashable {
     /// Distinguishes the connection from every other connection of this process, even from one that had the same memory address.
     let number = lastNumber.add(1, ordering: .relaxed).newValue
 
-    /// Whether it is in a transaction that could not be rolled back: further writes might never be committed.
+    /// Whether the connection is in a transaction that could not be rolled back. Further writes might never be
+    /// committed.
     private(set) var isBroken = false
 
     private var lastFence: Int64 = 0
@@ -45,8 +46,8 @@ enum SQLiteValue: Sendable, Hashable {
             throw DatabaseFailure(
                 .unusable,
                 version == 0
-                    ? "The library SQLite is not installed. Debian has it in the package libsqlite3-0."
-                    : "SQLite 3.35 or newer is required; this is version number \(version)."
+                    ? "The SQLite library is not installed. On Debian, install the package libsqlite3-0."
+                    : "SQLite 3.35 or newer is required; the installed library has version number \(version)."
             )
         }
         var opened: OpaquePointer?
@@ -77,7 +78,7 @@ enum SQLiteValue: Sendable, Hashable {
             guard result == AUTHFLOW_SQLITE_OK.rawValue else { throw failure(result) }
         }
         var rows: [[SQLiteValue]] = []
-        // Until it is done: only then are the changes of a statement with RETURNING committed.
+        // Step until the statement is done: the changes of a statement with RETURNING are not committed before that.
         while true {
             let result = statement.step()
             switch UInt32(bitPattern: result) {
@@ -92,7 +93,8 @@ enum SQLiteValue: Sendable, Hashable {
     func transaction<Value>(
         _ body: () throws(DatabaseFailure) -> Value
     ) throws(DatabaseFailure) -> Value {
-        // Not deferred: a deferred transaction fails when another process writes between its first read and its first write.
+        // The transaction is not deferred, because a deferred transaction fails if another process writes between its
+        // first read and its first write.
         try run("BEGIN IMMEDIATE")
         do throws(DatabaseFailure) {
             let value = try body()
@@ -105,15 +107,15 @@ enum SQLiteValue: Sendable, Hashable {
         }
     }
 
-    /// A fence for a record that has none: a timestamp, so that it is greater than the fences of removed records, and unique in this
-    /// process.
+    /// A fence for a new record. It is derived from a timestamp so that it is greater than the fences of removed
+    /// records, and it is unique within this process.
     func nextFence(at microseconds: Int64) -> Int64 {
         lastFence = max(microseconds, lastFence + 1)
         return lastFence
     }
 
-    /// Chooses whether the following writes are on disk when their statements complete, or only with the next durable write. A lease
-    /// need not survive a power failure, because its holder does not.
+    /// Sets whether subsequent writes are synced to disk when their statements complete, or only with the next durable
+    /// write. A lease need not survive a power failure, because its holder does not survive one either.
     func setDurable(_ isDurable: Bool) throws(DatabaseFailure) {
         guard self.isDurable != isDurable else { return }
         try run("PRAGMA synchronous = \(isDurable ? "FULL" : "NORMAL")")
@@ -138,11 +140,11 @@ enum SQLiteValue: Sendable, Hashable {
                 .unreachable,
                 "Another process has locked the database for too long: \(reason)."
             )
-        // It is unknown whether a commit is on disk. The call is retried if that is safe.
+        // It is unknown whether a commit reached the disk. The call is retried if a retry is safe.
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:
             return DatabaseFailure(.unknownOutcome, "The database could not be read or written: \(reason).")
-        // It was rolled back, and is retried: a full disk may have space again a moment later.
-        case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database is full.")
+        // The statement was rolled back. The call is retried, because space may become available on the disk.
+        case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The database's disk is full.")
         case AUTHFLOW_SQLITE_CORRUPT.rawValue, AUTHFLOW_SQLITE_NOT_A_DATABASE.rawValue:
             return DatabaseFailure(
                 .damaged,
@@ -167,7 +169,7 @@ enum SQLiteValue: Sendable, Hashable {
         switch value {
         case .integer(let number): unsafe authflow_sqlite_bind_integer(pointer, index, number)
         case .null: unsafe authflow_sqlite_bind_null(pointer, index)
-        // An empty array may have no address, which would mean NULL.
+        // An empty array may have a null pointer, which SQLite would bind as NULL.
         case .bytes(let bytes): unsafe authflow_sqlite_bind_bytes(pointer, index, bytes + [0], bytes.count)
         }
     }

@@ -24,7 +24,8 @@ struct SQLiteFile: Sendable {
         return connection
     }
 
-    /// The path with the symbolic links of its directory resolved: SQLite is configured to follow none.
+    /// The path with the symbolic links of its directory resolved, because SQLite is configured not to follow symbolic
+    /// links.
     private var resolvedPath: String {
         let name = path.suffix(from: path.lastIndex(of: "/") ?? path.startIndex)
         guard let resolved = unsafe realpath(directory, nil) else { return path }
@@ -42,30 +43,32 @@ struct SQLiteFile: Sendable {
         let file = PrivateFile(path)
         try PrivateFile.createDirectory(directory)
         if !file.exists {
-            // SQLite would replay the log into the new database.
-            // Another process may have created both in between.
+            // SQLite would replay an existing log into the new database. Another process may have created both files in
+            // the meantime.
             guard !PrivateFile("\(path)-wal").exists || file.exists else {
                 throw AuthError(
                     .storageFailed,
                     "\(path) does not exist, but its files \(path)-wal and \(path)-shm do. Restore the database, or remove them."
                 )
             }
-            // SQLite gives the -wal and -shm files the mode of this one.
+            // SQLite creates the -wal and -shm files with the mode of this file.
             if !file.exists { _ = try file.create(with: []) }
         }
         try file.requirePrivate()
     }
 
-    /// The identity of the file at the path; nil when there is none. A file that replaces it has a different identity.
+    /// The identity of the file at the path; nil if there is no file. If the file is replaced, the new file has a
+    /// different identity.
     var identity: FileIdentity? { PrivateFile(path).identity }
 
-    /// Like ``identity``, for the write-ahead log of the file.
+    /// The identity of the file's write-ahead log; nil if there is no log.
     var logIdentity: FileIdentity? { PrivateFile("\(path)-wal").identity }
 
-    /// Renames a damaged database and the files that belong to it, so that the next use begins with an empty one.
+    /// Renames a damaged database and its associated files, so that the next use starts with an empty database.
     /// - Parameter suffix: The suffix of the new names.
     /// - Returns: The new path of the database.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the database can be read, or cannot be renamed.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the database is missing, is not damaged, or cannot be
+    ///   renamed.
     func setAside(_ suffix: String) throws(AuthError) -> String {
         guard PrivateFile(path).exists else {
             throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.")
@@ -73,7 +76,8 @@ struct SQLiteFile: Sendable {
         guard !isReadable else {
             throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
         }
-        // The log first: a database without its log is only older, but a log next to a different database would corrupt it.
+        // The log is renamed first: a database without its log merely lacks the latest changes, but a log next to a
+        // different database would corrupt that database.
         for end in ["-wal", "-shm", ""] where PrivateFile(path + end).exists {
             guard unsafe rename(path + end, path + suffix + end) == 0 else {
                 throw AuthError(.storageFailed, "\(path + end) could not be renamed (error \(errno)).")
@@ -82,13 +86,13 @@ struct SQLiteFile: Sendable {
         return path + suffix
     }
 
-    /// Whether SQLite finds nothing wrong with the database.
+    /// Whether the database passes SQLite's quick check, or is not known to be damaged.
     private var isReadable: Bool {
         do throws(DatabaseFailure) {
             let connection = try open()
             return try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8)
         } catch {
-            // Busy, or another program's database: not known to be damaged.
+            // For example, the database may be busy or belong to another program.
             return error.kind != .damaged
         }
     }

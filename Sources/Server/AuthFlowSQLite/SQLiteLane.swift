@@ -2,7 +2,8 @@ import AuthFlow
 import AuthFlowDatabase
 import Synchronization
 
-/// Runs calls to a connection serially, on a thread that exists only while there are calls: a call may block on disk I/O.
+/// Runs calls to a connection serially on a separate thread, because a call may block on disk I/O. The thread exists
+/// only while there are calls.
 final class SQLiteLane: Sendable {
     private struct State {
         var jobs: [@Sendable () -> Void] = []
@@ -25,11 +26,11 @@ final class SQLiteLane: Sendable {
     init(file: SQLiteFile) { self.file = file }
 
     deinit {
-        // Closing may write to the disk.
+        // Closing the connection may write to the disk, so it happens on a separate thread.
         if let connection = state.withLock({ $0.opened?.connection }) { DetachedThread.run { _ = connection } }
     }
 
-    /// The number of calls in progress or waiting.
+    /// The number of calls that are in progress or queued.
     var pending: Int { state.withLock { $0.jobs.count + $0.taken } }
 
     /// Runs a call. It completes even if the caller is cancelled.
@@ -54,7 +55,7 @@ final class SQLiteLane: Sendable {
     /// The maximum number of queued calls.
     private static let mostWaiting = 10_000
 
-    /// - Returns: Whether the queue had room for the job.
+    /// - Returns: Whether the job was added to the queue; false if the queue is full.
     private func add(_ job: @escaping @Sendable () -> Void) -> Bool {
         let (isAdded, isFirst) = state.withLock { state in
             guard state.jobs.count < Self.mostWaiting else { return (false, false) }
@@ -69,7 +70,8 @@ final class SQLiteLane: Sendable {
 
     private func work() {
         while true {
-            // The whole queue is dequeued at once, so that no completed job, with the data it wrote, stays in the queue's storage.
+            // All jobs are dequeued in one step, so that the queue's storage does not retain completed jobs and the
+            // data that they wrote.
             let jobs = state.withLock { state in
                 defer { state.jobs = [] }
                 state.isRunning = !state.jobs.isEmpty
@@ -84,8 +86,8 @@ final class SQLiteLane: Sendable {
         }
     }
 
-    /// The connection to the file that is currently at the path: data written to a removed file would be invisible to other processes,
-    /// and lost when this one exits. Called only on the lane's thread.
+    /// Returns a connection to the file that is currently at the path. Data written to a removed file would be
+    /// invisible to other processes, and lost when this process exits. Called only on the lane's thread.
     private func connection() throws(DatabaseFailure) -> SQLiteConnection {
         let (found, log) = (file.identity, file.logIdentity)
         if var opened = state.withLock({ $0.opened }) {
@@ -101,14 +103,14 @@ final class SQLiteLane: Sendable {
             guard !isReplaced || found == nil || log == nil || log != opened.log else {
                 throw DatabaseFailure(
                     .unusable,
-                    "The file \(file.path) was replaced while it was in use. Stop every process that uses it, and remove \(file.path)-wal and \(file.path)-shm, which belong to the old one."
+                    "The file \(file.path) was replaced while it was in use. Stop every process that uses it, and remove \(file.path)-wal and \(file.path)-shm, which belong to the old file."
                 )
             }
             state.withLock { $0.opened = nil }
         }
         let connection = try file.open()
         guard let before = file.identity, found == nil || before == found else {
-            throw DatabaseFailure(.unreachable, "The file of the database was replaced while it was being opened.")
+            throw DatabaseFailure(.unreachable, "The database file was replaced while it was being opened.")
         }
         state.withLock { $0.opened = Opened(connection: connection, file: before, log: nil) }
         return connection

@@ -3,7 +3,8 @@ import AuthFlowDatabase
 import AuthFlowEssentials
 import Synchronization
 
-/// The SQL statements. All times are in milliseconds: of the system clock, and for leases of ``LeaseClock``.
+/// The SQL statements. All times are in milliseconds. Lease times are measured with ``LeaseClock``, and all other times
+/// with the system clock.
 final class SQLiteRecords: RecordTable {
     private let lane: SQLiteLane
     private let host: HostServices
@@ -31,7 +32,7 @@ final class SQLiteRecords: RecordTable {
         Int64((date.timeIntervalSince1970 * 1000).rounded(.down))
     }
 
-    /// Whether a record has not expired at the time in the first parameter.
+    /// The condition that a record has not expired at the time in the first parameter.
     private static let isAlive = "(expires_at IS NULL OR expires_at > ?1) AND (idle_until IS NULL OR idle_until > ?1)"
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
@@ -52,8 +53,8 @@ final class SQLiteRecords: RecordTable {
         let digest = key.digest
         return try await lane.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
-            // Read here, not earlier: the call may have waited for others. The same owner retries when a response was lost or late: its
-            // lease stays valid.
+            // The clocks are read here, because the call may have waited for other calls. If the same owner retries
+            // after a lost or late response, its lease remains valid.
             let (now, time) = (now, SQLiteValue.integer(leases.now()))
             let fence = connection.nextFence(at: Int64(host.now().timeIntervalSince1970 * 1_000_000))
             let taken = try connection.run(
@@ -88,7 +89,7 @@ final class SQLiteRecords: RecordTable {
             if let row = taken.first, let fence = row[0].integer.flatMap({ UInt64(exactly: $0) }) {
                 return .taken(fence: fence, isAfterUnfinished: row[1].flag)
             }
-            // The holder then notifies waiting processes.
+            // When the holder releases the lease, it then notifies the waiting processes.
             let busy = try connection.run(
                 "UPDATE records SET is_awaited = 1 WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1",
                 time,
@@ -98,8 +99,8 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// Whether the record has the lease in the second to fourth parameters. An expired lease counts as held until another holder
-    /// acquires the lease.
+    /// The condition that the lease in the second to fourth parameters is held. An expired lease counts as held until
+    /// another holder acquires it.
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
     func bytes(under lease: HeldLease) async throws -> [UInt8]? {
@@ -203,7 +204,7 @@ final class SQLiteRecords: RecordTable {
                 .bytes(digest)
             )
             guard let row = found.first else { return false }
-            // At most one write a minute.
+            // At most one write per minute.
             let pause = min((row[0].integer ?? 600_000) / 10, 60_000)
             guard (now.integer ?? 0) - (row[1].integer ?? 0) > pause else { return true }
             try connection.setDurable(false)
@@ -293,7 +294,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// Whether no lease is held at the time in the second parameter, in the boot identified by the third.
+    /// The condition that no lease is held at the time in the second parameter, since the boot in the third parameter.
     private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {
@@ -319,7 +320,7 @@ final class SQLiteRecords: RecordTable {
 
     // MARK: Messages
 
-    /// Stores a message for the other processes, and removes all but the last 10,000 messages.
+    /// Stores a message for other processes, and removes all but the last 10,000 messages.
     private static func tell(
         _ message: RecordMessage,
         at now: SQLiteValue,
@@ -348,7 +349,7 @@ final class SQLiteRecords: RecordTable {
                     let read = try? await lane.run { connection throws(DatabaseFailure) in
                         try Self.messages(after: position, at: now, connection)
                     }
-                    // Some may have been missed: everything that waits or is cached is checked again.
+                    // Messages may have been missed, so everything that is waiting or cached is checked again.
                     if read?.isComplete != true { onMessage(.connected) }
                     for message in read?.messages ?? [] { onMessage(.message(message)) }
                     last = read?.position
@@ -361,14 +362,15 @@ final class SQLiteRecords: RecordTable {
     /// How long a message is stored, in milliseconds.
     private static var retention: Int64 { 60_000 }
 
-    /// - Parameter position: The position after the last call; nil to start now.
-    /// - Returns: The messages since then, and the new position; no messages and a new position when some may have been missed.
+    /// - Parameter position: The position that the last call returned; nil to start at the current position.
+    /// - Returns: The messages after that position, and the new position; no messages and a new position if messages
+    ///   may have been missed.
     private static func messages(
         after position: Position?,
         at now: Int64,
         _ connection: SQLiteConnection
     ) throws(DatabaseFailure) -> (messages: [String], position: Position, isComplete: Bool) {
-        // The number changes whenever another connection has written; reading it does not access the disk.
+        // This number changes whenever another connection commits a write. Reading it does not access the disk.
         let version = try connection.run("PRAGMA data_version").first?[0].integer ?? 0
         var next = Position(connection: connection.number, version: version, last: 0, at: now)
         guard let position, position.connection == next.connection, abs(now - position.at) < retention / 2 else {
@@ -385,7 +387,7 @@ final class SQLiteRecords: RecordTable {
         return (rows.compactMap { $0[1].bytes.map { String(decoding: $0, as: UTF8.self) } }, next, true)
     }
 
-    /// The position up to which messages were read, and the time of reading.
+    /// The position up to which messages were read, and the time at which they were read.
     private struct Position: Sendable {
         var connection: UInt64
         var version: Int64

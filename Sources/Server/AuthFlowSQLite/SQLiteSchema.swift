@@ -1,8 +1,8 @@
 import AuthFlowDatabase
 
-/// The tables, and the migrations to them from every earlier version.
+/// The tables, and the migrations from every earlier version.
 enum SQLiteSchema {
-    /// Marks a file as one of AuthFlow's ("AFls"): a configuration may name any file.
+    /// Identifies a file as an AuthFlow database ("AFls"), because a configuration can specify any file.
     private static let applicationID: Int64 = 0x4146_6C73
 
     /// The migrations, in order. A released migration is never changed.
@@ -33,15 +33,17 @@ enum SQLiteSchema {
             "CREATE INDEX records_expires_at ON records (expires_at) WHERE expires_at IS NOT NULL",
             "CREATE INDEX records_idle_until ON records (idle_until) WHERE idle_until IS NOT NULL",
             "CREATE INDEX records_empty ON records (id) WHERE sealed IS NULL",
-            // The messages between processes. A number is never reused, so that each process can store the last one it has read.
+            // The messages between processes. A message ID is never reused, so that each process can store the last ID
+            // that it has read.
             "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, text BLOB NOT NULL)",
         ]
     ]
 
     private static var version: Int64 { Int64(steps.count) }
 
-    /// The minimum version of a program that can use the current tables: a migration that only adds something leaves it unchanged, so that
-    /// older programs keep working alongside newer ones. `user_version` contains it above the version, and changes in the same transaction.
+    /// The minimum version of a program that can use the current tables: a purely additive migration leaves it
+    /// unchanged, so that older programs continue to work alongside newer programs. `user_version` contains this number
+    /// in its upper 16 bits and the version in its lower 16 bits, and is set in the transaction of the migration.
     private static let needs: Int64 = 1
 
     private static var mark: Int64 { needs << 16 | version }
@@ -49,16 +51,16 @@ enum SQLiteSchema {
     /// Prepares a connection, and creates the tables if they are missing. Several processes may run it concurrently.
     static func prepare(_ connection: SQLiteConnection) throws(DatabaseFailure) {
         try connection.run("PRAGMA cell_size_check = ON")
-        // Before anything is changed.
+        // The version is checked before anything is changed.
         let found = try version(of: connection)
-        // Readers and a writer do not block each other.
+        // In WAL mode, readers and a writer do not block each other.
         guard try connection.run("PRAGMA journal_mode = WAL").first?.first?.bytes == Array("wal".utf8) else {
             throw DatabaseFailure(
                 .unusable,
                 "The file system of the database does not support shared memory, which SQLite needs to share a file safely."
             )
         }
-        // Removed data is overwritten, and on Apple platforms a synced write reaches the disk itself.
+        // Removed data is overwritten. On Apple platforms, a sync flushes the disk's cache as well.
         try connection.run("PRAGMA secure_delete = ON")
         try connection.run("PRAGMA fullfsync = ON")
         guard found < version else { return }
@@ -72,7 +74,7 @@ enum SQLiteSchema {
     }
 
     /// The version of the tables; zero for a new file.
-    /// - Throws: When another program, or a later version of this one, created the file.
+    /// - Throws: If another program, or a later version of this program, created the file.
     private static func version(of connection: SQLiteConnection) throws(DatabaseFailure) -> Int64 {
         func number(_ pragma: String) throws(DatabaseFailure) -> Int64 {
             try connection.run("PRAGMA \(pragma)").first?.first?.integer ?? 0

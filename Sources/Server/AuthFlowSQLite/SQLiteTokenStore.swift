@@ -2,28 +2,28 @@ public import AuthFlow
 package import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// Stores credentials and sessions in one file, for the processes on one machine: an SQLite database, which survives a crash at any
-/// moment.
+/// Stores credentials and sessions in one file that the processes on a machine share: an SQLite database, which
+/// survives a crash at any moment.
 ///
-/// A lease is stored in the file, expires by the time since boot, and is renewed while it is held. A holder that has lost its lease
-/// cannot change the record, however late it writes. The file is created on first use, and only its owner can read it. It must not be on
-/// a network file system (SQLite's documentation, "Write-Ahead Logging").
+/// A lease is stored in the file, expires according to the time since boot, and is renewed while it is held. A holder
+/// that has lost its lease can no longer change the record. The file is created on first use, and only its owner can
+/// read it. It must not be on a network file system (SQLite's documentation, "Write-Ahead Logging").
 ///
-/// To restore a backup, stop every process that uses the file, and also remove the files whose names end with `-wal` and `-shm`.
+/// To restore a backup, stop every process that uses the file, and also remove its `-wal` and `-shm` files.
 ///
-/// The credentials are in plaintext in this file, and in the one whose name ends with `-wal`, unless the store is encrypted
+/// The credentials are in plaintext in this file and in its `-wal` file, unless the store is encrypted
 /// (``/AuthFlow/EncryptedSessionStore``).
 public struct SQLiteTokenStore: Sendable {
     private let records: LeasedRecords<SQLiteRecords>
 
-    /// The operations on the table, without renewals, retries and waits.
+    /// The operations on the table, without renewals, retries and waiting.
     package var table: any RecordTable { records.table }
     private let file: SQLiteFile
     private let host: HostServices
 
-    /// Creates a store. It does not open the file before its first use.
+    /// Creates a store. The file is opened on first use.
     /// - Parameters:
-    ///   - path: The absolute path of the file. Its directory is created with mode 0700 when it is missing.
+    ///   - path: The absolute path of the file. If its directory does not exist, it is created with mode 0700.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds.
     ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
     ///   - host: Time and randomness; default: the system's.
@@ -46,7 +46,7 @@ public struct SQLiteTokenStore: Sendable {
         leases: LeaseClock
     ) throws(AuthError) {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
-            throw AuthError(.invalidConfiguration, "The path of the database file is not absolute.")
+            throw AuthError(.invalidConfiguration, "The path of the database file must be absolute.")
         }
         self.file = SQLiteFile(path: path)
         self.host = host
@@ -57,9 +57,11 @@ public struct SQLiteTokenStore: Sendable {
 }
 
 extension SQLiteTokenStore {
-    /// Renames a damaged database, so that the next use begins with an empty one. All users have to sign in again.
+    /// Renames a damaged database, so that the next use starts with an empty database. All users must then sign in
+    /// again.
     /// - Returns: The new path of the damaged database.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the database is not damaged, or cannot be renamed.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the database is missing, is not damaged, or cannot be
+    ///   renamed.
     public func setDamagedDatabaseAside() async throws -> String {
         let suffix = ".damaged-\(Int64(host.now().timeIntervalSince1970))"
         return try await BlockingCall.run { [file] in

@@ -1,9 +1,9 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// A requirement of a page for how, and how recently, its user has authenticated (step-up).
+/// A page's requirement for how, and how recently, its user must have authenticated (step-up).
 public struct AuthenticationRequirement: Sendable, Hashable {
-    /// The authentication context classes (`acr`) of which one is required, in order of preference; empty for any.
+    /// The accepted authentication context classes (`acr`), in order of preference; empty for any.
     public var acrValues: [String]
 
     /// The maximum age of the authentication, in whole seconds; nil for any. It is sent to the provider as `max_age`; an
@@ -16,7 +16,7 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         self.maximumAge = maximumAge
     }
 
-    /// The allowed clock skew, and the age up to which an authentication is always recent enough, in seconds.
+    /// The allowed clock skew, and the age up to which an authentication is always considered recent, in seconds.
     private static let leeway: TimeInterval = 60
 
     /// Whether an authentication meets the requirement.

@@ -8,10 +8,10 @@ struct HashedTag {
     /// The tags to search for.
     let all: [RecordTag]
 
-    /// - Parameter keys: The first is the one to write with; none for a hash without a key.
+    /// - Parameter keys: The keys. The first is used for writing; if empty, the hash has no key.
     init(_ values: [String], keys: [Secret]) {
         written = RecordTag(values, key: keys.first)
-        // A key that is listed twice would find each session twice.
+        // With a duplicate key, each session would be found twice.
         all = keys.dropFirst().map { RecordTag(values, key: $0) }.reduce(into: [written]) { all, tag in
             if !all.contains(tag) { all.append(tag) }
         }

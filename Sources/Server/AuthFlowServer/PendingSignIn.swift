@@ -9,13 +9,13 @@ struct PendingSignIn: Sendable, Codable {
         let name: String
     }
 
-    /// The session that the browser had.
+    /// The browser's session at the start of the sign-in.
     let previous: Previous?
     let returnPath: String
     let isSilent: Bool
     let linksAccounts: Bool
     let acrValues: [String]
-    /// In seconds.
+    /// The required maximum age of the authentication, in seconds.
     let maximumAge: Int64?
 
     var requirement: AuthenticationRequirement? {
@@ -25,13 +25,14 @@ struct PendingSignIn: Sendable, Codable {
 }
 
 extension PendingSignIn {
-    /// The sign-in as the note of an authorization request.
+    /// The sign-in, encoded as the note of an authorization request.
     var note: String {
         get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
     }
 
     /// Decodes a note.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback`, because an unknown version cannot be checked.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback` if the note cannot be decoded, such as a note of
+    ///   another version.
     init(note: String?) throws(AuthError) {
         do {
             self = try JSONDecoder().decode(Self.self, from: Data((note ?? "").utf8))

@@ -10,17 +10,18 @@ final class ProviderSessions: Sendable {
     /// The path of the redirect URI.
     let callbackPath: String
     let backChannelLogoutPath: String
-    /// Sign-ins that are being started. Each writes to the store, and may send a request to the provider, before anyone has signed in.
+    /// The sign-ins that are being started. Each writes to the store, and may send a request to the provider, before
+    /// the user is authenticated.
     let signIns = SignInPlaces()
-    /// Front-channel logouts in progress, which are not authenticated either.
+    /// The front-channel logouts in progress, which are not authenticated either.
     let frontChannelLogouts = SignInPlaces()
-    /// The resource of the grant, if it is for exactly one. It is part of the credentials' keys.
+    /// The resource of the grant, if the grant is for exactly one resource. It is part of the credentials' keys.
     private let resource: String?
 
     var name: String { provider.name }
     var client: OAuthClient { provider.client }
 
-    /// - Parameter isOnly: Whether the application has no other provider.
+    /// - Parameter isOnly: Whether this is the application's only provider.
     init(
         _ provider: SessionProvider,
         isOnly: Bool,
@@ -39,10 +40,10 @@ final class ProviderSessions: Sendable {
         guard let redirectURI = client.registration.redirectURIs.first?.uri,
             let callback = try? Endpoint(redirectURI, name: "redirect URI"), callback.origin == options.origin
         else {
-            throw refused("The client's first redirect URI is not a page of \(options.origin).")
+            throw refused("The client's first redirect URI must be on the application's origin, \(options.origin).")
         }
         guard client.registration.responseMode.delivery != .fragment else {
-            throw refused("A browser does not send a fragment to a server: choose another response mode.")
+            throw refused("Browsers do not send fragments to a server. Choose a different response mode.")
         }
         let resources = client.registration.resources
         self.provider = provider
@@ -67,7 +68,7 @@ final class ProviderSessions: Sendable {
     /// The key of a session's record.
     func recordKey(_ identifier: Secret) -> RecordKey { credentials.recordKey(for: key(identifier)) }
 
-    /// The key of a session's record, by its name.
+    /// The key of the session record with a name.
     func recordKey(named name: String) -> RecordKey { credentials.recordKey(named: name, resource: resource) }
 
     /// Whether the browser posts the provider's authorization responses as forms (`form_post`).

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-/// Whether a process can serve users now, for the readiness check of a load balancer.
+/// Whether a process can currently serve users, for the readiness check of a load balancer.
 public struct Readiness: Sendable, Hashable {
     /// The problems, each a sentence for the operator; empty when the process is ready.
     public let problems: [String]
@@ -12,13 +12,15 @@ public struct Readiness: Sendable, Hashable {
 }
 
 extension SessionServer {
-    /// Checks that the store can be read, that a provider's metadata is known, and that the process is not shutting down.
+    /// Checks that the store can be read, that the metadata of at least one provider is available, and that the process
+    /// is not shutting down.
     ///
-    /// Cached metadata is enough during an outage of the provider, and with several providers one is enough: users who are signed in
-    /// do not need them now. Each call reads the store, so do not expose the route to clients.
+    /// Cached metadata suffices during an outage of the provider, and with several providers the metadata of one
+    /// suffices, because users who are already signed in do not need the providers immediately. Each call reads the
+    /// store, so do not expose the route to clients.
     public func readiness() async -> Readiness {
         var problems: [String] = []
-        if isDraining.load(ordering: .relaxed) { problems.append("The process is about to end.") }
+        if isDraining.load(ordering: .relaxed) { problems.append("The process is shutting down.") }
         let key = RecordKey(name: "readiness", issuer: providers[0].client.server.issuer, clientID: "", kind: .claim)
         do {
             _ = try await store.bytes(for: key)
@@ -31,7 +33,7 @@ extension SessionServer {
                 _ = try await provider.client.server.metadataWithoutWaiting()
             } catch {
                 let name = provider.name.isEmpty ? "the provider" : "the provider \(provider.name)"
-                unknown.append("The metadata of \(name) is not known: \(DisplayText.sanitized("\(error)"))")
+                unknown.append("The metadata of \(name) is not available: \(DisplayText.sanitized("\(error)"))")
             }
         }
         if unknown.count == providers.count { problems += unknown }

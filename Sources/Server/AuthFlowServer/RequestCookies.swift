@@ -32,12 +32,14 @@ struct RequestCookies: Sendable {
         return text
     }
 
-    /// The text of a value. Text that is not ASCII can take long to compare; a cookie with such text still makes another of the same name ambiguous.
+    /// The text of a value. A value that is not ASCII becomes empty, because comparing it can take a long time; such a
+    /// cookie still makes another cookie with the same name ambiguous.
     private static func text(_ value: Substring.UTF8View) -> String {
         value.allSatisfy { $0 < 0x80 } ? String(Substring(value)) : ""
     }
 
-    /// The value of a cookie; nil when there is none, or more than one: another subdomain may have set one of them.
+    /// The value of a cookie; nil if there is no cookie with this name, or more than one, because another subdomain may
+    /// have set one of them.
     subscript(name: String) -> String? {
         var (found, count): (String?, Int) = (nil, 0)
         forEach { other, value in

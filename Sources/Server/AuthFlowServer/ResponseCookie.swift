@@ -1,7 +1,8 @@
 import AuthFlow
 import HTTPTypes
 
-/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` and `HttpOnly`, has the path `/` and no domain.
+/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` and `HttpOnly`, with the path `/` and
+/// without a domain.
 struct ResponseCookie: Sendable {
     enum SameSite: String, Sendable {
         case strict = "Strict"
@@ -13,7 +14,7 @@ struct ResponseCookie: Sendable {
     let value: String
     let sameSite: SameSite
     let isSecure: Bool
-    /// nil for a session cookie, which the browser removes when it is closed.
+    /// The maximum age; nil for a session cookie, which the browser removes when it is closed.
     var maximumAge: Duration?
 
     var field: String {
@@ -23,14 +24,14 @@ struct ResponseCookie: Sendable {
         return field
     }
 
-    /// The cookie that removes this one: it has expired.
+    /// An expired cookie that replaces this one, so that the browser removes it.
     var removal: ResponseCookie {
         ResponseCookie(name: name, value: "", sameSite: sameSite, isSecure: isSecure, maximumAge: .zero)
     }
 }
 
 extension TransportResponse {
-    /// The response with an additional cookie.
+    /// Returns the response with an additional cookie.
     func setting(_ cookie: ResponseCookie) -> TransportResponse {
         var response = self
         response.head.headerFields.append(HTTPField(name: .setCookie, value: cookie.field))

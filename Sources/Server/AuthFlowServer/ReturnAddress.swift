@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The page of the application that a user returns to after signing in: a path, never a URL of another site.
+/// The page of the application to which a user returns after signing in: a path, never a URL of another site.
 ///
 /// RFC 9700 section 4.11: "OAuth clients ... MUST NOT expose URLs that forward the user's browser to arbitrary URIs".
 struct ReturnAddress: Sendable {
@@ -12,7 +12,7 @@ struct ReturnAddress: Sendable {
     /// - Parameters:
     ///   - text: The value from the request, decoded.
     ///   - prefixes: The allowed prefixes; nil for any path of the application.
-    /// - Returns: nil for anything but a path of the application.
+    /// - Returns: nil if the text is not a path of the application.
     init?(_ text: String, prefixes: [String]?) {
         let bytes = Array(text.utf8)
         // Browsers treat a backslash as a slash, and remove tabs and line breaks.
@@ -23,7 +23,7 @@ struct ReturnAddress: Sendable {
         let path = bytes.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         // Dot segments would escape a prefix, however they are encoded.
         let decoded = FormURLEncoding.percentDecoded(String(decoding: path, as: UTF8.self)) ?? ".."
-        // As bytes: in Swift's characters, a combining mark would hide a slash.
+        // The comparison uses bytes: in Swift's characters, a combining mark would hide a slash.
         let segments = decoded.utf8.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }
         guard !segments.contains(where: { $0.elementsEqual("..".utf8) || $0.elementsEqual(".".utf8) }) else {
             return nil

@@ -6,19 +6,19 @@ public struct Session: Sendable {
     /// The identifier in the browser's cookie.
     let identifier: Secret
 
-    /// The name of the provider where the user signed in; empty for the only one.
+    /// The name of the provider where the user signed in; empty if there is only one provider.
     public let provider: String
 
-    /// The user; nil when the provider does not say.
+    /// The user; nil if the provider does not identify the user.
     public let identity: Identity?
 
-    /// The user's authentication at the provider; nil when the provider does not report it.
+    /// The user's authentication at the provider; nil if the provider does not report it.
     public let authentication: UserAuthentication?
 
     /// When the user signed in.
     public let signedInAt: Date
 
-    /// A name of the session that is not secret: for lists, and to tell sessions apart.
+    /// A name for the session, which is not secret: for display in lists, and to distinguish sessions.
     public var name: String { CredentialManager.recordName(of: identifier.exposed) }
 
     init(_ identifier: Secret, _ credential: Credential, of sessions: ProviderSessions) {
@@ -30,17 +30,17 @@ public struct Session: Sendable {
     }
 }
 
-/// One of the sessions of a user, for a list to show.
+/// One of a user's sessions, for display in a list.
 public struct SessionSummary: Sendable, Hashable {
-    /// A name of the session that is not secret.
+    /// A name for the session, which is not secret.
     public let name: String
 
     /// When the user signed in.
     public let signedInAt: Date
 
-    /// When the session was last used, accurate to a minute.
+    /// When the session was last used, accurate to the minute.
     public let lastUse: Date
 
-    /// Whether it is the session of the request.
+    /// Whether this is the session of the request.
     public let isCurrent: Bool
 }

@@ -2,8 +2,9 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// Data that an application stores in sessions. It is stored and removed with the tokens of the session, encrypted if they are, and moves on to the
-/// next session of the same user in the same browser, such as after a step-up. Numbers are JSON numbers: store `Decimal` as text.
+/// Data that an application stores in sessions. It is stored and removed together with the session's tokens, is
+/// encrypted if the tokens are, and is carried over to the next session of the same user in the same browser, such as
+/// after a step-up. Numbers are JSON numbers: store `Decimal` as text.
 ///
 /// ```swift
 /// struct Cart: SessionData { var items: [String] = [] }
@@ -13,10 +14,10 @@ import AuthFlowJSON
 /// }
 /// ```
 public protocol SessionData: Codable, Sendable {
-    /// The current version; default: 1. Increment it when earlier versions of the program cannot read the new values.
+    /// The current version; default: 1. Increment it if earlier versions of the program cannot read the new values.
     static var version: Int { get }
 
-    /// Decodes a value that an earlier version has written; default: throws an error.
+    /// Decodes a value that an earlier version wrote; default: throws an error.
     /// - Parameters:
     ///   - version: The version.
     ///   - json: The value as JSON.
@@ -31,7 +32,7 @@ extension SessionData {
     public static func upgraded(from version: Int, _ json: [UInt8]) throws -> Self {
         throw AuthError(
             .sessionDataUnusable,
-            "The session's data has the version \(version), and this program reads version \(Self.version)."
+            "The session's data has version \(version), but this program requires version \(Self.version)."
         )
     }
 }
@@ -50,14 +51,14 @@ enum StoredSessionData {
         } catch {
             throw AuthError(
                 .sessionDataUnusable,
-                "The session's data cannot be written as JSON.",
+                "The session's data cannot be encoded as JSON.",
                 underlyingError: error
             )
         }
         guard bytes.count <= maximumSize else {
             throw AuthError(
                 .sessionDataUnusable,
-                "The session's data has \(bytes.count) bytes; the maximum is \(maximumSize)."
+                "The session's data is \(bytes.count) bytes long; the maximum is \(maximumSize) bytes."
             )
         }
         let stored: JSON = ["version": .integer(Int64(type(of: data).version)), "value": value]
@@ -66,7 +67,7 @@ enum StoredSessionData {
         } catch {
             throw AuthError(
                 .sessionDataUnusable,
-                "The session's data cannot be written as JSON.",
+                "The session's data cannot be encoded as JSON.",
                 underlyingError: error
             )
         }
@@ -83,26 +84,28 @@ enum StoredSessionData {
             guard version != Int64(Value.version) else {
                 return try JSONDecoder().decode(Value.self, from: Data(bytes))
             }
-            // A newer version is never converted, so this program cannot overwrite it with a lossy value.
+            // Data of a newer version is never decoded, so that this program cannot overwrite it with an incomplete
+            // value.
             guard version < Int64(Value.version) else {
                 throw AuthError(
                     .sessionDataUnusable,
-                    "The session's data has the version \(version), which is newer than this program's (\(Value.version))."
+                    "The session's data has version \(version), which is newer than this program's version (\(Value.version))."
                 )
             }
             return try Value.upgraded(from: Int(version), bytes)
         } catch let error as AuthError {
             throw error
         } catch {
-            throw AuthError(.sessionDataUnusable, "The session's data cannot be read.", underlyingError: error)
+            throw AuthError(.sessionDataUnusable, "The session's data cannot be decoded.", underlyingError: error)
         }
     }
 }
 
 extension SessionServer {
-    /// Returns the application's data in a session, nil for none. It is read from the store, so that a page shows what another process has written
-    /// a moment ago.
-    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` when the session has ended, `session_data_unusable`, `storage_failed`.
+    /// Returns the application's data in a session, or nil if there is none. It is always read from the store, so it
+    /// includes the latest change by any process.
+    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` if the session has ended, `session_data_unusable` or
+    ///   `storage_failed`.
     public func data<Value: SessionData>(_ type: Value.Type = Value.self, of session: Session) async throws -> Value? {
         let sessions = try sessions(of: session)
         guard let credential = try await sessions.credentials.credential(for: sessions.key(session.identifier)) else {
@@ -114,11 +117,12 @@ extension SessionServer {
     /// Changes the application's data in a session under an exclusive lease.
     /// - Parameters:
     ///   - session: The session.
-    ///   - change: Changes the data, nil for none; setting it to nil removes it. It may be called
-    ///     again, even after its first result was stored and the store's answer was lost: make it idempotent where that matters.
+    ///   - change: Changes the data, which is nil if there is none; setting it to nil removes the data. It may be
+    ///     called more than once, even if its first result was stored but the store's response was lost: make it
+    ///     idempotent where that matters.
     /// - Returns: The new data.
-    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` when the session has ended, `session_data_unusable`, `storage_failed`,
-    ///   `outcome_unknown`; what `change` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` if the session has ended, `session_data_unusable`,
+    ///   `storage_failed` or `outcome_unknown`; any error that `change` throws.
     @discardableResult
     public func updateData<Value: SessionData>(
         of session: Session,

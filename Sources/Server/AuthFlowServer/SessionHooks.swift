@@ -1,33 +1,36 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// The application's hooks for the lifecycle of a session. Each function is awaited.
+/// The application's hooks into the lifecycle of a session. Each function is awaited.
 public struct SessionHooks: Sendable {
     /// Accepts or rejects a sign-in before a session is created: create the user here, look up roles, or reject the user.
     ///
-    /// If it throws or rejects, there is no session, and a session that the browser had before continues. The tokens are revoked, unless the
-    /// continuing session is the same user's: its tokens may belong to the same grant. Default: every user is accepted.
+    /// If it throws an error or rejects the sign-in, no session is created, and the browser's previous session
+    /// continues. The new tokens are revoked, unless the previous session belongs to the same user: its tokens may
+    /// belong to the same grant. Default: every user is accepted.
     public var onSignIn: @Sendable (NewSignIn) async throws -> SignInDecision = { _ in .accept }
 
-    /// Runs when a user signs out with ``SessionServerOptions/logoutPath``, before the session ends. It cannot prevent the sign-out; if the store
-    /// fails afterwards, the user tries again, and it runs again. Default: nothing.
+    /// Runs when a user signs out with ``SessionServerOptions/logoutPath``, before the session ends. It cannot prevent
+    /// the sign-out. If the store fails afterward, the user can try again, and the hook runs again. Default: does
+    /// nothing.
     public var onSignOut: @Sendable (Session) async -> Void = { _ in }
 
     /// Runs after a session has ended, for any reason other than expiry, in the process that ended it or detected its end.
     ///
-    /// Make it idempotent: normally it runs once, but not at all if the process is killed or the store's answer is lost at that moment, and twice if
-    /// the end of a session could not be stored. ``SessionServer/drain(within:)`` waits for it. Default: nothing.
+    /// Make it idempotent: it normally runs once, but does not run if the process is killed or the store's response is
+    /// lost at that moment, and runs twice if the end of a session could not be stored.
+    /// ``SessionServer/drain(within:)`` waits for it. Default: does nothing.
     public var onEnd: @Sendable (SessionEnd) async -> Void = { _ in }
 
-    /// The timeout of ``onSignIn`` and ``onSignOut``, after which their tasks are cancelled; default: 30 seconds. An ``onSignIn`` that throws
-    /// because of that counts as one that throws.
+    /// The timeout of ``onSignIn`` and ``onSignOut``, after which their tasks are cancelled; default: 30 seconds. An
+    /// ``onSignIn`` that times out is treated like one that throws an error.
     public var timeout = Duration.seconds(30)
 
     /// Creates hooks that do nothing.
     public init() {}
 }
 
-/// A completed sign-in, before its session exists.
+/// A completed sign-in whose session does not exist yet.
 public struct NewSignIn: Sendable {
     /// The name of the provider; empty for the only one.
     public let provider: String
@@ -35,18 +38,18 @@ public struct NewSignIn: Sendable {
     /// The tokens and the user.
     public let credential: Credential
 
-    /// Path and query of the page that the user returns to.
+    /// The path and query of the page to which the user returns.
     public let returnPath: String
 
-    /// The session that the browser had, of this or another provider, if ``SessionSignInOptions/linksAccounts`` was set; nil otherwise, or when there
-    /// was none. It ends when the sign-in is accepted.
+    /// The browser's previous session, at this or another provider; nil if there was none, or if
+    /// ``SessionSignInOptions/linksAccounts`` was not set. It ends when the sign-in is accepted.
     public let previous: KnownSession?
 
-    /// The user; nil when the provider does not say.
+    /// The user; nil if the provider does not identify the user.
     public var identity: Identity? { credential.identity }
 }
 
-/// The application's answer to a sign-in.
+/// The application's decision about a sign-in.
 public struct SignInDecision: Sendable {
     enum Outcome: Sendable {
         case accepted(data: Secret?, returnPath: String?)
@@ -56,17 +59,17 @@ public struct SignInDecision: Sendable {
 
     let outcome: Outcome
 
-    /// The user gets a session, and continues to the requested page.
+    /// The user gets a session and continues to the requested page.
     public static let accept = Self(outcome: .accepted(data: nil, returnPath: nil))
 
-    /// The user gets a session, and continues to another page first, such as one for new users.
+    /// The user gets a session and continues to another page first, such as a page for new users.
     /// - Parameter path: Path and query of a page of the application.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
     public static func accept(returningTo path: String) throws -> Self {
         Self(outcome: .accepted(data: nil, returnPath: try checked(path)))
     }
 
-    /// The user gets a session with data of the application.
+    /// The user gets a session that contains the application's data.
     /// - Parameters:
     ///   - data: The data.
     ///   - path: Path and query of a page of the application; default: the requested page.
@@ -79,13 +82,13 @@ public struct SignInDecision: Sendable {
     /// - Parameter message: A sentence for the user.
     public static func refuse(_ message: String) -> Self { Self(outcome: .refused(message)) }
 
-    /// The user gets no session, and is sent elsewhere.
+    /// The user gets no session and is redirected to another URL.
     /// - Parameter url: Any URL. It must not come from the request: RFC 9700 section 4.11, "open redirector".
     public static func redirect(to url: String) -> Self { Self(outcome: .redirected(url)) }
 
     private static func checked(_ path: String) throws -> String {
         guard let address = ReturnAddress(path, prefixes: nil) else {
-            throw AuthError(.invalidConfiguration, "The page to return to is not a path of the application.")
+            throw AuthError(.invalidConfiguration, "The page to return to must be a path of the application.")
         }
         return address.path
     }
@@ -100,7 +103,7 @@ public struct SessionEnd: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The user signed out, here or everywhere, or ended it from another session.
+        /// The user signed out of this session or of all sessions, or ended this session from another session.
         public static let signedOut = Self(rawValue: "signed_out")
         /// The browser has a new session.
         public static let replaced = Self(rawValue: "replaced")
@@ -108,7 +111,7 @@ public struct SessionEnd: Sendable {
         public static let limit = Self(rawValue: "limit")
         /// The provider requested it (OpenID Connect Back-Channel Logout 1.0, Front-Channel Logout 1.0).
         public static let providerLogout = Self(rawValue: "provider_logout")
-        /// The provider has refused to refresh the tokens.
+        /// The provider rejected the refresh of the tokens.
         public static let refreshRefused = Self(rawValue: "refresh_refused")
     }
 
@@ -119,7 +122,7 @@ public struct SessionEnd: Sendable {
     public let reason: Reason
 }
 
-/// A session without its browser: it gives no access to the tokens.
+/// A session, seen from outside its browser. It provides no access to the tokens.
 public struct KnownSession: Sendable {
     /// The name of the session that is not secret: ``Session/name``.
     public let name: String
@@ -139,7 +142,7 @@ public struct KnownSession: Sendable {
         self.storedData = credential?.applicationData
     }
 
-    /// The application's last data in the session; nil for none.
+    /// Returns the application's last data in the session, or nil if there is none.
     /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
     public func data<Value: SessionData>(_ type: Value.Type) throws -> Value? {
         try StoredSessionData.decode(type, storedData)

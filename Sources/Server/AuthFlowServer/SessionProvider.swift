@@ -3,14 +3,15 @@ import AuthFlowEssentials
 
 /// A provider where the users of an application sign in.
 public struct SessionProvider: Sendable {
-    /// Its name in sessions and in the parameter `provider` of the sign-in route: 1 to 32 characters from `a` to `z`, `0` to `9` and `-`.
+    /// The name of the provider in sessions and in the `provider` parameter of the sign-in route: 1 to 32 characters
+    /// from `a` to `z`, `0` to `9` and `-`.
     public let name: String
 
-    /// The name that users see when they choose; default: the host of the issuer.
+    /// The name that users see when they choose a provider; default: the host of the issuer.
     public let displayName: String
 
-    /// The application's client at the provider. Its first redirect URI is a path of the application that no other provider uses
-    /// (RFC 9700 section 4.4.2.2: "a distinct redirect URI for each issuer").
+    /// The application's client at the provider. Its first redirect URI must be on the application's origin, with a
+    /// path that no other provider uses (RFC 9700 section 4.4.2.2: "a distinct redirect URI for each issuer").
     public let client: OAuthClient
 
     /// Creates a provider.

@@ -2,11 +2,12 @@ import AuthFlow
 import AuthFlowEssentials
 import HTTPTypes
 
-// The return from the provider: the response is checked, the application decides, and a session begins.
+// The return from the provider: the server checks the response, the application decides, and a session starts.
 
 extension SessionServer {
-    /// The callback: exchanges the code, creates a session with a new identifier, and continues to the requested page.
-    /// - Parameter parameters: The parameters of the authorization response, encoded.
+    /// Handles the callback: exchanges the code, creates a session with a new identifier, and continues to the
+    /// requested page.
+    /// - Parameter parameters: The encoded parameters of the authorization response.
     func finishSignIn(
         _ parameters: String,
         at provider: ProviderSessions,
@@ -32,7 +33,7 @@ extension SessionServer {
                     return silentFailure(pending.returnPath, request).setting(removal)
                 }
             } catch {
-                // The request was removed, so it cannot be retried.
+                // The stored request was removed, so the sign-in cannot be retried with it.
                 return failure(error, request).setting(removal)
             }
         } catch {
@@ -58,10 +59,10 @@ extension SessionServer {
     ) async throws -> TransportResponse {
         let old = oldSessions(pending, request)
         let known = try await known(old)
-        // Two unknown users cannot be distinguished.
+        // Two users without an identity cannot be distinguished.
         let same = known.first { $0.credential.identity != nil && $0.credential.account == credential.account }
         func refuse() {
-            // The continuing session may use the same grant.
+            // A continuing session of the same user may use the same grant.
             if same == nil { revoke([credential], at: provider) }
         }
         if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: host.now()) {
@@ -72,13 +73,14 @@ extension SessionServer {
             provider: provider.name,
             credential: credential,
             returnPath: pending.returnPath,
-            // Not a session that the browser has started since: its user has not requested it.
+            // This is not a session that the browser started in the meantime, because its user did not request the
+            // linking.
             previous: pending.linksAccounts ? known.first { $0.key.name == pending.previous?.name }?.session : nil
         )
         let decision: SignInDecision
         do {
             decision = try await withDeadline(options.hooks.timeout, clock: host.clock) {
-                AuthError(.timedOut, "The application's onSignIn took too long.")
+                AuthError(.timedOut, "The application's onSignIn timed out.")
             } _: { [hooks = options.hooks] in
                 try await hooks.onSignIn(new)
             }
@@ -97,14 +99,14 @@ extension SessionServer {
             return ServerResponse.redirect(to: url)
         case .accepted(let data, let path):
             var credential = credential
-            // The data of the same user's session is carried over; the data of one user is never passed to another.
+            // The data is carried over only from a session of the same user, never from a session of another user.
             let carried = data == nil ? same?.credential.applicationData : nil
             credential.applicationData = data ?? carried
             guard credential.hasStorableSize else {
                 refuse()
                 throw AuthError(
                     .sessionDataUnusable,
-                    "The session cannot be stored with this data: it would be too large."
+                    "The session cannot be stored with this data, because it would be too large."
                 )
             }
             let identifier = try await reporter.step(.storing) { [credential] in
@@ -115,24 +117,24 @@ extension SessionServer {
         }
     }
 
-    /// The links of a page about a sign-in that did not succeed.
+    /// The links on a page about a failed sign-in.
     func waysOn(_ texts: PageTexts) -> [(text: String, url: String)] {
         [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
-    /// An error of the application's hook: the application has to log it, and no part of it is shown.
+    /// An error of the application's hook. The application must log the error itself; no part of it is displayed.
     private struct HookFailure: Error {}
 
     /// Sends the browser to a page of the application.
     ///
-    /// A redirect does not work after a sign-in with a `Strict` cookie: RFC 6265bis omits it from each request of a chain that began at
-    /// another site, so the next page would not see the session.
+    /// A redirect does not work with a `Strict` cookie: RFC 6265bis omits the cookie from every request in a redirect
+    /// chain that started at another site, so the next page would not receive the session.
     private func leading(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse {
         guard options.sameSite == .strict else { return ServerResponse.redirect(to: path) }
         return options.pages.page(reason, .ok, to: request, links: { [($0.continueLink, path)] }, next: path)
     }
 
-    /// The sessions that the browser had before a sign-in.
+    /// The browser's sessions before a sign-in.
     private func oldSessions(_ pending: PendingSignIn, _ request: HTTPRequest) -> [(
         provider: ProviderSessions, key: RecordKey
     )] {
@@ -158,15 +160,15 @@ extension SessionServer {
         return known
     }
 
-    /// Removes and returns the request that a response belongs to, with the name of its cookie.
-    /// - Parameter parameters: The parameters of the response, encoded.
+    /// Removes and returns the request to which a response belongs, together with the name of its cookie.
+    /// - Parameter parameters: The encoded parameters of the response.
     private func takeRequest(
         for parameters: String,
         at provider: ProviderSessions,
         _ request: HTTPRequest
     ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, cookie: String) {
-        // Without a sign-in in progress, a browser triggers neither a private-key operation (for an encrypted response) nor an access to
-        // the store; nor do cookies that another subdomain has set.
+        // A browser without a sign-in in progress must not trigger a private-key operation (for an encrypted response)
+        // or an access to the store. The same applies to cookies that another subdomain has set.
         let cookies = signInCookies(provider)
         let found = cookies.all(in: RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
         guard !found.isEmpty,
@@ -197,8 +199,8 @@ extension SessionServer {
     /// Stores a credential under a new identifier, and ends the browser's previous sessions: an identifier that was known before a
     /// sign-in must not identify the session after it (session fixation).
     /// - Parameters:
-    ///   - old: The sessions that the browser had.
-    ///   - carried: The session of the same user, and the application's data that was carried over from it.
+    ///   - old: The browser's previous sessions.
+    ///   - carried: The previous session of the same user, and the application's data that was carried over from it.
     private func beginSession(
         _ credential: Credential,
         at provider: ProviderSessions,
@@ -214,7 +216,8 @@ extension SessionServer {
                 idleTime: options.idleTime,
                 tags: tags(of: credential, at: provider)
             )
-            // In a separate task: this one may be cancelled, and a session that is written afterwards would not be removed.
+            // This is a separate task because the current task may be cancelled; a session that is written after the
+            // cancellation would not be removed.
             try await Task {
                 try await provider.credentials.save(credential, for: key, attributes: attributes)
             }.value
@@ -224,13 +227,14 @@ extension SessionServer {
             }
             for (other, old) in old {
                 let removed = try await other.credentials.remove([old])
-                // Tokens of the same user may belong to the same grant, which is still in use. The user's claims may have changed meanwhile.
+                // Tokens of the same user may belong to the same grant, which is still in use. The accounts are
+                // compared, because the user's claims may have changed in the meantime.
                 revoke(
                     removed.compactMap(\.credential).filter { $0.account != credential.account || other !== provider },
                     at: other
                 )
                 reportEnds(removed, at: other, .replaced)
-                // A request of the old session may have changed the data during the sign-in.
+                // A request with the old session may have changed the data during the sign-in.
                 if let carried, carried.key == old, let last = removed.first?.credential,
                     last.applicationData != carried.data,
                     credential.applicationData == carried.data
@@ -248,11 +252,12 @@ extension SessionServer {
         return identifier
     }
 
-    /// Removes the session of a rejected sign-in, whose identifier no browser receives. While the store is unreachable, the removal is
-    /// retried: the tokens would stay there for hours. Nothing is revoked: other sessions of the user may have tokens of the same grant.
+    /// Removes the session of a failed sign-in, whose identifier no browser has received. The removal is retried while
+    /// the store is unreachable, because the tokens would otherwise remain in the store for hours. Nothing is revoked:
+    /// other sessions of the user may have tokens of the same grant.
     private func discard(_ record: RecordKey, at provider: ProviderSessions) async {
         let credentials = provider.credentials
-        // In a separate task: this one may be cancelled.
+        // This is a separate task because the current task may be cancelled.
         let isRemoved = await Task { (try? await credentials.remove([record])) != nil }.value
         guard !isRemoved else { return }
         credentials.beginCleanup { [clock = host.clock] in
@@ -265,15 +270,16 @@ extension SessionServer {
         }
     }
 
-    /// Ends the oldest sessions of a user who has more than the limit: each costs memory whenever the user's sessions are looked up. Their tokens
-    /// may belong to the same grant, so they are not revoked.
+    /// Ends the least recently used sessions of a user who has more sessions than the limit, because each session uses
+    /// memory whenever the user's sessions are looked up. Their tokens are not revoked, because they may belong to the
+    /// same grant as the new session.
     private func endOldestSessions(of credential: Credential, at provider: ProviderSessions, _ own: RecordKey)
         async throws
     {
         guard let identity = credential.identity else { return }
         let found = try await sessions(ofUser: identity.subject, identity.issuer, at: provider)
         guard found.count > options.sessionsPerUser, let new = found.first(where: { $0.key == own }) else { return }
-        // Of two simultaneous sign-ins, only one ends the other.
+        // Of two simultaneous sign-ins, only one can end the session of the other.
         let oldest = found.filter { ($0.lastUse, $0.key.name) < (new.lastUse, own.name) }
             .sorted { $0.lastUse < $1.lastUse }
             .prefix(found.count - options.sessionsPerUser)
@@ -294,7 +300,7 @@ extension SessionServer {
         )
     }
 
-    /// The page for an error. It shows no value of the request: the details for the operator are in the events.
+    /// The page for an error. It displays no values from the request; the events contain the details for the operator.
     func failure(_ error: any Error, _ request: HTTPRequest) -> TransportResponse {
         let (reason, status): (SessionPage.Reason, HTTPResponse.Status) =
             switch (error as? AuthError)?.code {

@@ -2,8 +2,8 @@ public import AuthFlow
 import HTTPTypes
 
 extension SessionServer {
-    /// The response when a session or its tokens are unavailable: 401 if a sign-in helps, 503 if a retry may; nil for any other
-    /// error.
+    /// Returns the response if a session or its tokens are unavailable: 401 if the user must sign in, 503 if a retry
+    /// may succeed; nil for any other error.
     public static func response(for error: AuthError) -> TransportResponse? {
         switch error.code {
         case .loginRequired: return ServerResponse.plain(.unauthorized)

@@ -2,22 +2,24 @@ public import AuthFlow
 import Synchronization
 
 extension SessionServer {
-    /// The current metrics of this process, for monitoring. ``/AuthFlow/FlowGauge/description`` is a line that Prometheus reads.
+    /// The current metrics of this process, for monitoring. ``/AuthFlow/FlowGauge/description`` is a line in
+    /// Prometheus' text format.
     ///
-    /// Those with the label `provider` are the metrics of ``/AuthFlow/CredentialManager/gauges``, and:
+    /// The metrics with the label `provider` are those of ``/AuthFlow/CredentialManager/gauges``, and:
     ///
     /// | gauge | |
     /// |---|---|
-    /// | `authflow_sign_ins_beginning` | at most 32; further ones get 503 |
-    /// | `authflow_keys_fetch_failed` | 1 after a fetch of the provider's keys has failed |
-    /// | `authflow_keys_age_seconds` | since the provider's keys were fetched; absent before that. They are used for a day at most |
+    /// | `authflow_sign_ins_beginning` | sign-ins that are being started: at most 32; further requests get 503 |
+    /// | `authflow_keys_fetch_failed` | 1 if the last fetch of the provider's keys failed |
+    /// | `authflow_keys_age_seconds` | age of the keys, used for at most a day; absent before the first fetch |
     /// | `authflow_is_draining` | 1 when the process is shutting down |
     ///
-    /// The metrics of each provider's transport (`authflow_requests_in_progress`, `authflow_requests_waiting`) have that label, too; the
-    /// transports of a process usually share their connections, and then have the same values. The store adds its own (`authflow_leases_held`,
-    /// `authflow_lease_waiters`, `authflow_writes_unfinished`, `authflow_store_statements`).
+    /// The metrics of each provider's transport (`authflow_requests_in_progress`, `authflow_requests_waiting`) also
+    /// have this label. The transports of a process usually share their connections, and then report the same values.
+    /// The store adds further metrics (`authflow_leases_held`, `authflow_lease_waiters`, `authflow_writes_unfinished`,
+    /// `authflow_store_statements`).
     ///
-    /// Do not expose a route with them to clients.
+    /// Do not expose a route with these metrics to clients.
     public var gauges: [FlowGauge] {
         let ofProviders = providers.flatMap { provider in
             let own = [FlowGauge("authflow_sign_ins_beginning", provider.signIns.count)]

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 public import HTTPTypes
 
 extension SessionServer {
-    /// How long a sign-in may take.
+    /// The maximum duration of a sign-in.
     static let signInPatience = Duration.seconds(600)
 
     /// The cookies of sign-ins in progress at a provider.
@@ -16,7 +16,8 @@ extension SessionServer {
         )
     }
 
-    /// GET /login: sends the browser to the provider. The parameter `return_to` names the page to return to, `provider` the provider.
+    /// GET /login: sends the browser to the provider. The parameter `return_to` specifies the page to return to, and
+    /// `provider` specifies the provider.
     func beginSignIn(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
         guard isNavigation(request) else { return ServerResponse.plain(.forbidden) }
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
@@ -31,7 +32,7 @@ extension SessionServer {
             returnPath: single("return_to").flatMap { ReturnAddress($0, prefixes: options.returnPrefixes)?.path }
         )
         for parameter in options.signInParameters { single(parameter.rawValue).map { parameter.set($0, in: &signIn) } }
-        // A page of another site must not make a signed-in user sign in again.
+        // A page of another site must not force a signed-in user to sign in again.
         if isVisit, let session = try? await session(of: request, isUse: false) {
             let isPlain = !options.signInParameters.contains { parameters[$0.rawValue] != nil }
             guard !isPlain || signIn.provider.map({ $0 != session.provider }) ?? false else {
@@ -51,11 +52,11 @@ extension SessionServer {
         return await self.signIn(request, signIn)
     }
 
-    /// The parameter that marks the second request of a browser that has just been here without its cookie.
+    /// The parameter that marks the second request of a browser whose first request arrived without its cookie.
     private static let resumption = "resume"
 
-    /// The page for a visit through a link on another site, which does not send a Strict cookie. The next request, from this site, sends
-    /// it. Nil for any other request.
+    /// Returns the page for a visit through a link on another site, which does not send a Strict cookie; nil for any
+    /// other request. The next request, which comes from this site, sends the cookie.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
         guard options.sameSite == .strict, request.method == .get, isVisitFromOtherSite(request),
             sessionIdentifier(of: request) == nil, let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path
@@ -72,11 +73,12 @@ extension SessionServer {
         )
     }
 
-    /// Returns the response that sends a browser to the provider. When the user comes back, a new session replaces the one that the browser had.
+    /// Returns the response that sends a browser to the provider. When the user returns, a new session replaces the
+    /// browser's previous session.
     ///
-    /// Call it from custom pages; ``SessionServerOptions/loginPath`` does the same without code.
+    /// Call this method from custom pages; ``SessionServerOptions/loginPath`` does the same without code.
     /// - Parameters:
-    ///   - request: The request of the browser, a navigation.
+    ///   - request: The browser's request, which must be a navigation.
     ///   - signIn: The options.
     public func signIn(_ request: HTTPRequest, _ signIn: SessionSignInOptions = SessionSignInOptions()) async
         -> TransportResponse
@@ -98,14 +100,15 @@ extension SessionServer {
             authorization.redirectURI = nil
             authorization.resources = nil
             if let requirement = signIn.requirement {
-                // RFC 9470 section 4.
+                // RFC 9470 section 4: the parameters `acr_values` and `max_age`.
                 if !requirement.acrValues.isEmpty { authorization.acrValues = requirement.acrValues }
                 authorization.maxAge = requirement.maximumAge ?? authorization.maxAge
             }
             var pendingRequest = try await reporter.step(.authorizationRequest) { [authorization] in
                 try await provider.client.authorizationRequest(authorization)
             }
-            // The provider's redirect does not send the session cookie, so the session to be ended then is recorded now.
+            // The browser does not send the session cookie with the provider's redirect, so the session to end at that
+            // time is recorded now.
             pendingRequest.note = try PendingSignIn(
                 previous: known.map {
                     .init(provider: $0.provider.name, name: $0.provider.recordKey($0.identifier).name)

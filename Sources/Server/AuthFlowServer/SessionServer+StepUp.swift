@@ -8,17 +8,18 @@ extension SessionServer {
         requirement.isMet(by: session.authentication, at: host.now())
     }
 
-    /// Returns the response to a request whose user has not authenticated as required (step-up): a navigation
-    /// is sent to the provider and comes back to the page, a script gets 401 and `insufficient_user_authentication`; nil when the
-    /// session meets the requirement.
+    /// Returns the response to a request whose user has not authenticated as required (step-up); nil if the session
+    /// meets the requirement. A navigation is redirected to the provider and then returns to the page; a script gets
+    /// 401 and `insufficient_user_authentication`.
     ///
-    /// A POST is not repeated: name the page to return to in `returnPath`, and put the posted values into the session's data if they must not be
-    /// lost.
+    /// A POST is not repeated: specify the page to return to in `returnPath`, and store the posted values in the
+    /// session's data if they must not be lost.
     /// - Parameters:
     ///   - request: The request.
     ///   - session: Its session.
     ///   - requirement: The requirement.
-    ///   - returnPath: The page to return to; default: that of the request, or the start page for methods other than GET.
+    ///   - returnPath: The page to return to; default: the page of the request, or the start page for methods other
+    ///     than GET.
     public func stepUp(
         _ request: HTTPRequest,
         _ session: Session,

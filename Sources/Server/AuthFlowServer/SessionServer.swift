@@ -4,11 +4,11 @@ import AuthFlowJSON
 public import HTTPTypes
 import Synchronization
 
-/// The sessions of a web application whose users sign in at a provider (a backend for frontend, RFC 10017 section 6.1): the browser has a
-/// random identifier in a cookie, and the tokens stay on the server.
+/// The sessions of a web application whose users sign in at a provider (a backend for frontend, RFC 10017 section 6.1):
+/// the browser has a random identifier in a cookie, and the tokens remain on the server.
 ///
-/// It works with any web framework. Ask it for the response to each request first: it answers its own routes. Then ask it for the
-/// session of the request.
+/// It works with any web framework. For each request, first call ``response(to:body:)``, which handles the session
+/// server's routes. For any other request, get the session of the request.
 ///
 /// ```swift
 /// let server = try SessionServer(client: client, store: store, options: .init(origin: "https://app.example.com"))
@@ -17,8 +17,8 @@ import Synchronization
 /// let token = try await server.freshTokens(for: session).accessToken
 /// ```
 ///
-/// Processes with one store share the sessions: a sign-in can start in one and finish in another; a session that ends in one ends
-/// in all.
+/// Processes with the same store share the sessions: a sign-in can start in one process and finish in another, and a
+/// session that ends in one process ends in all of them.
 public final class SessionServer: Sendable {
     let options: SessionServerOptions
     let store: any SessionTokenStore
@@ -32,9 +32,9 @@ public final class SessionServer: Sendable {
 
     /// Creates the sessions of an application whose users sign in at one provider.
     /// - Parameters:
-    ///   - client: The client. It authenticates (RFC 10017 section 6.1.3.1: "the BFF acts as a confidential client"), and its first
-    ///     redirect URI is a path of the application.
-    ///   - store: Stores the sessions, for every process that serves the application.
+    ///   - client: The client. It must be a confidential client (RFC 10017 section 6.1.3.1: "the BFF acts as a
+    ///     confidential client"), and its first redirect URI must be on the application's origin.
+    ///   - store: Stores the sessions. All processes that serve the application share it.
     ///   - options: The options.
     ///   - observer: Receives every event of every flow. It must not block.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
@@ -54,7 +54,8 @@ public final class SessionServer: Sendable {
 
     /// Creates the sessions of an application whose users choose between several providers.
     /// - Parameters:
-    ///   - providers: The providers, in the order of the page where users choose. Each has its own name and redirect URI.
+    ///   - providers: The providers, in the order in which users see them. Each must have a unique name and redirect
+    ///     URI.
     ///   - store: As for one provider.
     ///   - options: As for one provider.
     ///   - observer: As for one provider.
@@ -106,7 +107,7 @@ public final class SessionServer: Sendable {
                 "Each route, and each provider's redirect URI, must have a unique path that starts with a slash."
             )
         }
-        // Otherwise, a session of one would also be a session of the other.
+        // Otherwise, a session of one provider would also be a session of the other.
         let clients = sessions.map { [$0.client.server.issuer, $0.client.registration.clientID] }
         guard Set(clients).count == clients.count else {
             throw AuthError(.invalidConfiguration, "Two providers have the same issuer and client ID.")
@@ -146,7 +147,7 @@ public final class SessionServer: Sendable {
         guard let headerName = HTTPField.Name(options.headerName) else {
             throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is not a header field name.")
         }
-        // Fetch section 2.2.2: pages of other sites can send these, or browsers send them automatically.
+        // Fetch section 2.2.2: pages of other sites can send these fields, or browsers send them automatically.
         let unsafeNames = [
             "accept", "accept-language", "content-language", "content-type", "range", "user-agent", "origin", "referer",
             "cookie",
@@ -154,7 +155,7 @@ public final class SessionServer: Sendable {
         ]
         guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
             throw refused(
-                "Any page can send the header field \(headerName.rawName): choose a custom field, such as X-AuthFlow."
+                "Any page can send the header field \(headerName.rawName). Choose a custom field, such as X-AuthFlow."
             )
         }
         var options = options
@@ -166,21 +167,23 @@ public final class SessionServer: Sendable {
             (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
         }
         guard !options.cookieName.isEmpty, isName else {
-            throw refused("The name of the cookie has characters that are not allowed in cookie names.")
+            throw refused("The cookie name contains characters that are not allowed in cookie names.")
         }
-        // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie of another name.
+        // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie whose name lacks this prefix.
         guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
-            throw refused("The name of the cookie must begin with __Host-, so that no other host can set it.")
+            throw refused("The cookie name must begin with __Host-, so that no other host can set the cookie.")
         }
         return (options, headerName, isSecure)
     }
 
-    /// Whether a request is for one of the routes here. If so, read its body; every other body is for the application.
+    /// Whether a request is for one of this server's routes. If so, read its body; the bodies of other requests are for
+    /// the application.
     public func handles(_ request: HTTPRequest) -> Bool {
         Self.path(of: request).flatMap(route) != nil
     }
 
-    /// The path of a request; nil when it is not ASCII, as paths are (RFC 3986 section 2): other text can take long to compare.
+    /// The path of a request; nil if it contains non-ASCII characters, which RFC 3986 section 2 does not allow and
+    /// which can take a long time to compare.
     static func path(of request: HTTPRequest) -> String? {
         let path = (request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") }
         return path.allSatisfy { $0 < 0x80 } ? String(Substring(path)) : nil
@@ -188,8 +191,8 @@ public final class SessionServer: Sendable {
 
     /// Returns the response to a request for one of this server's routes; nil for the application's routes.
     /// - Parameters:
-    ///   - request: The request. Its path is used as is: a proxy in front must not rewrite it.
-    ///   - body: The body, bounded by the caller: nothing here needs more than 64 KiB.
+    ///   - request: The request. Its path is used as is, so a reverse proxy must not rewrite it.
+    ///   - body: The body, whose size the caller must limit: no route needs more than 64 KiB.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
         guard let path = Self.path(of: request), let route = route(path) else { return nil }
         let query = Substring((request.path ?? "/").utf8.dropFirst(path.utf8.count + 1))
@@ -232,10 +235,10 @@ public final class SessionServer: Sendable {
 
     // MARK: Sessions
 
-    /// Returns the session of a request; nil when there is none, or it has ended. It extends the idle timeout.
+    /// Returns the session of a request, and extends its idle timeout; nil if there is no session, or if it has ended.
     ///
-    /// Another process may have ended it in the last ten seconds without a notification to this one.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`, when the session cannot be looked up.
+    /// If another process ended the session within the last ten seconds, this process may not have been notified yet.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the session cannot be looked up.
     public func session(of request: HTTPRequest) async throws -> Session? {
         try await session(of: request, isUse: true)
     }
@@ -251,7 +254,7 @@ public final class SessionServer: Sendable {
             return nil
         }
         let session = Session(identifier, credential, of: provider)
-        // A store extends the timeout no more often.
+        // The store does not extend the timeout more often than this.
         let pause = min(options.idleTime / 10, .seconds(60))
         if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
             guard try await provider.credentials.touch(key) else { return nil }
@@ -260,10 +263,10 @@ public final class SessionServer: Sendable {
         return session
     }
 
-    /// The identifier in the cookie, if it is well-formed, and the provider of its session.
+    /// The identifier in the cookie, and the provider of its session; nil if the cookie is not well-formed.
     func sessionIdentifier(of request: HTTPRequest) -> (identifier: Secret, provider: ProviderSessions)? {
         guard let value = RequestCookies(request)[options.cookieName] else { return nil }
-        // An identifier of 43 characters, and the provider's name after a full stop.
+        // The value is an identifier of 43 characters, followed by a period and the provider's name, if it has one.
         let identifier = value.utf8.prefix { $0 != UInt8(ascii: ".") }
         guard identifier.count == 43, Base64URL.decode(Substring(identifier))?.count == 32,
             let provider = self.provider(Substring(value.utf8.dropFirst(44))),
@@ -272,12 +275,12 @@ public final class SessionServer: Sendable {
         return (Secret(String(Substring(identifier))), provider)
     }
 
-    /// A provider by its name.
+    /// Returns the provider with a name.
     func provider(_ name: some StringProtocol) -> ProviderSessions? {
         providers.first { $0.name.utf8.elementsEqual(name.utf8) }
     }
 
-    /// The provider's sessions that a session belongs to.
+    /// The provider to which a session belongs.
     func sessions(of session: Session) throws -> ProviderSessions {
         guard let provider = provider(session.provider) else {
             throw AuthError(
@@ -296,7 +299,7 @@ public final class SessionServer: Sendable {
     }
 
     /// Returns the tokens of a session, with a fresh access token.
-    /// - Throws: As ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
+    /// - Throws: The errors of ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
     public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
         let provider = try sessions(of: session)
         let key = provider.key(session.identifier)
@@ -306,23 +309,24 @@ public final class SessionServer: Sendable {
         return try await provider.credentials.freshTokens(of: key, for: resource)
     }
 
-    /// Whether a request comes from a page of the application, and so may change state or read data: pages of other sites
-    /// can make a browser send requests with its cookies (RFC 10017 section 6.1.3.3).
+    /// Whether a request comes from a page of the application, and may therefore change state or read data: pages of
+    /// other sites can cause a browser to send requests with its cookies (RFC 10017 section 6.1.3.3).
     ///
-    /// It has the header field of ``SessionServerOptions/headerName``, and no `Origin` or `Sec-Fetch-Site` of another site.
+    /// Such a request has the header field ``SessionServerOptions/headerName``, and no `Origin` or `Sec-Fetch-Site`
+    /// that indicates another site.
     public func isFromOwnPage(_ request: HTTPRequest) -> Bool {
         request.headerFields[headerName] != nil && !isFromOtherSite(request)
     }
 
-    /// Whether a request comes from a form of a page of the application, which cannot set a header field: the browser indicates it
-    /// (`Origin`), as it does with every POST.
+    /// Whether a request comes from a form on a page of the application. A form cannot set a header field, but the
+    /// browser sends `Origin` with every POST.
     public func isFromOwnForm(_ request: HTTPRequest) -> Bool {
         let origin = field(.origin, of: request)
         let isOwn = origin == options.origin || origin == "null" && site(of: request) == "same-origin"
         return isOwn && !isFromOtherSite(request)
     }
 
-    /// Whether the browser indicates that another site has made it send the request.
+    /// Whether the browser indicates that another site caused it to send the request.
     func isFromOtherSite(_ request: HTTPRequest) -> Bool {
         let site = site(of: request)
         // The browser sends the origin "null" for a page whose referrer policy is no-referrer.
@@ -332,14 +336,15 @@ public final class SessionServer: Sendable {
         return site != nil && site != "same-origin" && site != "none"
     }
 
-    /// Whether a browser requests a page, and not an image, a frame or a script's data (Fetch Metadata section 2.1): a page of another
-    /// site can trigger such requests at will. Requests without the field are allowed.
+    /// Whether a browser requests a page rather than an image, a frame or a script's data (Fetch Metadata section 2.1),
+    /// which a page of another site can request without user interaction. Requests without `Sec-Fetch-Dest` are
+    /// allowed.
     func isNavigation(_ request: HTTPRequest) -> Bool {
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         return destination.map { $0 == "document" } ?? true
     }
 
-    /// Whether a page of another site, or of another host of this site, has sent the browser here, by a link or a redirect.
+    /// Whether a link or a redirect on another site, or on another host of this site, caused this visit.
     func isVisitFromOtherSite(_ request: HTTPRequest) -> Bool {
         ["cross-site", "same-site"].contains(site(of: request))
     }
@@ -348,12 +353,14 @@ public final class SessionServer: Sendable {
         HTTPField.Name("Sec-Fetch-Site").flatMap { field($0, of: request) }
     }
 
-    /// A header field that is compared. Browsers send ASCII in these, and other text can take long to compare.
+    /// The value of a header field, for comparison. Browsers send ASCII in these fields, and other text can take a long
+    /// time to compare.
     private func field(_ name: HTTPField.Name, of request: HTTPRequest) -> String? {
         request.headerFields[name].map { $0.utf8.allSatisfy { $0 < 0x80 } ? $0 : "not ASCII" }
     }
 
-    /// Removes expired records from the store, every minute, until the task is cancelled. One process is enough; several are harmless.
+    /// Removes expired records from the store about once a minute until the task is cancelled. Running it in one
+    /// process is sufficient; running it in several is harmless.
     public func removeEndedSessions() async {
         while !Task.isCancelled {
             // Random intervals, so that processes that started together do not sweep at the same time.
@@ -369,8 +376,9 @@ public final class SessionServer: Sendable {
     /// Whether a refresh or a write is in progress.
     package var isBusy: Bool { providers.contains { $0.credentials.unfinished.isBusy } }
 
-    /// Waits for operations that must complete. Call it before the process exits. ``readiness()`` fails from then on.
-    /// - Returns: Whether everything is finished.
+    /// Waits for operations that must complete. Call it before the process exits. Subsequent calls of ``readiness()``
+    /// report that the process is not ready.
+    /// - Returns: Whether all operations completed in time.
     public func drain(within patience: Duration = .seconds(10)) async -> Bool {
         isDraining.store(true, ordering: .relaxed)
         return await withTaskGroup(of: Bool.self) { group in

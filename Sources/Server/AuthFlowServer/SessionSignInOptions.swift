@@ -3,27 +3,31 @@ import AuthFlowEssentials
 
 /// The options of one sign-in that the application starts.
 public struct SessionSignInOptions: Sendable {
-    /// The name of the provider; default, nil: that of the browser's session, or the only one. Otherwise the user chooses, and of these options
-    /// only the page to return to is used.
+    /// The name of the provider; default: nil, the provider of the browser's session, or the only provider. If there is
+    /// neither, the user chooses a provider, and all of these options except the page to return to are ignored.
     public var provider: String?
 
-    /// Path and query of the page to return to; default: ``SessionServerOptions/startPath``.
+    /// The path and query of the page to return to; default: ``SessionServerOptions/startPath``.
     public var returnPath: String?
 
-    /// Parameters of the authorization request, such as `prompt`, `login_hint` and scopes. The redirect URI, the lifetime and the resources are
-    /// the server's.
+    /// Parameters of the authorization request, such as `prompt`, `login_hint` and scopes. The server sets the redirect
+    /// URI, the lifetime and the resources.
     ///
-    /// With `prompt` `none` the provider shows no page (a silent sign-in). If that fails, the browser returns to the page with the parameter
-    /// `silent_sign_in=failed` and keeps its session. Do not start another silent sign-in then, or the browser loops.
+    /// With `prompt` `none`, the provider displays no page (a silent sign-in). If the silent sign-in fails, the browser
+    /// returns to the page with the parameter `silent_sign_in=failed`, and its session continues. Do not start another
+    /// silent sign-in in this case, because the browser would loop.
     public var authorization = AuthorizationOptions()
 
-    /// A requirement that the new authentication has to meet. If it does not, no session is created and the old one continues.
+    /// A requirement that the new authentication must meet. If the authentication does not meet it, no session is
+    /// created, and the previous session continues.
     public var requirement: AuthenticationRequirement?
 
-    /// Whether ``SessionHooks/onSignIn`` receives the session that the browser had, to link the accounts of two providers; default: no.
+    /// Whether ``SessionHooks/onSignIn`` receives the browser's previous session, in order to link accounts at two
+    /// providers; default: no.
     ///
-    /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) with which a user requests that.
-    /// Otherwise a page of another site could link an account of its own to the user's.
+    /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) with which the
+    /// user requests the linking. Otherwise, a page of another site could link an attacker's account to the user's
+    /// account.
     public var linksAccounts = false
 
     /// Creates options.

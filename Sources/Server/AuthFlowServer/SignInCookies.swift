@@ -2,10 +2,11 @@ import AuthFlow
 import AuthFlowEssentials
 import Crypto
 
-/// The cookies of the sign-ins that a browser has in progress at a provider: one for each, because a user has several tabs.
+/// The cookies of the sign-ins that a browser has in progress at a provider: one per sign-in, because a user may have
+/// several tabs.
 ///
-/// The name is derived from the state, so that a response identifies its cookie. The value begins with the time, so that the oldest of
-/// too many can be identified.
+/// The name is derived from the state, so that a response identifies its cookie. The value begins with the time, so
+/// that the oldest cookies can be identified if there are too many.
 struct SignInCookies: Sendable {
     let prefix: String
     /// Whether the authorization response is a cross-site POST (`response_mode=form_post`).
@@ -13,7 +14,7 @@ struct SignInCookies: Sendable {
     let isSecure: Bool
     let lifetime: Duration
 
-    /// The maximum number in one browser.
+    /// The maximum number of cookies in one browser.
     private static let limit = 5
     private static let stateBytes = 6
 
@@ -22,8 +23,8 @@ struct SignInCookies: Sendable {
         cookie(name(for: state), "\(Int(now.timeIntervalSince1970)).\(Base64URL.encode(random))")
     }
 
-    /// The browser sends it with the provider's redirect, which another site initiates: it would not send a `Strict` cookie, and a form
-    /// posted from another site needs `None`.
+    /// The browser must send this cookie with the provider's redirect, which another site initiates. It would not send
+    /// a `Strict` cookie, and a form that another site posts requires `None`.
     private func cookie(_ name: String, _ value: String) -> ResponseCookie {
         ResponseCookie(
             name: name,
@@ -40,7 +41,7 @@ struct SignInCookies: Sendable {
         prefix + Base64URL.encode(SHA256.hash(data: Array(state.exposed.utf8)).prefix(Self.stateBytes))
     }
 
-    /// The cookies of a browser, the newest first.
+    /// The cookies of a browser, newest first.
     func all(in cookies: RequestCookies) -> [(name: String, value: String)] {
         func time(_ value: String) -> Int { Int(value.prefix { $0 != "." }) ?? 0 }
         return cookies.named(prefix)
@@ -48,7 +49,7 @@ struct SignInCookies: Sendable {
             .sorted { time($0.value) > time($1.value) }
     }
 
-    /// Cookies that remove the oldest ones, to make room for a new one.
+    /// Expired cookies that remove the oldest cookies, to make room for a new cookie.
     func surplus(of cookies: RequestCookies) -> [ResponseCookie] {
         all(in: cookies).dropFirst(Self.limit - 1).map { removal(of: $0.name) }
     }

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The sign-ins that a process starts concurrently at one provider: at most 32 from all clients together, so that the database and the
-/// provider retain capacity for the users who are signed in.
+/// The slots for sign-ins that a process starts concurrently at one provider: at most 32 in total, so that the database
+/// and the provider retain capacity for users who are already signed in.
 final class SignInPlaces: Sendable {
     static let limit = 32
 

@@ -14,26 +14,26 @@ enum ServerKeys {
         "providers",
         .list(ProviderEntry.value),
         default: [],
-        "The providers that users sign in with, and their names in sessions: the profile of each, or an object. Default: the default profile, or the only one. The first profile's store is used."
+        "The providers at which users sign in: for each, the name of its profile, which is also its name in sessions, or an object. Default: the default profile, or the only profile. The store of the first profile is used."
     )
     static let loginPath = path("login_path", "/login", "The path that starts a sign-in.")
     static let logoutPath = path("logout_path", "/logout", "The path that ends the session.")
     static let sessionPath = path(
         "session_path",
         "/session",
-        "The path that returns the signed-in user to the page's scripts."
+        "The path at which scripts of a page request information about the signed-in user."
     )
     static let backChannelLogoutPath = path(
         "backchannel_logout_path",
         "/backchannel-logout",
-        "The path that the provider posts logout tokens to; with several providers, followed by a slash and the name of each."
+        "The path to which the provider posts logout tokens. With several providers, it is followed by a slash and the name of the provider."
     )
     static let frontChannelLogoutPath = ConfigurationKey(
         "frontchannel_logout_path",
         .text,
-        "The path that the provider loads in a frame when a user signs out there. A client that knows a sid can end that session with it. Default: none."
+        "The path that the provider loads in a frame when a user signs out at the provider. Any client that knows a sid can use it to end that session. Default: none."
     )
-    static let startPath = path("start_path", "/", "The page that users are sent to by default.")
+    static let startPath = path("start_path", "/", "The page to which users are sent by default.")
     static let returnPrefixes = ConfigurationKey(
         "return_prefixes",
         .list(.text),
@@ -43,13 +43,13 @@ enum ServerKeys {
         "sign_in_parameters",
         .list(.choice(of: SignInParameter.allCases)),
         default: [],
-        "The sign-in route's parameters that are sent to the provider. A page of another site can set them. Default: none."
+        "The parameters of the sign-in route that are forwarded to the provider. A page of another site can set them. Default: none."
     )
     static let sessionClaims = ConfigurationKey(
         "session_claims",
         .list(.text),
         default: [],
-        "The claims that the session path returns to scripts, besides sub and name. Default: none."
+        "The claims that the session path returns to scripts, in addition to sub and name. Default: none."
     )
     static let idleTime = ConfigurationKey(
         "idle_time",
@@ -67,7 +67,7 @@ enum ServerKeys {
         "sessions_per_user",
         .number(1...10_000),
         default: 100,
-        "The maximum number of sessions of a user. A further sign-in ends the least recently used one."
+        "The maximum number of sessions per user. A sign-in that exceeds it ends the least recently used session."
     )
     static let isPersistent = ConfigurationKey(
         "persistent",
@@ -85,31 +85,31 @@ enum ServerKeys {
         "same_site",
         ConfigurationValue<SessionServerOptions.SameSite>.named(["strict": .strict, "lax": .lax]),
         default: .strict,
-        "The cross-site requests that contain the session cookie: none (strict), or links that the user follows (lax)."
+        "The cross-site requests that carry the session cookie: none (strict), or links that the user follows (lax)."
     )
     static let headerName = ConfigurationKey(
         "header_name",
         .text,
         default: "X-AuthFlow",
-        "The header field that scripts of the page send with every request."
+        "The header field that the application's scripts must send with every request."
     )
     static let tagKeys = ConfigurationKey(
         "tag_keys",
         .list(.secret),
         default: [],
-        "The keys of the hashes that index the sessions of a user in the store, each by reference: the first is for new sessions, lookups use all. Global sign-outs and the provider's logouts do not find sessions of an unlisted key. Default: none."
+        "The keys of the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and the provider's logouts do not find sessions whose key is not listed. Default: none."
     )
     static let applicationName = ConfigurationKey(
         "application_name",
         .text,
         default: "",
-        "The name of the application on the pages of a sign-in; empty for none."
+        "The name of the application on the sign-in pages; empty for none."
     )
     static let requiresLogoutTokenType = ConfigurationKey(
         "requires_logout_token_type",
         .flag,
         default: false,
-        "Whether logout tokens must have the type logout+jwt. Many providers send JWT or none."
+        "Whether logout tokens must have the type logout+jwt. Many providers send the type JWT or no type."
     )
     static let logoutTokenAge = ConfigurationKey(
         "logout_token_age",
@@ -134,7 +134,7 @@ enum ServerKeys {
     }
 }
 
-/// One of the `providers`.
+/// An element of `providers`.
 struct ProviderEntry: Sendable {
     let profile: String
     let name: String
@@ -168,7 +168,7 @@ struct ProviderEntry: Sendable {
 }
 
 extension SessionServerOptions {
-    /// The options that a section `server` describes.
+    /// The options in a `server` section.
     init(_ object: ConfigurationObject, origin: String) throws(ConfigurationError) {
         self.init(origin: origin)
         loginPath = try object[ServerKeys.loginPath]

@@ -4,7 +4,8 @@ import AuthFlowSignIn
 public import AuthFlowStorage
 
 extension SessionServer {
-    /// Creates the sessions of an application from the section `server` of a configuration file, and the profiles of its providers.
+    /// Creates the sessions of an application from the `server` section of a configuration file and the profiles of its
+    /// providers.
     ///
     /// ```swift
     /// let server = try SessionServer(configuration: file, providers: [.oidc], stores: [.memory, .postgreSQL]) { options in
@@ -12,16 +13,17 @@ extension SessionServer {
     /// }
     /// ```
     /// - Parameters:
-    ///   - file: The file. Without the section, the defaults of all its keys apply.
+    ///   - file: The file. If it has no `server` section, the defaults of all keys apply.
     ///   - providers: The provider adapters to choose from.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
     ///   - store: Stores the sessions; default: the store of the first provider's profile.
-    ///   - transport: The transport of all clients; default: the one that each profile describes.
+    ///   - transport: The transport of all clients; default: the transport that each profile describes.
     ///   - host: Time, randomness and environment.
     ///   - change: Changes the options, such as the hooks and the pages, which a file cannot contain.
     ///   - observer: Receives every event of every flow. It must not block.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and the errors of creating the store.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and any error of the store's
+    ///   creation.
     public convenience init(
         configuration file: ConfigurationFile,
         providers: [ProviderFactory],

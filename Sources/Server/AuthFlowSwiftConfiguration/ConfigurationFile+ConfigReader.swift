@@ -17,19 +17,21 @@ extension ConfigurationFile {
     /// )
     /// ```
     ///
-    /// `profiles.staff.client_id` is `AUTH_PROFILES_STAFF_CLIENT_ID` in the environment. A secret is the value itself (`client_secret`), read as
-    /// a secret, or a reference as in a file (`client_secret.file`). Values with arbitrary names cannot be looked up: extra parameters of
-    /// requests, objects in a list. A misspelled key is treated as missing.
+    /// `profiles.staff.client_id` is `AUTH_PROFILES_STAFF_CLIENT_ID` in the environment. A secret is either the value
+    /// itself (`client_secret`), which is read as a secret, or a reference, as in a file (`client_secret.file`). Values
+    /// with arbitrary names, such as extra request parameters, and objects in a list cannot be looked up. A misspelled
+    /// key is treated as missing.
     /// - Parameters:
     ///   - reader: The reader.
     ///   - profiles: The names of the profiles.
-    ///   - providers: The provider adapters, whose keys are looked up.
+    ///   - providers: The provider adapters whose keys are looked up.
     ///   - stores: The token stores.
     ///   - assertions: The sources of assertions.
     ///   - resourceServer: The keys of `resource_server`, `ResourceServer.configurationKeys`; default: none are looked up.
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
     ///   - directory: The base directory of relative paths; default: the working directory.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the key of every invalid value; the reader's error when a value has another type.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the key of every invalid value; the reader's error if a value
+    ///   has the wrong type.
     public init(
         reader: ConfigReader,
         profiles: [String],
@@ -53,7 +55,8 @@ extension ConfigurationFile {
     }
 }
 
-/// The values of a reader. Fetching fails if a value has another type; reading would treat it as missing.
+/// The values of a reader. They are fetched rather than read, because a fetch fails if a value has the wrong type,
+/// whereas a read would treat the value as missing.
 private struct ReaderValues: ConfigurationValues {
     let reader: ConfigReader
 

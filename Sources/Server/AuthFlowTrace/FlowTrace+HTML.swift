@@ -5,7 +5,7 @@ extension FlowTrace {
     /// The maximum number of displayed parameters of a message.
     private static let maximumParameters = 12
 
-    /// The trace as one self-contained page: a sequence diagram for a screen, a phone or paper.
+    /// Returns the trace as a self-contained HTML page: a sequence diagram for a desktop screen, a phone or paper.
     /// - Parameter title: The title of the page.
     public func html(title: String = "A login") -> String {
         let records = records
@@ -26,7 +26,7 @@ extension FlowTrace {
             </style>
             <main>
             <h1>\(Self.escaped(title))</h1>
-            <p>\(start.formatted(.iso8601)), \(length). Values that could be secret are not in this page, only their lengths.</p>
+            <p>\(start.formatted(.iso8601)), \(length). Values that could be secret are replaced by their lengths.</p>
             <div class="heads">\(heads)</div>
             <ol>
             \(rows)
@@ -51,7 +51,7 @@ extension FlowTrace {
         }
     }
 
-    /// One arrow across the lanes, from the middle of one to the middle of another.
+    /// An arrow across the lanes, from the middle of one lane to the middle of another.
     private static func arrow(
         _ from: Party,
         _ to: Party,
@@ -81,7 +81,8 @@ extension FlowTrace {
         DisplayText.escapedForHTML(DisplayText.sanitized(text, limit: 500))
     }
 
-    /// Four lanes of equal width; a line from the middle of lane n to that of lane m begins at (2n + 1) eighths.
+    /// The style sheet, for four lanes of equal width: a line from the middle of lane n to the middle of lane m starts
+    /// at (2n + 1) eighths of the width.
     private static var style: String {
         let lines = (0..<4).flatMap { left in
             (left + 1..<4).map { right in

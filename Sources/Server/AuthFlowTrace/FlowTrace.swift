@@ -2,7 +2,7 @@ public import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-/// Records a login as it happens: the messages between the parties, how long it took, and which checks it passed.
+/// Records a login as it happens: the messages between the parties, their times, and the checks that the login passed.
 ///
 /// ```swift
 /// let trace = FlowTrace()
@@ -17,7 +17,7 @@ import Synchronization
 /// try Data(trace.html().utf8).write(to: file)
 /// ```
 ///
-/// Nothing secret is recorded: of parameters, only the names, and the values of the few that are never secret
+/// No secrets are recorded: only the names of parameters, and the values of the few parameters that are never secret
 /// (``/AuthFlow/RedactedMessage``).
 public final class FlowTrace: Sendable {
     /// A party to a login.
@@ -26,7 +26,7 @@ public final class FlowTrace: Sendable {
         case person
         /// The program that signs the user in.
         case app
-        /// The user agent that shows the provider's pages.
+        /// The user agent that displays the provider's pages.
         case browser
         /// The provider.
         case provider
@@ -38,9 +38,9 @@ public final class FlowTrace: Sendable {
         case message(from: Party, to: Party, RedactedMessage)
         /// A description of an interaction between two parties.
         case words(from: Party, to: Party, String)
-        /// A step of the app that has ended.
+        /// A completed or failed step of the app.
         case step(String, isGood: Bool)
-        /// A check that was passed.
+        /// A check that passed.
         case check(String, clause: String)
     }
 
@@ -66,10 +66,10 @@ public final class FlowTrace: Sendable {
         written.withLock { $0.append(record) }
     }
 
-    /// The observer to give to the client, or to call from its observer.
+    /// The observer to pass to the client, or to call from the client's observer.
     public var observer: @Sendable (FlowEvent) -> Void { { [self] in observe($0) } }
 
-    /// A transport that records the messages of another transport.
+    /// Returns a transport that records the messages of another transport.
     public func transport(_ base: any HTTPTransport) -> any HTTPTransport {
         TracingTransport(base: base, trace: self)
     }
@@ -103,7 +103,7 @@ public final class FlowTrace: Sendable {
 
     private func observeVisit(_ event: FlowEvent) {
         if let url = event.url {
-            write(.words(from: .app, to: .person, "shows the address to sign in at"))
+            write(.words(from: .app, to: .person, "displays the sign-in URL"))
             visit.withLock { $0 = RedactedMessage(visit: url) }
         } else if let browser = event.details["browser"] {
             write(.words(from: .app, to: .browser, "opens \(browser)"))
@@ -111,7 +111,8 @@ public final class FlowTrace: Sendable {
         }
     }
 
-    /// The visit itself cannot be observed from here. It happens after the browser was opened and before the redirect.
+    /// The visit itself cannot be observed in the app. It takes place after the browser is opened and before the
+    /// redirect.
     private func writeVisit() {
         guard let message = visit.withLock({ $0.take() }) else { return }
         write(.message(from: .browser, to: .provider, message))

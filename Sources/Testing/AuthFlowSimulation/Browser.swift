@@ -15,7 +15,7 @@ package final class Browser: @unchecked Sendable {  // All jobs of a simulation 
     /// The value of the application's session cookie.
     package var session: String? { cookies[SessionServerCookie.name] }
 
-    /// A request with the cookies that the browser has now.
+    /// A request with the browser's current cookies.
     package func request(_ method: HTTPRequest.Method, _ path: String) -> HTTPRequest {
         var request = HTTPRequest(method: method, scheme: "https", authority: "app.example", path: path)
         let pairs = cookies.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }

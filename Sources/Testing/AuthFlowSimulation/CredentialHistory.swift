@@ -3,7 +3,8 @@ import AuthFlowCredentials
 
 /// A simulated history of credentials: several processes serve the sessions of several users.
 package final class CredentialHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.
-    /// The maximum time for which a process still returns the tokens of a user who has signed out in another process (docs/servers.md).
+    /// The maximum time for which a process continues to return a user's tokens after a sign-out in another process
+    /// (docs/servers.md).
     package static let longestCacheTime = Duration.seconds(10)
 
     /// A process of the application.
@@ -174,8 +175,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         _ = try await use.value
     }
 
-    /// Checks that no caller gets a token of another session or resource, nor a token of a session that was signed out more than ten seconds
-    /// ago, or in this process before the call.
+    /// Checks that no caller gets a token of another session or resource, or a token of a session that was signed out
+    /// more than ten seconds ago, or signed out in this process before the call.
     private func check(
         _ tokens: TokenSet,
         _ session: String,
@@ -248,13 +249,13 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
             let process = "P\(server.process.index)"
             world.require(server.callers == 0, "\(server.callers) callers of \(process) wait forever")
             world.require(!server.credentials.unfinished.isBusy, "\(process) has unfinished work")
-            world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
+            world.require(simulation.waits(of: server.process) == 0, "\(process) has pending waits")
         }
         world.require(!records.hasLease, "a lease is held")
     }
 
-    /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or the loss of the newer
-    /// token is explained.
+    /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or
+    /// there is a valid reason why the newer token was lost.
     private func checkThatNothingIsLost() {
         for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil
         {
@@ -283,7 +284,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 let more = history.provider.requests - requests
                 // Other processes may send requests in the meantime.
                 if history.servers.count == 1 {
-                    history.world.require(more == 0, "a fresh token costs \(more) requests")
+                    history.world.require(more == 0, "getting a fresh token sent \(more) requests")
                 }
             }
         }

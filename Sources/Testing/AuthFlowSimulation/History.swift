@@ -51,10 +51,10 @@ extension History {
     var provider: SimulatedProvider { setting.provider }
     var records: SimulatedRecords { setting.records }
 
-    /// Lets time pass with faults, and then without.
+    /// Runs the simulation with faults, and then without faults.
     /// - Parameters:
     ///   - busy: The duration of the period with faults.
-    ///   - useAll: Starts a call for each user once there have been no faults for a while.
+    ///   - useAll: Starts a call for each user. Called some time after the faults have stopped.
     /// - Returns: The first rule that was violated; nil when none was.
     func letTimePass(_ busy: Duration, thenAtRest useAll: () -> Void) -> String? {
         simulation.run(until: busy) { world.violation == nil }
@@ -69,7 +69,7 @@ extension History {
         return world.violation
     }
 
-    /// Injects faults: each second, with the probabilities of the history's kind.
+    /// Injects faults each second, with the probabilities for the history's kind.
     func makeTrouble() async {
         let faults = world.faults
         let rates = [faults.kills, faults.pauses, faults.ends, faults.hasOutages ? 30 : 0].map { $0 / 3600 }

@@ -38,20 +38,22 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
 
     /// The measurements of one minute.
     package struct Minute: Sendable {
-        /// The requests of users, and those that got no token.
+        /// The number of user requests, and the number of those that received no token.
         package var requests = 0
         package var failures = 0
-        /// The requests that the provider received, and those that it answered with tokens.
+        /// The number of requests that the provider received, and the number of those to which it responded with
+        /// tokens.
         package var tokenRequests = 0
         package var refreshes = 0
-        /// The sessions that were lost because a process was killed between a refresh and its write.
+        /// The number of sessions that were lost because a process was killed between a refresh and its write.
         package var lost = 0
         /// The number of database calls.
         package var storeCalls = 0
         /// The waiting times of user requests, in milliseconds.
         var waits: [Double] = []
 
-        /// The time within which the given fraction of the requests got their tokens (a quantile), in milliseconds.
+        /// The time within which the given fraction of the requests received their tokens (a quantile), in
+        /// milliseconds.
         package func wait(of part: Double) -> Double {
             let sorted = waits.sorted()
             return sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))]
@@ -133,7 +135,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         world = World(simulation: simulation, faults: Faults())
         world.storeLatencies = Latencies(median: .microseconds(500), slow: .milliseconds(5))
         records = SimulatedRecords(world: world)
-        // A session can only end because a refresh token was reused.
+        // The provider ends a session only when a refresh token is reused.
         world.isEnded = { _ in true }
         for _ in 0..<size.processes { try startProcess() }
         try signIn()
@@ -155,7 +157,8 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         managers.append((process, credentials))
     }
 
-    /// Stores a credential for each session. The expiries are evenly spread, and some of them are before the session's next request.
+    /// Stores a credential for each session. The expiry times are evenly distributed, and some of the tokens expire
+    /// before their session's next request.
     private func signIn() throws {
         for session in 0..<size.sessions {
             let began = Simulation.epoch - (size.lifetime + size.pause) * simulation.random.fraction() / .seconds(1)
@@ -217,7 +220,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
 
     private func change(_ body: (inout Minute) -> Void) { body(&minutes[minutes.count - 1]) }
 
-    /// Users send requests independently of each other, and each request goes to a random process.
+    /// Sends user requests independently of each other, each to a random process.
     private func letUsersAsk(until end: Duration) async {
         let pause = size.pause / Double(size.sessions)
         while simulation.now < end {

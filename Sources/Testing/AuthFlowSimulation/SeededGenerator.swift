@@ -1,4 +1,4 @@
-/// A deterministic random number generator with a seed (SplitMix64). Not for secrets.
+/// A deterministic random number generator with a seed (SplitMix64). Do not use it for secrets.
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

@@ -89,7 +89,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         }
     }
 
-    /// Delivers only the first result that it is given.
+    /// Delivers only the first result that it receives.
     private final class Answer<Value: Sendable>: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         private var receive: ((Value?) -> Void)?
 
@@ -111,7 +111,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             )
             guard !isOver else { return }
             let action = randomAction
-            // Several tabs.
+            // Actions overlap, as in several tabs.
             simulation.begin(in: .world) { [self] in await action(self, browser) }
         }
     }
@@ -185,7 +185,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         // The browser's sessions: when the sign-in began, and now.
         let old = [session, browser.session].compactMap { $0 }
         let request = browser.request(.get, "/callback?\(parameters)")
-        world.note("\(browser.name) comes back with code.\(code)")
+        world.note("\(browser.name) returns with code.\(code)")
         rules.mayEnd(old)
         let response = await send { [self] sessions, process in
             let response = await sessions.response(to: request)
@@ -275,7 +275,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             let process = "P\(server.process.index)"
             world.require(server.requests == 0, "\(server.requests) requests of \(process) wait forever")
             world.require(!server.sessions.isBusy, "\(process) has unfinished work")
-            world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
+            world.require(simulation.waits(of: server.process) == 0, "\(process) has pending waits")
         }
         world.require(!records.hasLease, "a lease is held")
         for grant in rules.ended where records.isStored(grant) {

@@ -3,15 +3,15 @@ import AuthFlowEssentials
 
 /// The observed state of the sessions of a ``ServerHistory``, and the rules that they must obey.
 struct SessionRules {
-    /// The number of seconds before a sign-in within which a logout token may have been issued and still end the session: its times are whole
-    /// seconds, and the clocks of processes differ by up to two seconds.
+    /// The maximum number of seconds between the issue of a logout token and a later sign-in whose session the token
+    /// may still end: timestamps are whole seconds, and the clocks of processes differ by up to two seconds.
     private static let precision: Int64 = 3
 
     /// The lifecycle of a session. Each session has one grant.
     private struct Life {
-        /// The time at which the browser received its cookie.
+        /// The time at which the browser received the session's cookie.
         var delivered: Duration?
-        /// The time at which the application first reported its end, and the process that did so.
+        /// The time at which the application first reported the session's end, and the process that reported it.
         var end: (time: Duration, process: Simulation.Process)?
     }
 
@@ -68,7 +68,7 @@ struct SessionRules {
         world.require(!grants.values.contains(grant), "code.\(code) begins a second session")
         world.require(provider.codes[code].browser == browser, "code.\(code) signs in another browser, \(browser)")
         grants[cookie] = grant
-        // It may have ended already.
+        // The session may have ended already.
         lives[grant] = lives[grant] ?? Life()
         end(old.compactMap { grants[$0] }, at: process)
     }
@@ -118,7 +118,7 @@ struct SessionRules {
 
     mutating func beginLogout(of user: String, at time: Int64) { logouts[user, default: []].append(time) }
 
-    /// Whether the tokens of a grant may be revoked: its session has ended, or is about to, or has not begun.
+    /// Whether the tokens of a grant may be revoked, because its session has ended, is about to end, or has not begun.
     func mayRevoke(_ grant: Int) -> Bool { isEnding(grant) || lives[grant]?.delivered == nil }
 
     /// Whether there is a reason for the end of a session.
@@ -161,6 +161,6 @@ struct SessionRules {
     func hasNoSession(_ cookie: String) {
         guard let grant = grants[cookie], lives[grant]?.delivered != nil else { return }
         world.note("a request no longer has a session: grant \(grant)")
-        world.require(isEnding(grant), "the session of grant \(grant) is gone without a reason")
+        world.require(isEnding(grant), "the session of grant \(grant) ended without a reason")
     }
 }

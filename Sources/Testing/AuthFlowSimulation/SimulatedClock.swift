@@ -23,7 +23,7 @@ public struct SimulatedClock: Clock {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var minimumResolution: Duration { .nanoseconds(1) }
 
-    /// Waits until a time.
+    /// Waits until the given instant.
     /// - Throws: `CancellationError` when the task is cancelled.
     public func sleep(until deadline: Instant, tolerance: Duration?) async throws {
         try Task.checkCancellation()

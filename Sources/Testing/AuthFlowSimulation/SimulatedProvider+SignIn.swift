@@ -17,9 +17,9 @@ extension SimulatedProvider {
         let session: Int
         let challenge: String
         let nonce: String
-        /// The browser that it was sent to.
+        /// The browser to which the code was sent.
         let browser: String
-        /// The grant that it was exchanged for.
+        /// The grant for which the code was exchanged.
         var grant: Int?
     }
 
@@ -39,7 +39,7 @@ extension SimulatedProvider {
         return ("code=code.\(code)&state=\(state)&iss=\(FormURLEncoding.encode(Self.issuer))", code)
     }
 
-    /// Exchanges a code, once.
+    /// Exchanges a code. Each code can be exchanged only once.
     func exchange(_ text: String, _ verifier: String) -> TransportResponse {
         let refused = Self.response(400, ["error": "invalid_grant"])
         guard let number = Int(text.dropFirst("code.".count)), codes.indices.contains(number) else { return refused }

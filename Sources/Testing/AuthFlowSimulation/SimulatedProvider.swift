@@ -3,7 +3,8 @@ package import AuthFlowEssentials
 import AuthFlowJSON
 import HTTPTypes
 
-/// A provider that rotates refresh tokens, and revokes all tokens of a grant when one is used twice (RFC 9700 section 4.14.2).
+/// A provider that rotates refresh tokens, and revokes all tokens of a grant when a refresh token is reused (RFC 9700
+/// section 4.14.2).
 package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     package static let issuer = "https://provider.example"
 
@@ -15,9 +16,9 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         /// The number of the currently valid refresh token.
         package var serial = 0
         package var accessSerial = 0
-        /// The reason why its tokens are no longer valid; nil while they are valid.
+        /// The reason why the grant's tokens are no longer valid; nil while they are valid.
         package var end: String?
-        /// The session at the provider in which it was granted, for sign-ins in a browser.
+        /// The session at the provider in which the grant was issued, for sign-ins in a browser.
         var userSession: Int?
         /// The issue time of its ID Token, in seconds.
         var issuedAt: Int64 = 0
@@ -27,7 +28,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
 
     package struct Rotation: Sendable {
         let process: Simulation.Process
-        /// When the process sent it.
+        /// The time at which the process sent the request.
         let sentAt: Duration
         /// Whether the process has received the response.
         var isDelivered = false
@@ -206,7 +207,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     /// The use of a refresh token.
     private typealias Use = (grant: Int, serial: Int)
 
-    /// - Parameter isLate: Whether the sender will have stopped waiting for the response.
+    /// - Parameter isLate: Whether the response will arrive after the sender's timeout.
     private func handle(
         _ call: TransportRequest,
         from process: Simulation.Process,
@@ -233,7 +234,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             return ended
         }
         guard serial == grants[grant].serial else {
-            // A process that was paused until its lease had expired may have sent this request before the other one.
+            // A process that was paused until its lease had expired may have sent this request before the other
+            // request.
             world.require(
                 isLate || isLossExplained(grant, from: serial) || world.couldNotWrite(process, since: sentAt),
                 "\(token) was sent twice, by P\(grants[grant].rotations[serial].process.index) and P\(process.index)"

@@ -101,7 +101,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         return grants
     }
 
-    /// Whether a record says that the provider has ended the session.
+    /// Whether a record indicates that the provider has ended the session.
     private static func hasEnd(_ bytes: [UInt8]?) -> Bool {
         guard let bytes, !bytes.isEmpty, let json = try? JSON(parsing: bytes) else { return false }
         return json["accounts"]?.array?.contains { $0["ended"] != nil } == true
@@ -220,7 +220,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         listeners.append((process, receive))
     }
 
-    /// Notifies all processes: some late and, when the store has faults, some not at all.
+    /// Notifies all processes. Some notifications are delayed and, if the store has faults, some are lost.
     private func tell(_ message: RecordMessage) {
         let text = String(decoding: message.text, as: UTF8.self)
         for listener in listeners {

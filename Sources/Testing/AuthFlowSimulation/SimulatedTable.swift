@@ -1,7 +1,8 @@
 package import AuthFlow
 package import AuthFlowDatabase
 
-/// The connection of a process to ``SimulatedRecords``: calls take time, fail, and are cut off before or after their effect.
+/// The connection of a process to ``SimulatedRecords``: calls are delayed, fail, or lose the connection before or
+/// after they take effect.
 package struct SimulatedTable: RecordTable {
     private let records: SimulatedRecords
     private let process: Simulation.Process
@@ -17,7 +18,7 @@ package struct SimulatedTable: RecordTable {
         self.onMessage = onMessage
     }
 
-    /// The outcome of a call.
+    /// A fault injected into a call.
     package enum Fault: CaseIterable, Sendable {
         case slow, unreachable, refused, lostBefore, lostAfter, late
     }

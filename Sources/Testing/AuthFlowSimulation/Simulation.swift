@@ -17,7 +17,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     public struct Process: Hashable, Sendable {
         let index: Int
 
-        /// Everything that is not one of the simulated processes: networks, databases, providers, users. It cannot be killed.
+        /// The environment of the simulated processes: networks, databases, providers, users. It cannot be killed.
         public static let world = Process(index: 0)
     }
 
@@ -38,7 +38,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// The random number generator for all decisions.
     public var random: SeededGenerator
 
-    /// The time since the beginning.
+    /// The time since the start of the simulation.
     public private(set) var now = Duration.zero
 
     /// The number of steps so far.
@@ -85,7 +85,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return Process(index: states.count - 1)
     }
 
-    /// Kills a process: none of its tasks takes another step, even when work that they wait for in the world completes.
+    /// Kills a process: none of its tasks takes another step, even if work in the world that they wait for completes.
     public func kill(_ process: Process) {
         precondition(process != .world)
         note("P\(process.index) is killed")
@@ -157,16 +157,16 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         )
     }
 
-    /// The wall clock's time at the beginning.
+    /// The wall-clock time at the start of the simulation.
     public static let epoch = Date(timeIntervalSince1970: 1_800_000_000)
 
     // MARK: Steps
 
-    /// Runs tasks until a time, or until none can take a step.
+    /// Runs tasks until the given time, or until no task can take another step.
     /// - Parameters:
     ///   - end: The time.
     ///   - check: Called after each step; returns whether to continue.
-    /// - Returns: Whether no task is left that could ever take another step.
+    /// - Returns: Whether no remaining task can ever take another step.
     @discardableResult
     public func run(until end: Duration, check: () -> Bool = { true }) -> Bool {
         capturingJobs { takeSteps(until: end, check) }

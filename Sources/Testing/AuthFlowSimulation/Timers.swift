@@ -1,4 +1,5 @@
-/// The timers that the tasks of a simulation wait for: a binary heap, because there may be hundreds of thousands of them.
+/// The timers for which tasks of a simulation wait. They are stored in a binary heap, because there may be hundreds
+/// of thousands of them.
 struct Timers {
     @safe struct Timer {
         let time: Duration

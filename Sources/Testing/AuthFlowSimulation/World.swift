@@ -2,9 +2,10 @@ import AuthFlow
 
 /// The faults of a history: probabilities per request or call, and rates per hour.
 package struct Faults: Sendable {
-    /// The probability that a request to the provider fails or is cut off, before or after its effect.
+    /// The probability that a request to the provider fails or loses its connection, before or after it takes effect.
     package var provider: Double
-    /// The probability that a call of the store is slow, fails, or is cut off, before or after its effect.
+    /// The probability that a call to the store is slow, fails, or loses its connection, before or after it takes
+    /// effect.
     package var store: Double
     /// Whether the store is completely unavailable at times.
     package var hasOutages: Bool
@@ -74,7 +75,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// The number of store calls so far.
     package var storeCalls = 0
 
-    /// The latencies of the store's calls, each way; nil for those of ``latency(_:)``.
+    /// The one-way latencies of store calls; nil to use ``latency(_:)``.
     package var storeLatencies: Latencies?
 
     /// A latency: mostly short, sometimes long.
@@ -92,8 +93,8 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
 
     package func noteFailure(of process: Simulation.Process) { failures[process.index] = simulation.now }
 
-    /// Whether a process may return tokens that were removed more than ten seconds ago: it could not reach the store, and trusts the tokens in
-    /// its memory for longer; or it was paused in the meantime.
+    /// Whether a process may return tokens that were removed more than ten seconds ago: either it could not reach the
+    /// store, and therefore trusts the tokens in its memory for longer, or it was paused in the meantime.
     package func mayKnowLess(_ process: Simulation.Process) -> Bool {
         let wasPaused = pauses[process.index, default: []].contains { simulation.now - $0.upperBound < .seconds(1) }
         return wasPaused || failures[process.index].map { simulation.now - $0 < .seconds(6) } ?? false
@@ -104,8 +105,8 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
         simulation.pause(process, for: duration)
     }
 
-    /// Whether a kill, an outage or a pause since the given time may have kept a process from writing a response before its lease expired: the
-    /// window that docs/architecture.md describes.
+    /// Whether a kill, an outage or a pause since the given time may have prevented a process from storing a response
+    /// before its lease expired (the window that docs/architecture.md describes).
     package func couldNotWrite(_ process: Simulation.Process, since: Duration) -> Bool {
         func isLong(_ range: Range<Duration>) -> Bool {
             range.upperBound > since && range.upperBound - range.lowerBound >= .seconds(9)

@@ -2,7 +2,8 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowJSON
 
-/// A failure as JSON on standard output, for a program that has requested JSON. The message for the user goes to standard error as usual.
+/// A failure as JSON on standard output, for a program that has requested JSON. The message for the user is still
+/// written to standard error.
 struct FailureReport {
     private let json: JSON
 

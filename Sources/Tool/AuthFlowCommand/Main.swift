@@ -11,13 +11,14 @@ import Glibc
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
 /// status.
 @main enum Main {
-    /// Synchronous on purpose: an asynchronous `main` hands its thread to a queue that is not needed here, which costs
-    /// another thread and makes the system load a library to end this one.
+    /// Deliberately synchronous: an asynchronous `main` turns its thread over to a queue that is not needed here, which
+    /// costs another thread and makes the system load a library to end the main thread.
     static func main() {
         ProcessMemory.keepToItself()
         StandardStreams.openMissing()
         OpenDescriptors.reserve(for: CommandLine.arguments)
-        // Before the command starts: a signal with its default action would end the process after a refresh token was sent.
+        // Before the command starts, because the default action of a signal could end the process after a refresh token
+        // was sent.
         guard OpenDescriptors.haveRoom, Signals.install() else {
             Terminal.talk("authflow: The limit on open files is too low. See: ulimit -n")
             leave(with: ExitStatus.failure)
@@ -61,7 +62,8 @@ import Glibc
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         let arguments = ProgramName.arguments(CommandLine.arguments)
-        // A library that changes the environment while it is loaded can hide the arguments from Swift: this must not print the help.
+        // A library that changes the environment while it is loaded can hide the arguments from Swift. The help must
+        // not be printed in that case.
         guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("There is no command.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
         do {
@@ -96,7 +98,7 @@ import Glibc
         }
     }
 
-    /// Exits without running the libraries' exit handlers: OpenSSL's would free what the network thread still uses.
+    /// Exits without running the libraries' exit handlers: OpenSSL's would free memory that the network thread uses.
     private static func leave(with code: ExitCode) -> Never {
         _ = fflush(nil)
         _exit(code.rawValue)
@@ -107,7 +109,7 @@ import Glibc
 enum ProgramName {
     private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
 
-    /// The arguments, as if the tool had been called by its own name.
+    /// The arguments, as if the tool had been called by its main name.
     /// - Parameter command: The program's arguments with its name.
     static func arguments(_ command: [String]) -> [String] {
         let name = command.first?.split(separator: "/").last.map { String($0) } ?? ""

@@ -1,7 +1,7 @@
 import ArgumentParser
 import AuthFlow
 
-/// A command that does not exist: the parser would report an unexpected argument.
+/// An error for a command that does not exist, because the parser would report only an unexpected argument.
 struct MisspelledCommand: CommandFailure {
     private let description: String
 
@@ -18,7 +18,7 @@ struct MisspelledCommand: CommandFailure {
         while let word = words.popFirst(), !word.hasPrefix("-") {
             let commands = Self.commands(of: parent)
             guard !commands.isEmpty else { break }
-            // Its default command may accept any word.
+            // The default subcommand may accept any word as its argument.
             guard commands[word] != nil || parent.configuration.defaultSubcommand == nil else { return nil }
             guard let command = commands[word] else {
                 guard word != "help" else { return nil }
@@ -31,12 +31,12 @@ struct MisspelledCommand: CommandFailure {
             parent = command
             path.append(word)
         }
-        // Options of this tool come before the program.
+        // The options of authflow precede the program.
         let own = arguments.dropFirst().prefix { $0.hasPrefix("-") }
         let builtIn = ["--help", "-h", "-help", "--help-hidden", "-help-hidden", "--version"]
         guard arguments.first == "exec", !own.contains("--"), !own.contains(where: builtIn.contains) else { return nil }
         let rest = arguments.dropFirst(1 + own.count)
-        // A value of an option may come first; the program then follows "--".
+        // After options, the first word may be an option's value; in that case, the program follows "--".
         guard !own.isEmpty || !rest.isEmpty else { return nil }
         guard own.isEmpty || !rest.contains("--") else { return nil }
         let program = own.isEmpty ? rest.first ?? "PROGRAM" : "PROGRAM"

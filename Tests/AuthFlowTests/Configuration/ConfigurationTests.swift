@@ -291,7 +291,7 @@ extension UserAgentFactory {
         #expect(error.issues.map(\.keyPath).sorted() == ["profiles.work", "profiles.work", "profiles.work.timeout"])
     }
 
-    @Test func doesNotReportTheKeysOfAMisspeltProvider() throws {
+    @Test func doesNotReportTheKeysOfAMisspelledProvider() throws {
         let error = try #require(throws: ConfigurationError.self) {
             try client(#"{"provider": "fakee", "issuer": "https://id.example.com", "client_id": "c"}"#)
         }

@@ -9,7 +9,7 @@ import ConformanceRows
         var failed = 0
         var notApplicable = 0
         for section in ConformanceTable.sections {
-            tables += "\n## \(section.title)\n\n| row | test | required behaviour | result |\n|---|---|---|---|\n"
+            tables += "\n## \(section.title)\n\n| row | test | required behavior | result |\n|---|---|---|---|\n"
             for row in section.rows {
                 let result: String
                 switch row.check {

@@ -1,7 +1,7 @@
 import AuthFlow
 public import AuthFlowTesting
 
-/// A row of the conformance table: a provider's behaviour, and the required behaviour of the client.
+/// A row of the conformance table: a provider's behavior, and the required behavior of the client.
 public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// Whether a row is run.
     public enum Check: Sendable {
@@ -17,7 +17,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// The name of the test in the OpenID Foundation's suite, or the topic of an AuthFlow row.
     public let name: String
 
-    /// The behaviour required of the client.
+    /// The behavior required of the client.
     public let demand: String
 
     /// Whether and how the row is run.

@@ -162,7 +162,7 @@ extension ConformanceTable {
         },
         .enterprise(35, "Exchange the enterprise's ID Token for an identity assertion, and that for a token."),
         .signsIn(36, "Bind tokens to a key, and prove it in every request."),
-        .signsIn(37, "Honour the nonces of both servers, each with a fresh proof."),
+        .signsIn(37, "Honor the nonces of both servers, each with a fresh proof."),
         .workload(38, "Send a workload's assertion once, and no other."),
         .calls(39, "Pass a schema on as it is.") { _, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array

@@ -23,7 +23,7 @@ public struct ResourceScene: Sendable {
     /// Runs `body` with a server.
     /// - Parameters:
     ///   - setting: The location of the server.
-    ///   - settings: Its behaviour.
+    ///   - settings: Its behavior.
     public static func with<Return: Sendable>(
         _ setting: EmulatorScene.Setting,
         _ settings: ResourceSettings = ResourceSettings(),

@@ -1,6 +1,7 @@
 import AuthFlow
 
-/// A code forge like GitLab: discovery at its host, users described by its own API, revocation without a token type hint.
+/// A code forge like GitLab: discovery at its host, user information from its own API, revocation without a token type
+/// hint.
 struct ForgeProvider: ProviderAdapter {
     let issuer: String
 

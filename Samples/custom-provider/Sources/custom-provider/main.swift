@@ -2,7 +2,8 @@ import AuthFlow
 import AuthFlowHeadless
 import AuthFlowTesting
 
-// Tests the adapter like AuthFlow's own adapters: the conformance suite against an emulator, and a sign-in by configuration.
+// Tests the adapter the way AuthFlow tests its own adapters: with the conformance suite against an emulator, and with a
+// sign-in from a configuration file.
 
 /// The conformance suite, against the emulator. Its client and the redirect URI are those of `EmulatorScene.registration()`.
 func conforms() async throws {

@@ -1,8 +1,8 @@
 import AuthFlow
 import Foundation
 
-/// Lets another program show the page: the program reads the URL from standard input, and writes the URL that it was
-/// redirected to on standard output. Neither URL ever appears on a command line.
+/// Lets another program show the page: the program reads the URL from standard input, and writes the URL of the final
+/// redirect to standard output. Neither URL ever appears on a command line.
 ///
 /// The program can be a browser in a test, a kiosk, or a script that asks a user in a chat.
 struct CommandUserAgent: UserAgent {
@@ -36,7 +36,8 @@ struct CommandUserAgent: UserAgent {
         try process.run()
         try input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
         try input.fileHandleForWriting.close()
-        // A response that arrives in another way, or Ctrl-C, cancels this task, which ends the program.
+        // If the response arrives in another way, or the user presses Ctrl-C, this task is cancelled and the program
+        // is terminated.
         let response = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 Thread.detachNewThread {

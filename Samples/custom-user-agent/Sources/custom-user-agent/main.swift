@@ -1,4 +1,4 @@
-// Signs in with a user agent of this package, chosen by a configuration file like any other:
+// Signs in with this package's user agent, which the configuration file selects like any other:
 //
 //     custom-user-agent authflow.json
 

@@ -13,7 +13,7 @@ import HTTPTypes
 import Hummingbird
 import Logging
 
-// The listings of the documentation comments of servers.
+// The listings in the documentation comments for servers.
 
 func measuredAPI(_ resource: String, _ issuers: [TrustedIssuer]) throws -> ResourceServer {
     let api = try ResourceServer(resource, issuers: issuers, observer: AuthorizationDecision.metrics())

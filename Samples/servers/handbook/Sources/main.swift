@@ -1,4 +1,5 @@
-// The whole program of "A web application" in docs/servers.md. The other files have the listings of the other sections.
+// The complete program from "A web application" in docs/servers.md. The other files contain the listings of the other
+// sections.
 
 import AuthFlow
 import AuthFlowHummingbird

@@ -3,7 +3,7 @@ import AuthFlowResourceServerConfiguration
 import HTTPTypes
 import Hummingbird
 
-/// The messages of an MCP server without sessions, whose only tool reports the caller.
+/// Handles the messages of an MCP server without sessions, whose only tool reports the caller.
 struct MCPTools {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
@@ -23,7 +23,7 @@ struct MCPTools {
             }
         }
         guard let message = try? JSON(parsing: body), message["jsonrpc"]?.string == "2.0" else {
-            return Self.error(.null, -32700, "This is not a message of JSON-RPC 2.0.", status: .badRequest)
+            return Self.error(.null, -32700, "This is not a JSON-RPC 2.0 message.", status: .badRequest)
         }
         guard let id = message["id"], id.string != nil || id.integer != nil, let method = message["method"]?.string
         else {

@@ -1,4 +1,4 @@
-// Like web-login, without the trait "Hummingbird" of AuthFlow's package: router-login CONFIGURATION PORT
+// Like web-login, but without the package trait "Hummingbird" of AuthFlow: router-login CONFIGURATION PORT
 
 import AuthFlow
 import AuthFlowOIDC

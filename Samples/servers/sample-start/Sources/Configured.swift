@@ -1,14 +1,14 @@
 import Foundation
 
-/// The configuration file and the port that a program was started with. With other arguments the program exits (`EX_USAGE`).
+/// The configuration file and the port from the command line. With any other arguments, the program exits (`EX_USAGE`).
 public func arguments(_ usage: String) -> (path: String, port: Int) {
     let arguments = CommandLine.arguments
     guard arguments.count == 3, let port = Int(arguments[2]) else { end(usage: usage) }
     return (arguments[1], port)
 }
 
-/// Makes the server that a configuration describes. A mistake in it is the operator's, so the program exits with a message (`EX_CONFIG`)
-/// instead of crashing.
+/// Creates the server that a configuration describes. An invalid configuration is an operator error, so the program
+/// exits with a message (`EX_CONFIG`) instead of crashing.
 public func configured<Server>(_ server: () throws -> Server) -> Server {
     do {
         return try server()

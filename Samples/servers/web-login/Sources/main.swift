@@ -1,9 +1,11 @@
-// A web application whose users sign in at a provider. Tokens stay on the server; the browser has a random identifier.
+// A web application whose users sign in at a provider. Tokens stay on the server; the browser has only a random
+// identifier.
 //
 //     web-login CONFIGURATION [--port PORT] [--api URL]
 //
-// The file's section "server" describes the application, and its profiles the providers: the client with its secret, and the store: "memory"
-// here, "sqlite" for the processes of one machine, "postgresql" or "redis" for any number of them. With several providers users choose.
+// In the configuration file, the section "server" describes the application, and each profile describes a provider: the
+// client with its secret, and the store. The store is "memory" here; use "sqlite" for several processes on one machine,
+// and "postgresql" or "redis" for any number of machines. With several providers, users choose one.
 
 import AuthFlow
 import AuthFlowHummingbird
@@ -38,7 +40,7 @@ let blocked: Set = ["248289761002"]
 
 var hooks = SessionHooks()
 hooks.onSignIn = { signIn in
-    // An application looks its user up here, or creates a user record.
+    // A real application looks up its user here, or creates a user record.
     let isBlocked = blocked.contains(signIn.identity?.subject ?? "")
     return isBlocked ? .refuse("This account is blocked. Ask the administrator.") : .accept
 }
@@ -64,7 +66,7 @@ let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .subj
 router.get("/forward-auth") { request, _ in
     Response(await forwardAuth.response(to: request.head) ?? TransportResponse(head: HTTPResponse(status: .notFound)))
 }
-// Scripts of the page call the API through the application, which adds the access token.
+// Scripts on the page call the API through the application, which adds the access token.
 let api = try option("--api").map { address in
     try ResourceProxy.Route(
         "/api/",
@@ -83,7 +85,7 @@ router.get("/") { request, context in
     return Page(
         session: session,
         sessions: try await server.sessions(ofUserOf: session),
-        token: "The access token is good until \(expiry?.formatted(.iso8601) ?? "an unknown time").",
+        token: "The access token is valid until \(expiry?.formatted(.iso8601) ?? "an unknown time").",
         notes: try await server.data(Notebook.self, of: session)?.notes ?? []
     )
 }

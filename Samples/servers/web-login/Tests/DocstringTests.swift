@@ -3,12 +3,12 @@ import AuthFlowOIDC
 import AuthFlowTesting
 import Testing
 
-// The listings of the documentation comments that are tests.
+// The listings in documentation comments that are tests.
 
 private typealias MyStore = MemoryTokenStore
 private typealias MyProvider = OIDCProvider
 
-/// Stands for an agent that is to be tested.
+/// A placeholder for the agent under test.
 private struct MyAgent: UserAgent {
     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
@@ -28,7 +28,7 @@ private let myBrowser = Browser()
     @Test func conforms() async throws { try await TokenStoreConformance(store: MyStore()).run() }
 }
 
-@Suite(.disabled("The agent and the browser are the reader's.")) struct AgentDocstringTests {
+@Suite(.disabled("The reader provides the agent and the browser.")) struct AgentDocstringTests {
     @Test func conforms() async throws {
         let redirectURI: RedirectURI = "com.example.app:/callback"
         let suite = UserAgentConformance(agent: MyAgent(), redirectURI: redirectURI) { url in

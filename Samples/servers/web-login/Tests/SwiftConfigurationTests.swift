@@ -100,7 +100,7 @@ import Testing
         #expect(error?.code == .invalidConfiguration)
     }
 
-    /// The reader would treat it as a missing value, and the default would apply.
+    /// Otherwise, the reader would treat the value as missing, and the default would apply.
     @Test func aValueOfAnotherTypeIsAnError() async throws {
         await #expect(throws: (any Error).self) { try await Self.file(["AUTH_SERVER_IDLE_TIME": "ten minutes"]) }
     }

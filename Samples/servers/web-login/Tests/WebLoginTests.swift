@@ -86,7 +86,7 @@ private struct Site {
     }
 }
 
-/// The products for web applications that need a trait, in a Hummingbird application.
+/// The web application products that require a package trait, in a Hummingbird application.
 @Suite struct WebLoginTests {
     @Test func handlersHaveTheSessionOfABrowserThatSignedIn() async throws {
         let site = try Site()

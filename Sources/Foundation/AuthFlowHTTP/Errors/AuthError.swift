@@ -73,7 +73,7 @@ extension AuthError {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// A setting is missing, misspelt, or contradicts another.
+        /// A setting is missing, misspelled, or contradicts another.
         public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
         /// The provider's metadata cannot be fetched or used.
         public static let discoveryFailed = Self(rawValue: "discovery_failed")

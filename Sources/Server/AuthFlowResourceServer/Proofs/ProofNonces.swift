@@ -22,7 +22,8 @@ public struct NonceKey: Sendable {
         self.lifetime = lifetime
     }
 
-    /// A random key, for an API that runs in one process. Its nonces become invalid when the process exits; clients are then sent a new one.
+    /// A random key, for an API that runs in a single process. Its nonces become invalid when the process exits;
+    /// clients then receive a new nonce.
     public static func random(host: HostServices = .system, lifetime: Duration = .seconds(300)) -> NonceKey {
         NonceKey(Secret(Base64URL.encode(host.randomBytes(32))), checked: lifetime)
     }
@@ -39,7 +40,7 @@ struct ProofNonces: Sendable {
     private let lifetime: Double
     private let now: @Sendable () -> Date
 
-    /// The size of the authentication code, in bytes. 128 bits cannot be guessed.
+    /// The size of the authentication code, in bytes. A code of 128 bits cannot be guessed.
     private static let codeSize = 16
     /// The allowed clock skew between two instances of the API, in seconds.
     private static let leeway = 30.0
@@ -67,7 +68,7 @@ struct ProofNonces: Sendable {
 
     /// Checks the nonce of a proof.
     /// - Returns: The nonce for the next proof, when this nonce is in the second half of its lifetime (section 8.2).
-    /// - Throws: ``TokenFailure/wantsNonce`` for a missing nonce, an expired one, or one that the API did not issue.
+    /// - Throws: ``TokenFailure/wantsNonce`` if the nonce is missing, has expired, or was not issued by the API.
     func check(_ nonce: String?, at now: Date) throws(TokenFailure) -> String? {
         guard let bytes = nonce.flatMap({ Base64URL.decode($0) }), bytes.count == 8 + Self.codeSize else {
             throw .wantsNonce
@@ -80,7 +81,7 @@ struct ProofNonces: Sendable {
         return age > lifetime / 2 ? next() : nil
     }
 
-    /// Compares two codes in constant time.
+    /// Compares two authentication codes in constant time.
     private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         left.count == right.count && zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }

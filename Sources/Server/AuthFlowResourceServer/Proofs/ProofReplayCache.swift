@@ -4,7 +4,8 @@ public import AuthFlowStorage
 import Crypto
 import Synchronization
 
-/// The identifier of a proof, derived from its key and its `jti`, so that no client can use up the identifiers of another client.
+/// The identifier of a proof, derived from its key and its `jti`, so that no client can claim the identifiers of
+/// another client's proofs.
 public struct ProofIdentifier: Sendable, Hashable {
     /// The SHA-256 hash of the key's thumbprint and the `jti`.
     public let bytes: [UInt8]
@@ -20,15 +21,16 @@ public protocol ProofReplayCache: Sendable {
     /// - Parameters:
     ///   - proof: The proof.
     ///   - now: The current time.
-    ///   - window: The maximum time in which the proof could be replayed.
+    ///   - window: The maximum time during which the proof could be replayed.
     /// - Returns: Whether this is the first use of the proof.
-    /// - Throws: ``/AuthFlow/AuthError`` when that cannot be determined; the request is then rejected.
+    /// - Throws: ``/AuthFlow/AuthError`` if the cache cannot determine this; the request is then rejected.
     func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool
 }
 
-/// A replay cache in the memory of this process, for an API that runs in one process.
+/// A replay cache in memory, for an API that runs in a single process.
 ///
-/// Two generations, each for one window: a proof is stored for at least one window, and removed after two.
+/// It has two generations, each of which covers one window: a proof is stored for at least one window, and removed
+/// together with its generation.
 public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []
@@ -40,7 +42,8 @@ public final class MemoryReplayCache: ProofReplayCache {
     private let limit: Int
 
     /// Creates an empty cache.
-    /// - Parameter limit: The maximum number of proofs in one window; default: 500,000, about 60 MB. Further requests are rejected (503).
+    /// - Parameter limit: The maximum number of proofs per window; default: 500,000, about 60 MB. Once it is reached,
+    ///   requests with a proof are rejected (503).
     public init(limit: Int = 500_000) { self.limit = limit }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -71,7 +74,7 @@ public final class MemoryReplayCache: ProofReplayCache {
 
 /// A replay cache in a store that all instances of an API share: PostgreSQL or Redis, or SQLite for several processes on one machine.
 ///
-/// It removes expired records from the store, once a minute while proofs arrive.
+/// While proofs arrive, it removes expired records from the store once a minute.
 public final class SharedReplayCache: ProofReplayCache {
     /// The interval at which expired records are removed, in seconds.
     private static let sweepInterval = 60.0
@@ -86,7 +89,7 @@ public final class SharedReplayCache: ProofReplayCache {
     /// Creates a cache.
     /// - Parameters:
     ///   - store: The store.
-    ///   - resource: The identifier of the API, so that several may share a store.
+    ///   - resource: The identifier of the API, so that several APIs can share a store.
     public init(_ store: any SessionTokenStore, resource: String) {
         self.store = store
         self.resource = resource
@@ -102,7 +105,8 @@ public final class SharedReplayCache: ProofReplayCache {
         )
         let isFirst = try await store.claim(key, for: window + Self.clockDifference)
         if isSweepDue(now) {
-            // No request waits for it, and a failing store also makes the next claim fail.
+            // No request waits for this task. Its errors can be ignored, because a failing store also makes the next
+            // claim fail.
             Task.detached { [store] in while try await store.removeEnded() > 0 {} }
         }
         return isFirst

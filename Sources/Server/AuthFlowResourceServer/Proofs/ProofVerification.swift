@@ -4,19 +4,19 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import Crypto
 
-/// The check of a DPoP proof at an API (RFC 9449 section 4.3), clause by clause.
+/// The checks of a DPoP proof at an API, which follow the numbered list in RFC 9449 section 4.3.
 struct ProofVerification {
     /// A proof that has passed every check except the replay check.
     struct Proof {
         let identifier: ProofIdentifier
-        /// The nonce for the client's next proof, when the current nonce expires soon.
+        /// The nonce for the client's next proof, if the current nonce expires soon.
         let nextNonce: String?
     }
 
     /// The maximum size of a proof, in bytes.
     static let maximumSize = 8 * 1024
 
-    /// The members of private keys (RFC 7518 section 6).
+    /// The members of a JWK that are part of a private or symmetric key (RFC 7518 section 6).
     private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"]
 
     let algorithms: [SignatureAlgorithm]
@@ -44,7 +44,7 @@ struct ProofVerification {
         guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 512,
             let proofMethod = claims["htm"]?.string, let proofURL = claims["htu"]?.string,
             let issued = claims["iat"]?.number
-        else { throw .invalidProof("it lacks one of jti, htm, htu, iat") }
+        else { throw .invalidProof("it lacks one of the claims jti, htm, htu and iat") }
         // "4. The typ JOSE Header Parameter has the value dpop+jwt."
         guard header["typ"]?.string == "dpop+jwt" else { throw .invalidProof("its type is not dpop+jwt (typ)") }
         guard header["crit"] == nil else { throw .invalidProof("its \"crit\" is not supported") }
@@ -60,9 +60,9 @@ struct ProofVerification {
             let key = JWK(jwk)
         else { throw .invalidProof("its key is not a usable public key (jwk)") }
         // "12. b. ... confirm that the public key to which the access token is bound matches the public key from the DPoP proof."
-        // Before the signature, because this check is cheap.
+        // Checked before the signature, because this check is cheap.
         guard let ownThumbprint = jwk.jwkThumbprint, ownThumbprint.isIdentical(to: thumbprint) else {
-            throw .invalidProof("its key is not the one that the token is bound to")
+            throw .invalidProof("its key is not the key that the token is bound to")
         }
         // "6. The JWT signature verifies with the public key contained in the jwk JOSE Header Parameter."
         guard key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) else {
@@ -108,7 +108,8 @@ struct NormalizedURL: Hashable {
         self.path = Self.withoutDotSegments(Self.decodingUnreserved(endpoint.path.isEmpty ? "/" : endpoint.path))
     }
 
-    /// Section 6.2.2.2: percent-encoded unreserved characters are decoded; section 6.2.2.1: other encodings use upper case.
+    /// Decodes percent-encoded unreserved characters (section 6.2.2.2), and converts other percent-encodings to upper
+    /// case (section 6.2.2.1).
     private static func decodingUnreserved(_ path: String) -> [UInt8] {
         let bytes = Array(path.utf8)
         var result: [UInt8] = []
@@ -141,7 +142,7 @@ struct NormalizedURL: Hashable {
         }
     }
 
-    /// RFC 3986 section 5.2.4.
+    /// Removes dot segments (RFC 3986 section 5.2.4).
     private static func withoutDotSegments(_ path: [UInt8]) -> [UInt8] {
         let dot = UInt8(ascii: ".")
         let segments = path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)

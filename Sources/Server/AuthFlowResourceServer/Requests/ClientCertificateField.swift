@@ -2,13 +2,13 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 public import HTTPTypes
 
-/// The field in which a proxy that terminates TLS forwards the client certificate.
+/// The header field in which a TLS-terminating proxy forwards the client certificate.
 public struct ClientCertificateField: Sendable, Hashable {
     /// The encoding of the certificate.
     public enum Encoding: Sendable, Hashable {
         /// A structured-field byte sequence, `:base64:` (RFC 9440: `Client-Cert`).
         case structured
-        /// PEM, percent-encoded: `$ssl_client_escaped_cert` of nginx.
+        /// PEM, percent-encoded: nginx's `$ssl_client_escaped_cert`.
         case escapedPEM
     }
 
@@ -27,19 +27,19 @@ public struct ClientCertificateField: Sendable, Hashable {
     /// `Client-Cert` (RFC 9440 section 2.2).
     public static let clientCert = HTTPField.Name("Client-Cert").map { ClientCertificateField($0) }
 
-    /// - Returns: The certificate in DER; nil when the client has presented none.
+    /// - Returns: The certificate in DER; nil if the client did not present a certificate.
     func certificate(in fields: HTTPFields) throws(TokenFailure) -> [UInt8]? {
         let values = fields[values: name]
         guard let value = values.first else { return nil }
-        // A second field, even an empty one, comes from the client, and shows that the proxy does not remove such fields.
-        guard values.count == 1 else { throw .malformed("The request has several certificates.") }
+        // A second field, even if it is empty, was sent by the client: the proxy failed to remove it.
+        guard values.count == 1 else { throw .malformed("The request has more than one client certificate field.") }
         guard !value.isEmpty else { return nil }
         let certificate =
             switch encoding {
             case .structured: Self.byteSequence(value)
             case .escapedPEM: Self.pem(value)
             }
-        guard let certificate else { throw .malformed("The client's certificate cannot be read.") }
+        guard let certificate else { throw .malformed("The client certificate in the request cannot be decoded.") }
         return certificate
     }
 

@@ -20,9 +20,9 @@ struct PresentedToken {
     init?(_ request: HTTPRequest) throws(TokenFailure) {
         let values = request.headerFields[values: .authorization]
         guard let value = values.first else { return nil }
-        guard values.count == 1 else { throw .malformed("The request has several Authorization fields.") }
+        guard values.count == 1 else { throw .malformed("The request has more than one Authorization field.") }
         let parts = value.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
-        // RFC 9110 section 11.1: schemes are compared without case.
+        // RFC 9110 section 11.1: schemes are case-insensitive.
         switch parts[0].lowercased() {
         case "bearer": self.scheme = .bearer
         case "dpop": self.scheme = .dpop
@@ -33,7 +33,7 @@ struct PresentedToken {
         guard !token.isEmpty, token.utf8.count <= Self.maximumSize else { throw Self.unreadable }
         // RFC 6750 section 2: "Clients MUST NOT use more than one method to transmit the token in each request."
         guard !Self.hasTokenInQuery(request.path ?? "") else {
-            throw .malformed("The request has tokens in two places.")
+            throw .malformed("The request has tokens in both the Authorization field and the query.")
         }
         self.token = Secret(String(token))
     }

@@ -1,4 +1,4 @@
-/// The reason for rejecting a token. The text goes to the log; the client learns only the kind.
+/// The reason for rejecting a request. The text is for the log; the client receives only the kind of error.
 enum TokenFailure: Error, Sendable {
     /// The request is not well formed (`invalid_request`).
     case malformed(String)
@@ -12,6 +12,6 @@ enum TokenFailure: Error, Sendable {
     case insufficientAuthentication
 
     static let proofsAreNotAccepted = TokenFailure.invalid(
-        "it is bound to a DPoP key, and proofs are not accepted here"
+        "it is bound to a DPoP key, but this API does not accept DPoP proofs"
     )
 }

@@ -4,18 +4,20 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 
-/// A request that is not authorized: the whole response for its client, and the reason for the log.
+/// The rejection of a request: the complete response for the client, and the reason for the log.
 public struct Rejection: Error, Sendable {
-    /// The response: a standard error code (RFC 6750, RFC 9449, RFC 9470, or `temporarily_unavailable`) and no further detail.
+    /// The response, with a standard error code (RFC 6750, RFC 9449, RFC 9470, or `temporarily_unavailable`) and no
+    /// further detail.
     public let response: TransportResponse
 
-    /// The error code of the response, such as `invalid_token`; nil: the request had no token.
+    /// The error code of the response, such as `invalid_token`; nil if the request had no token.
     public let error: String?
 
-    /// The reason, for the log. The client must not learn it: it would tell an attacker which check to try next.
+    /// The reason, for the log. Do not send it to the client: it would tell an attacker which check to bypass next.
     public let reason: String
 
-    /// The error that prevented a decision, such as an unavailable issuer or store; nil for a rejected request, and for a cancelled one.
+    /// The error that prevented a decision, such as an unavailable issuer or store; nil if the request was rejected or
+    /// cancelled.
     public let underlyingError: AuthError?
 }
 
@@ -94,7 +96,7 @@ struct RejectionWriter {
         )
     }
 
-    /// 503 rather than 401 when no decision is possible, so that clients do not discard valid tokens.
+    /// The status is 503 rather than 401 if no decision is possible, so that clients do not discard valid tokens.
     func unavailable(_ cause: any Error) -> Rejection {
         let known = cause as? AuthError
         let error = "temporarily_unavailable"
@@ -146,7 +148,8 @@ struct RejectionWriter {
         return response
     }
 
-    /// The challenges (RFC 6750 section 3, RFC 9449 section 7.1). The error is in the challenge for the scheme that the client has used.
+    /// The challenges (RFC 6750 section 3, RFC 9449 section 7.1). The error is in the challenge for the scheme that the
+    /// client used.
     private func challenges(_ error: String?, _ text: String?, _ failure: TokenFailure?) -> [String] {
         var common = [("resource_metadata", ResourceMetadata.address(of: resource))]
         if !requirement.scopes.isEmpty { common.append(("scope", requirement.scopes.joined(separator: " "))) }
@@ -173,7 +176,7 @@ struct RejectionWriter {
         return challenges
     }
 
-    /// RFC 9110 section 5.6.4: quoted strings.
+    /// Formats parameters as quoted strings (RFC 9110 section 5.6.4).
     private static func parameters(_ pairs: [(String, String)]) -> String {
         pairs.map { name, value in
             let safe = value.unicodeScalars.filter { (0x20...0x7E).contains($0.value) && $0 != "\"" && $0 != "\\" }

@@ -4,10 +4,10 @@ public import HTTPTypes
 
 /// The rules of a ``ResourceServer`` that do not depend on the issuer.
 public struct ResourceServerRules: Sendable {
-    /// How long an inactive token is rejected without another introspection, in seconds.
+    /// How long the result for an inactive token is cached, in seconds.
     static let inactiveTime = 10.0
 
-    /// How tokens have to be bound; default: as each token says.
+    /// The required binding of tokens; default: as each token was issued.
     public var binding = RequiredBinding.asIssued
 
     /// The rules for DPoP proofs.
@@ -20,14 +20,16 @@ public struct ResourceServerRules: Sendable {
     /// The allowed clock skew; default: one minute.
     public var clockLeeway = Duration.seconds(60)
 
-    /// The maximum number of verified JWTs, and of active introspection results, in memory; default: 10,000 of each. 0 disables both caches.
+    /// The maximum number of cached verified JWTs, and of cached active introspection results; default: 10,000 each. 0
+    /// disables both caches.
     public var cachedTokens = 10_000
 
-    /// How long a verified JWT is accepted without its signature being checked again, but never beyond its expiry; default: five minutes.
+    /// How long a verified JWT is cached, during which its signature is not checked again; default: five minutes. A JWT
+    /// is never cached beyond its expiry.
     public var verificationCacheTime = Duration.seconds(300)
 
-    /// How long an active introspection result is cached; default: 30 seconds. A token may be accepted for that long after its
-    /// revocation; a JWT that is not introspected, until it expires.
+    /// How long an active introspection result is cached; default: 30 seconds. A revoked token may be accepted for that
+    /// long after its revocation; a JWT that is not introspected is accepted until it expires.
     public var introspectionCacheTime = Duration.seconds(30)
 
     /// The scopes that the metadata advertises (`scopes_supported`); default: none.
@@ -37,7 +39,8 @@ public struct ResourceServerRules: Sendable {
     /// `Access-Control-Allow-Origin`.
     public var exposesChallengesToBrowsers = false
 
-    /// The URL of a request as its client saw it, for the proofs; default: the origin of the resource, and the path of the request.
+    /// The URL of a request as seen by its client, for the verification of proofs; default: the origin of the resource,
+    /// followed by the path of the request.
     ///
     /// Set it if a proxy rewrites paths. Never derive it from `Host` or `Forwarded`, unless the proxy sets them.
     public var publicURL: @Sendable (HTTPRequest) -> String?
@@ -51,7 +54,7 @@ public struct ResourceServerRules: Sendable {
         // RFC 9449 section 4.3: "ignoring any query and fragment parts".
         let path = (request.path ?? "/").prefix { $0 != "?" }
         let url = publicURL(request) ?? resource.origin + path
-        // A target that does not begin with a slash could extend the host name.
+        // A request target that does not begin with a slash could extend the host name.
         guard path.hasPrefix("/"), let address = try? Endpoint(url) else {
             throw .malformed("The path of the request cannot be compared with the proof.")
         }
@@ -61,7 +64,7 @@ public struct ResourceServerRules: Sendable {
 
 /// The rules for DPoP proofs (RFC 9449).
 public struct DPoPRules: Sendable {
-    /// Whether proofs are accepted; default: yes. Otherwise, tokens that are bound to a key are rejected.
+    /// Whether proofs are accepted; default: yes. If not, tokens that are bound to a key are rejected.
     public var isAccepted = true
 
     /// The accepted signature algorithms of proofs; default: all asymmetric ones.
@@ -70,10 +73,11 @@ public struct DPoPRules: Sendable {
     /// The maximum difference between the time of a proof and the server's clock, in both directions; default: one minute.
     public var window = Duration.seconds(60)
 
-    /// The key of the nonces that proofs must contain; default: no nonces are required. All instances of the API share it.
+    /// The key of the nonces that proofs must contain; default: no nonces are required. All instances of the API must
+    /// use the same key.
     public var nonces: NonceKey?
 
-    /// The replay cache for proofs; default: in the memory of this process. Use ``SharedReplayCache`` for several instances.
+    /// The replay cache for proofs; default: an in-memory cache. Use ``SharedReplayCache`` for several instances.
     public var proofs: any ProofReplayCache = MemoryReplayCache()
 
     /// Creates the default rules.

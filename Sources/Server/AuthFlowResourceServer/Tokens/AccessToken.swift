@@ -3,7 +3,7 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// A verified access token. A class, because it is read for every request and never changed.
+/// A verified access token. It is a class so that the cache and the requests share one immutable instance.
 final class AccessToken: Sendable {
     let issuer: String
     let claims: JSON
@@ -13,7 +13,7 @@ final class AccessToken: Sendable {
     let binding: TokenBinding
     /// The expiry, in seconds since 1970; nil if unknown.
     let end: Double?
-    /// The start of validity (`nbf`), in seconds since 1970.
+    /// The start of the validity period (`nbf`), in seconds since 1970.
     let start: Double
 
     init(issuer: String, claims: JSON, clientID: String?) throws(TokenFailure) {
@@ -22,10 +22,12 @@ final class AccessToken: Sendable {
         self.subject = claims["sub"]?.string
         self.clientID = clientID
         self.binding = try TokenBinding(claims)
-        // RFC 8693 section 4.2, RFC 9068 section 2.2.3: a space-delimited string. Several servers use an array, some under another name.
+        // RFC 8693 section 4.2, RFC 9068 section 2.2.3: a space-delimited string. Some servers use an array, or a
+        // different claim name.
         let text = claims["scope"]?.string ?? claims["scp"]?.string
         let list = text?.split(separator: " ").map(String.init) ?? claims["scope"]?.strings ?? claims["scp"]?.strings
-        // RFC 6749 section 3.3: ASCII. Swift considers several other characters equal to one of those.
+        // RFC 6749 section 3.3: scopes are ASCII. Swift considers several non-ASCII characters equal to ASCII
+        // characters.
         self.scopes = Set((list ?? []).filter { $0.utf8.allSatisfy { $0 < 0x80 } })
         self.end = claims["exp"]?.number
         self.start = claims["nbf"]?.number ?? -.infinity

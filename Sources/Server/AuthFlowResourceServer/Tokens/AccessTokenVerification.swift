@@ -8,9 +8,9 @@ import AuthFlowOAuth
 struct AccessTokenVerification {
     let issuer: TrustedIssuer
     let resource: Endpoint
-    /// The issuer that the token names, which is one of those accepted.
+    /// The issuer in the token, which is a trusted issuer.
     let issuerName: String
-    /// Receives each check as it begins; nil if no report is requested.
+    /// Receives each check as it begins; nil if no report was requested.
     var steps: TokenReport.Recorder?
 
     private var profile: JWTProfile {
@@ -35,7 +35,7 @@ struct AccessTokenVerification {
             clockOffset: nil
         )
         do {
-            // The cheap checks first: no keys are fetched for a token that is rejected anyway.
+            // The cheap checks come first, so that no keys are fetched for a token that is rejected anyway.
             steps?.begin(.header)
             let token = try check(try verifier.rules(of: jws))
             steps?.begin(.signature)
@@ -70,14 +70,15 @@ struct AccessTokenVerification {
             if claims["iat"] != nil { _ = try rules.requireIssued(within: nil) }
             try refuseIDToken(rules, audience)
         }
-        // Names of the same claim on servers that predate the RFC.
+        // The names of this claim on servers that predate RFC 9068.
         let client =
             claims["client_id"]?.string
             ?? (isAccessToken ? nil : claims["azp"]?.string ?? claims["cid"]?.string ?? claims["appid"]?.string)
         return try AccessToken(issuer: issuer, claims: claims, clientID: client)
     }
 
-    /// RFC 8725 section 2.8: "cross-JWT confusion". Without a distinct type, a token is distinguished from an ID Token by its claims.
+    /// RFC 8725 section 2.8: "cross-JWT confusion". Without a distinct type, an access token can be distinguished from
+    /// an ID Token only by its claims.
     private func refuseIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
         let claims = rules.json
         for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
@@ -85,17 +86,18 @@ struct AccessTokenVerification {
         }
         if let client = claims["azp"]?.string {
             guard !issuer.means(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) }) else {
-                throw rules.refused("it was issued to its own audience, as an ID Token is (azp)")
+                throw rules.refused("its authorized party is its audience, as in an ID Token (azp)")
             }
         }
-        // A logout token or a JWT response (such as JWT introspection); Keycloak names the kind in the claims.
+        // Rejects logout tokens and JWT responses (such as introspection responses). Keycloak indicates the kind of a
+        // token in its claims.
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
         let use = claims["token_use"]?.string?.lowercased() ?? "access"
         guard ["access", "access_token"].contains(use) else {
-            throw rules.refused("it is a JWT of another kind (token_use)")
+            throw rules.refused("it is a different kind of JWT (token_use)")
         }
         guard claims["events"] == nil, claims["token_introspection"] == nil, ["bearer", "dpop"].contains(kind) else {
-            throw rules.refused("it is a JWT of another kind")
+            throw rules.refused("it is a different kind of JWT")
         }
         guard claims["sub"]?.string?.isEmpty == false || claims["client_id"]?.string?.isEmpty == false else {
             throw rules.missing("sub")

@@ -6,7 +6,7 @@ import AuthFlowJSON
 struct IntrospectedToken {
     let issuer: TrustedIssuer
     let resource: Endpoint
-    /// Whether the token is a verified JWT, which names its audience itself.
+    /// Whether the token is a verified JWT, whose own audience has already been checked.
     let isVerified: Bool
 
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
@@ -14,11 +14,11 @@ struct IntrospectedToken {
         // return an introspection response with the "active" field set to "false"."
         guard members["active"]?.bool == true else { throw .invalid("introspection reports it as inactive") }
         guard let expected = isVerified ? issuer.server.issuer : issuer.issuer(for: members) else {
-            throw .invalid("it is of a tenant that is not accepted here")
+            throw .invalid("it belongs to a tenant that is not accepted")
         }
         if !isVerified, let named = members["iss"] {
             guard let name = named.string, expected.isIdentical(to: name) else {
-                throw .invalid("the introspection names another issuer (iss)")
+                throw .invalid("the introspection response has a different issuer (iss)")
             }
         }
         // Section 4: "If the token can be used only at certain resource servers, the authorization server MUST determine whether or not
@@ -29,11 +29,12 @@ struct IntrospectedToken {
         } else if !isVerified, !issuer.trustsIssuerToCheckAudience {
             throw .invalid("the introspection response has no audience (aud)")
         }
-        // An active refresh token is not an access token. RFC 7662 section 2.2: "token_type" is that of RFC 6749 section 5.1.
+        // An active token may be a refresh token. RFC 7662 section 2.2: "token_type" has the meaning of RFC 6749
+        // section 5.1.
         if let type = members["token_type"]?.string?.lowercased(), !["bearer", "dpop", "access_token"].contains(type) {
             throw .invalid("it is not an access token (token_type)")
         }
-        // Some servers name the use of a token separately from its type (Ory Hydra: "token_use", Keycloak: "typ").
+        // Some servers indicate the use of a token separately from its type (Ory Hydra: "token_use", Keycloak: "typ").
         if let use = members["token_use"] {
             guard ["access_token", "access"].contains(use.string?.lowercased() ?? "") else {
                 throw .invalid("it is not an access token (token_use)")

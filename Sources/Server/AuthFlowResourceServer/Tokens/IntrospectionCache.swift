@@ -3,7 +3,7 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import Synchronization
 
-/// A cache of introspection results: callers that wait for the same token share one request.
+/// A cache of introspection results. Concurrent callers with the same token share one request.
 final class IntrospectionCache: Sendable {
     /// How long results are cached, in seconds.
     struct Times: Sendable {
@@ -11,20 +11,23 @@ final class IntrospectionCache: Sendable {
         let inactive: Double
     }
 
-    /// The maximum number of concurrent requests. Beyond it, requests are rejected (503), which limits the issuer's load from forged tokens.
+    /// The maximum number of concurrent requests. Further requests are rejected (503), which limits the load that
+    /// forged tokens can cause at the issuer.
     private static let maximumRequests = 256
-    /// The maximum number of concurrent requests about unknown tokens, so that forged tokens leave capacity for the others.
+    /// The maximum number of concurrent requests for unknown tokens, so that forged tokens leave capacity for known
+    /// tokens.
     private static let maximumUnknown = 128
     /// The maximum number of cached inactive tokens. They do not displace active ones.
     private static let maximumInactive = 10_000
     /// The maximum size of a cached result, in bytes.
     private static let maximumResultSize = 8 * 1024
-    /// How long no requests are sent after the issuer was unavailable: the default without Retry-After, and the maximum, in seconds.
+    /// The pause in requests after the issuer was unavailable, in seconds: the default without Retry-After, and the
+    /// maximum.
     private static let pause = (usual: 1.0, longest: 30.0)
 
     private struct State {
         var running: [TokenDigest: SharedTask<JSON>] = [:]
-        /// How many of them are about unknown tokens.
+        /// The number of running requests for unknown tokens.
         var unknown = 0
         /// The pause during which no requests are sent, and the error that caused it.
         var pause: (from: Date, until: Date, error: AuthError)?
@@ -33,7 +36,7 @@ final class IntrospectionCache: Sendable {
     private let state = Mutex(State())
     private let active: TokenCache<JSON>
     private let inactive = TokenCache<JSON>(limit: maximumInactive)
-    /// The tokens that have been active before.
+    /// The tokens that were active in an earlier introspection.
     private let known: TokenCache<Bool>
 
     init(limit: Int) {
@@ -41,7 +44,7 @@ final class IntrospectionCache: Sendable {
         self.known = TokenCache(limit: limit)
     }
 
-    /// - Parameter isVerified: Whether the token is a JWT with a verified signature, and so not a forged token.
+    /// - Parameter isVerified: Whether the token is a JWT with a verified signature, and is therefore not forged.
     func claims(
         _ digest: TokenDigest,
         _ times: Times,
@@ -91,7 +94,7 @@ final class IntrospectionCache: Sendable {
         now: @Sendable () -> Date,
         _ introspect: @Sendable () async throws -> JSON
     ) async throws -> JSON {
-        // The lifetime of a result starts with its request.
+        // The lifetime of a result starts when its request is sent.
         let asked = now().timeIntervalSince1970
         let claims = try await introspect()
         // A large result is not cached, because the limits of the caches count results.

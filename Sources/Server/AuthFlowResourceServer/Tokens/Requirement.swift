@@ -1,12 +1,12 @@
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The requirement of a route for the token.
+/// A route's requirement for the access token.
 public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
-    /// The scopes that the token must have, all of them.
+    /// The required scopes. The token must have all of them.
     public var scopes: [String]
 
-    /// The `acr` values of which the token must have one; empty: any (RFC 9470).
+    /// The accepted `acr` values, of which the token must have one; empty: any (RFC 9470).
     public var acrValues: [String]
 
     /// The maximum age of the user's authentication; nil: any (RFC 9470).
@@ -17,8 +17,8 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
 
     /// Creates a requirement.
     /// - Parameters:
-    ///   - scopes: The scopes that the token must have, all of them.
-    ///   - acrValues: The `acr` values of which the token must have one; default: any.
+    ///   - scopes: The required scopes. The token must have all of them.
+    ///   - acrValues: The accepted `acr` values, of which the token must have one; default: any.
     ///   - maximumAge: The maximum age of the user's authentication; default: any.
     public init(scopes: [String], acrValues: [String] = [], maximumAge: Duration? = nil) {
         self.scopes = scopes
@@ -46,7 +46,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
         if let maximumAge {
             guard let time = token.claims["auth_time"]?.number,
                 time >= now.timeIntervalSince1970 - leeway - maximumAge.seconds,
-                // A time in milliseconds would always count as recent.
+                // Without this check, a time in milliseconds would always count as recent.
                 time <= now.timeIntervalSince1970 + leeway
             else { throw .insufficientAuthentication }
         }

@@ -2,9 +2,9 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// How tokens must be bound to their client.
+/// The required binding of tokens to their client.
 public enum RequiredBinding: Sendable, Hashable {
-    /// As the token was issued: bearer tokens are accepted, too.
+    /// As the token was issued. Bearer tokens are also accepted.
     case asIssued
     /// To a DPoP key (RFC 9449).
     case dpop
@@ -21,7 +21,8 @@ struct TokenBinding {
     /// `x5t#S256`: the thumbprint of a certificate (RFC 8705 section 3.1).
     let certificate: String?
 
-    /// - Throws: ``TokenFailure/invalid(_:)`` for a binding that cannot be checked here: ignoring it would downgrade the token to a bearer token.
+    /// - Throws: ``TokenFailure/invalid(_:)`` for an unsupported binding: ignoring it would downgrade the token to a
+    ///   bearer token.
     init(_ claims: JSON) throws(TokenFailure) {
         guard let confirmation = claims["cnf"] else {
             (self.key, self.certificate) = (nil, nil)
@@ -31,14 +32,14 @@ struct TokenBinding {
         let certificate = confirmation["x5t#S256"]?.string
         let count = confirmation.object?.count ?? 0
         guard count > 0, count == (key == nil ? 0 : 1) + (certificate == nil ? 0 : 1) else {
-            throw .invalid("it is bound in a way that cannot be checked here (cnf)")
+            throw .invalid("its binding to its client is not supported (cnf)")
         }
         (self.key, self.certificate) = (key, certificate)
     }
 
     func check(scheme: PresentedToken.Scheme, demand: RequiredBinding) throws(TokenFailure) {
-        // RFC 9449 section 7.2: "a protected resource that supports only [RFC6750] and is unaware of DPoP would most presumably accept a
-        // DPoP-bound access token as a bearer token"; this one does not.
+        // RFC 9449 section 7.2: "a protected resource that supports only [RFC6750] and is unaware of DPoP would most
+        // presumably accept a DPoP-bound access token as a bearer token". This resource server does not.
         if key != nil, scheme != .dpop { throw .invalid("it is DPoP-bound, but was sent with the Bearer scheme") }
         if key == nil, scheme == .dpop {
             throw .invalid("it was sent with the DPoP scheme, but is not DPoP-bound (jkt)")
@@ -56,10 +57,10 @@ struct TokenBinding {
     /// "invalid_token" error code."
     static func check(_ certificate: [UInt8]?, thumbprint: String) throws(TokenFailure) {
         guard let certificate else {
-            throw .invalid("it is certificate-bound, and the client presented no certificate")
+            throw .invalid("it is certificate-bound, but the client did not present a certificate")
         }
         guard Base64URL.encode(SHA256.hash(data: certificate)).isIdentical(to: thumbprint) else {
-            throw .invalid("it is bound to another certificate (x5t#S256)")
+            throw .invalid("it is bound to a different certificate (x5t#S256)")
         }
     }
 }

@@ -1,9 +1,10 @@
 import AuthFlowEssentials
 import Synchronization
 
-/// A cache of values for tokens, by their digests.
+/// A cache of values for tokens. The keys are the digests of the tokens.
 ///
-/// Two generations: when the newer one is full, the older one is dropped, so that memory is bounded and recently used values stay.
+/// It has two generations: when the newer generation is full, the older generation is dropped, which bounds the memory
+/// and retains recently used values.
 final class TokenCache<Value: Sendable>: Sendable {
     private struct Entry {
         let value: Value
@@ -23,7 +24,7 @@ final class TokenCache<Value: Sendable>: Sendable {
     /// - Parameter limit: The maximum number of tokens; 0 disables the cache.
     init(limit: Int) { self.limit = limit }
 
-    /// A value that is valid now. Setting the clock back does not extend its validity.
+    /// Returns the value if it is currently valid. Setting the clock back does not extend its validity.
     func value(_ digest: TokenDigest, at now: Date) -> Value? {
         guard limit > 0 else { return nil }
         let time = now.timeIntervalSince1970

@@ -1,24 +1,25 @@
 import Synchronization
 
-/// The checks of one access token, each with its outcome: for an operator who has to find out why an API rejects a token.
+/// The checks of one access token, each with its outcome, for an operator who needs to find out why an API rejects a
+/// token.
 ///
-/// It tells an attacker which check to try next. Show it to operators and never to clients.
+/// Show the report only to operators, never to clients: it would tell an attacker which check to bypass next.
 public struct TokenReport: Sendable {
     /// A check of a token. The cases are in the order of the checks.
     public enum Check: String, Sendable, Hashable, CaseIterable {
         /// The characters and the length of the token.
         case form
-        /// The issuer that the token names, and whether the API trusts it.
+        /// Whether the API trusts the token's issuer.
         case issuer
         /// The header: its type and its algorithm.
         case header
-        /// Whether the token is meant for the API.
+        /// Whether the audience of the token includes the API.
         case audience
-        /// Whether the token is already valid and has not expired.
+        /// Whether the current time is within the token's validity period.
         case lifetime
         /// The claims that every access token must have.
         case claims
-        /// The signature, with a key of the issuer.
+        /// The signature, verified with a key of the issuer.
         case signature
         /// Whether the issuer reports the token as active.
         case introspection
@@ -47,13 +48,13 @@ public struct TokenReport: Sendable {
 
     /// The outcome of a check.
     public enum Outcome: Sendable, Hashable {
-        /// The token has passed, with a detail such as the issuer; empty for none.
+        /// The token passed the check. The text is a detail, such as the issuer, or empty.
         case passed(String)
-        /// The API rejects the token for this reason.
+        /// The token failed the check, for this reason.
         case failed(String)
-        /// The check could not be made: the issuer cannot be reached.
+        /// The check could not be completed, for example because the issuer cannot be reached.
         case undecided(String)
-        /// The check was not made, for this reason.
+        /// The check was skipped, for this reason.
         case skipped(String)
     }
 
@@ -65,23 +66,24 @@ public struct TokenReport: Sendable {
         public let outcome: Outcome
     }
 
-    /// The checks that were made, in order. Nothing follows a failed one.
+    /// The checks, in order. A failed check is the last one.
     public let steps: [Step]
 
-    /// Whether the API accepts the token. A token that is bound to a key or a certificate needs a proof with each request, too.
+    /// Whether the API accepts the token. If the token is bound to a key or a certificate, each request must also prove
+    /// possession of it.
     public let isAccepted: Bool
 }
 
 extension TokenReport {
     /// Records the checks of a token as they begin.
     final class Recorder: Sendable {
-        /// Whether the issuer may be asked about the token.
+        /// Whether the token may be introspected at its issuer.
         let introspects: Bool
         private let steps = Mutex<[Step]>([])
 
         init(introspects: Bool) { self.introspects = introspects }
 
-        /// Starts a check; the previous one has passed.
+        /// Starts a check. A check counts as passed unless its outcome is set.
         func begin(_ check: Check) { steps.withLock { $0.append(Step(check: check, outcome: .passed(""))) } }
 
         /// Sets the outcome of the check in progress.
@@ -107,6 +109,6 @@ extension TokenReport {
         }
     }
 
-    /// An opaque token was not introspected, because the report must not send it to the issuer.
+    /// Thrown for an opaque token if the report must not introspect it.
     struct IsNotIntrospected: Error {}
 }

@@ -9,31 +9,32 @@ public struct TrustedIssuer: Sendable {
     public enum TokenType: Sendable, Hashable {
         /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be used as an access token.
         case accessToken
-        /// `at+jwt`, `JWT` or none, as Entra, Keycloak and older servers issue. A token with claims that only ID Tokens have (`nonce`,
-        /// `at_hash`, `c_hash`, `s_hash`, or `azp` equal to its audience) is rejected. An ID Token without them, for a client named like the
-        /// audience, would be accepted: never register a client whose `client_id` is the API's audience.
+        /// `at+jwt`, `JWT` or no type: Entra, Keycloak and older servers issue such tokens. A token with claims that
+        /// only ID Tokens have (`nonce`, `at_hash`, `c_hash`, `s_hash`, or `azp` equal to its audience) is rejected. An
+        /// ID Token without these claims would be accepted if its client had the API's audience as its `client_id`, so
+        /// never register such a client.
         case riskyAnyJWT
     }
 
     /// The server: its metadata and its keys.
     public let server: AuthorizationServer
 
-    /// The values of `aud` that identify the API. Compared as a whole, character by character; empty: the identifier of the resource.
+    /// The values of `aud` that identify the API, compared exactly; empty: the identifier of the resource.
     public let audiences: [String]
 
     /// The `typ` header parameter of its tokens.
     public let tokenType: TokenType
 
-    /// The signature algorithms to accept.
+    /// The accepted signature algorithms.
     public let algorithms: [SignatureAlgorithm]
 
-    /// The tenants whose tokens are accepted, where each has its own issuer; nil: only the server's issuer.
+    /// The tenants whose tokens are accepted, if each tenant has its own issuer; nil: only the server's issuer.
     public let tenants: TokenIssuerTemplate?
 
     /// The keys that tokens may be encrypted to.
     public let decryptionKeys: DecryptionKeySource?
 
-    /// Whether JWTs of this issuer must be encrypted. Opaque tokens are introspected all the same.
+    /// Whether JWTs of this issuer must be encrypted. Opaque tokens are introspected regardless.
     public let requiresEncryption: Bool
 
     /// The API's OAuth client at the issuer, for introspection (RFC 7662); nil: opaque tokens are rejected.
@@ -85,14 +86,15 @@ public struct TrustedIssuer: Sendable {
     /// The issuer, or the template of the tenants' issuers.
     var name: String { tenants?.text ?? server.issuer }
 
-    /// The issuer that a token with these claims has to name; nil when its tenant is not accepted.
+    /// The issuer that a token with these claims must have; nil if its tenant is not accepted.
     func issuer(for claims: JSON) -> String? {
         guard let tenants else { return server.issuer }
         return tenants.issuer(for: claims)
     }
 
-    /// Whether an audience means the API. RFC 9068 section 4: "The resource server MUST validate that the "aud" claim contains a resource
-    /// indicator value corresponding to an identifier the resource server expects for itself."
+    /// Whether an audience includes the API. RFC 9068 section 4: "The resource server MUST validate that the "aud"
+    /// claim contains a resource indicator value corresponding to an identifier the resource server expects for
+    /// itself."
     func means(_ resource: Endpoint, _ audience: [String]) -> Bool {
         audiences.isEmpty
             ? audience.containsIdentical(resource.url) : audiences.contains { audience.containsIdentical($0) }

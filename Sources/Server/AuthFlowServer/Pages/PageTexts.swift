@@ -20,13 +20,13 @@ public struct PageTexts: Sendable {
     /// The language (BCP 47), such as `en` or `de`.
     public var language: String
 
-    /// The texts. A reason without text uses the text of ``SessionPage/Reason/failed``.
+    /// The texts. A reason without a text uses the text of ``SessionPage/Reason/failed``.
     public var texts: [SessionPage.Reason: Text]
 
     /// The link to the page that the browser continues to.
     public var continueLink: String
 
-    /// The link to another attempt.
+    /// The link that starts another attempt.
     public var retryLink: String
 
     /// The link to the start page of the application.
@@ -52,7 +52,7 @@ public struct PageTexts: Sendable {
         language: "en",
         texts: [
             .signedIn: Text("Signed in", "You are signed in."),
-            .continuing: Text("One moment", "The page opens by itself."),
+            .continuing: Text("One moment", "The page opens automatically."),
             .chooseProvider: Text("Sign in", "Choose where you want to sign in."),
             .confirmSignIn: Text(
                 "Sign in again?",
@@ -66,8 +66,8 @@ public struct PageTexts: Sendable {
             ),
             .ended: Text("Sign in again", "Your session was ended while you were signing in."),
             .insufficientAuthentication: Text(
-                "More is needed",
-                "This page needs a stronger or more recent sign-in than the one you completed."
+                "Additional sign-in required",
+                "This page requires a stronger or more recent sign-in than the one you completed."
             ),
             .unavailable: Text(
                 "Try again later",
@@ -77,7 +77,7 @@ public struct PageTexts: Sendable {
             .signOutFailed: Text("Still signed in", "You could not be signed out. Try again in a few minutes."),
             .signOutNeedsSession: Text(
                 "Sign in again",
-                "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere."
+                "This session had already ended, so your other sessions could not be found. Sign in again, and then sign out everywhere."
             ),
         ],
         continueLink: "Continue",
@@ -131,7 +131,7 @@ public struct PageTexts: Sendable {
 
     /// The texts in the language that a browser prefers (RFC 9110 section 12.5.4); the first if none matches.
     static func preferred(by field: String?, of texts: [PageTexts]) -> PageTexts {
-        // Browsers send ASCII, and a few languages.
+        // Browsers send only ASCII, and few languages.
         let field = (field ?? "").utf8.allSatisfy { $0 < 0x80 } ? String((field ?? "").prefix(200)) : ""
         let ranges = field.lowercased().split(separator: ",").enumerated().map { place, range in
             let parts = range.split(separator: ";").map { $0.trimmingSpaces() }

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// The responses of the application's own routes.
+/// The responses that this module creates itself.
 enum ServerResponse {
     /// A redirect that the browser follows with GET.
     static func redirect(to url: String) -> TransportResponse {
@@ -15,7 +15,7 @@ enum ServerResponse {
         plain(status, (try? json.serialized()) ?? [], "application/json")
     }
 
-    /// A response with `Cache-Control: no-store`, and without a referrer for other sites.
+    /// A response with `Cache-Control: no-store` and `Referrer-Policy: no-referrer`.
     static func plain(
         _ status: HTTPResponse.Status,
         _ body: [UInt8] = [],
@@ -31,7 +31,7 @@ enum ServerResponse {
         return TransportResponse(head: head, body: body)
     }
 
-    /// Too many requests are in progress.
+    /// The response if too many requests are in progress.
     static func tooMany() -> TransportResponse {
         var response = plain(.serviceUnavailable)
         response.head.headerFields[.retryAfter] = "2"

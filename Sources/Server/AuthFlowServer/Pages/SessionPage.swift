@@ -1,7 +1,7 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// A page that a user sees when a sign-in has ended, or cannot continue.
+/// A page that a user sees when a sign-in has completed or cannot continue.
 public struct SessionPage: Sendable {
     /// The reason for a page, from an extensible set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
@@ -12,11 +12,11 @@ public struct SessionPage: Sendable {
 
         /// The user has signed in; the browser continues automatically to the requested page.
         public static let signedIn = Self(rawValue: "signed_in")
-        /// The browser comes from another site; it continues automatically, with its cookies.
+        /// The browser came from another site without its session cookie; it continues automatically, with the cookie.
         public static let continuing = Self(rawValue: "continuing")
-        /// The user is signed in, and a page of another site asks for another sign-in.
+        /// The user is already signed in, but a page of another site requests another sign-in.
         public static let confirmSignIn = Self(rawValue: "confirm_sign_in")
-        /// The user has to choose one of several providers.
+        /// The user must choose one of several providers.
         public static let chooseProvider = Self(rawValue: "choose_provider")
         /// The user, or the provider, did not allow the sign-in.
         public static let denied = Self(rawValue: "denied")
@@ -24,17 +24,17 @@ public struct SessionPage: Sendable {
         public static let refused = Self(rawValue: "refused")
         /// This browser has no sign-in in progress: it timed out, was already finished, or was started in another browser.
         public static let stale = Self(rawValue: "stale")
-        /// The provider has ended the session during the sign-in.
+        /// The provider ended the session during the sign-in.
         public static let ended = Self(rawValue: "ended")
         /// The provider did not authenticate the user as the application requires.
         public static let insufficientAuthentication = Self(rawValue: "insufficient_authentication")
         /// The provider or the store cannot be reached.
         public static let unavailable = Self(rawValue: "unavailable")
-        /// Something else went wrong; the events have the details.
+        /// Another error occurred; the events contain the details.
         public static let failed = Self(rawValue: "failed")
-        /// The user wanted to sign out, and the session could not be ended.
+        /// The user requested a sign-out, but the session could not be ended.
         public static let signOutFailed = Self(rawValue: "sign_out_failed")
-        /// The user wanted to sign out everywhere, and this session had already ended.
+        /// The user requested a global sign-out, but this session had already ended.
         public static let signOutNeedsSession = Self(rawValue: "sign_out_needs_session")
     }
 
@@ -50,26 +50,27 @@ public struct SessionPage: Sendable {
     /// The title in that language.
     public let title: String
 
-    /// The sentence in that language.
+    /// The message in that language.
     public let message: String
 
-    /// The links on the page, by their text.
+    /// The links on the page, each with its text.
     public let links: [(text: String, url: String)]
 
-    /// Path and query of the page that the browser continues to automatically; nil for none.
+    /// The path and query of the page to which the browser continues automatically; nil for none.
     public let nextPath: String?
 }
 
 /// The pages that users see during a sign-in.
 public struct SessionPages: Sendable {
-    /// The name of the application, above each title; default: none.
+    /// The name of the application, which is displayed above each title; default: none.
     public var applicationName = ""
 
     /// The texts, by language; the first is used for browsers that accept none of them. Default: English and German.
     public var texts: [PageTexts] = [.english, .german]
 
-    /// Renders a custom page; nil, or the default, is the built-in page. Escape the texts, set a Content-Security-Policy, and
-    /// keep the status: the response is sent unchanged, plus `Cache-Control: no-store` and the server's cookies.
+    /// Renders a custom page. If it is nil, which is the default, or returns nil, the built-in page is used. Escape the
+    /// texts, set a Content-Security-Policy, and use the page's status: the response is sent as is, with
+    /// `Cache-Control: no-store` and the server's cookies added.
     public var render: (@Sendable (SessionPage) -> TransportResponse?)?
 
     /// Creates the built-in pages.

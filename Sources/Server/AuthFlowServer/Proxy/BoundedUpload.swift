@@ -1,8 +1,8 @@
 import AuthFlow
 
-/// The parts of an upload, up to a size and a duration.
+/// The parts of an upload, limited to a maximum size and a maximum duration.
 struct BoundedUpload: AsyncSequence, Sendable {
-    /// Thrown instead of the part that exceeds the maximum size.
+    /// Thrown in place of the part that exceeds the maximum size.
     struct TooLarge: Error {}
     /// Thrown after the maximum duration.
     struct TooSlow: Error {}

@@ -1,23 +1,24 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// Tells a proxy in front of another application whether a request has a session, and whose: for `auth_request` of nginx, `forward_auth` of
-/// Caddy and `forwardAuth` of Traefik.
+/// The route with which a proxy in front of another application checks whether a request has a session, and which user
+/// it belongs to: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
 ///
-/// The proxy asks with the header fields of the client's request, and must remove the session's cookie and the fields that are set here from that
-/// request before it forwards it.
+/// The proxy sends a subrequest with the header fields of the client's request. Before it forwards the client's
+/// request, it must remove the session cookie and any client-supplied values of the fields that this route sets.
 public struct ForwardAuth: Sendable {
     /// The value of a response header field.
     public enum Value: Sendable {
-        /// The user's subject, which is unique at the issuer.
+        /// The user's subject, which is unique within the issuer.
         case subject
         /// The issuer of the user.
         case issuer
-        /// A claim of the user: text, a number, or true or false.
+        /// A claim about the user: a string, an integer or a Boolean.
         case claim(String)
         /// The name of the session, which is not secret.
         case sessionName
-        /// `Bearer` and a fresh access token, unless it is bound to a key. Only for an application that is trusted with it, over a dedicated connection.
+        /// `Bearer` and a fresh access token, unless the token is bound to a key. Use it only for an application that
+        /// is trusted with the token, over a dedicated connection.
         case accessToken
     }
 
@@ -29,11 +30,13 @@ public struct ForwardAuth: Sendable {
     /// Creates the route.
     /// - Parameters:
     ///   - server: The sessions.
-    ///   - path: The path that the proxy requests; default: `/forward-auth`. Browsers must not reach it.
-    ///   - provider: The name of the provider whose users the application behind the proxy knows; a session of another provider
-    ///     gets 403. If there are several, name one: users of different providers can have the same subject. Default: the only one.
-    ///   - fields: The fields of the response, such as `X-User`. A session that lacks the value of one gets 403. Identify users by ``Value/subject``: an e-mail
-    ///     address can change hands, be unverified, and at some providers be chosen by the user (OIDC Core section 5.7).
+    ///   - path: The path that the proxy requests; default: `/forward-auth`. Browsers must not be able to reach it.
+    ///   - provider: The name of the provider whose users may use the application behind the proxy; a session of
+    ///     another provider gets 403. If there are several providers, name one, because users of different providers
+    ///     can have the same subject. Default: the only provider.
+    ///   - fields: The fields of the response, such as `X-User`. A session that lacks a value for any of them gets 403.
+    ///     Identify users by ``Value/subject``: an e-mail address can be reassigned or unverified, and some providers
+    ///     let users choose it freely (OIDC Core section 5.7).
     public init(
         server: SessionServer,
         path: String = "/forward-auth",
@@ -48,18 +51,20 @@ public struct ForwardAuth: Sendable {
 
     /// Returns the response to the proxy; nil for any other request.
     ///
-    /// 204: there is a session. 401: there is none; `X-Sign-In` is then the path to sign in at, which returns to the page of `X-Original-URI` or
-    /// `X-Forwarded-Uri`. 403: another site has made the browser send the request, or the session belongs to another provider or lacks a value.
-    /// 503: the session could not be checked.
+    /// 204: the request has a session. 401: it has no session; `X-Sign-In` contains the path of the sign-in route,
+    /// which returns the user to the page in `X-Original-URI` or `X-Forwarded-Uri`. 403: another site caused the
+    /// browser to send the request, or the session belongs to another provider or lacks a value. 503: the session could
+    /// not be checked.
     ///
-    /// A request that may change something must not come from another site. The proxy sends the method of the request in `X-Original-Method` or
-    /// `X-Forwarded-Method`; without them every request is treated as unsafe.
+    /// A request with an unsafe method must not come from another site. The proxy sends the method of the client's
+    /// request in `X-Original-Method` or `X-Forwarded-Method`; without either field, every request is treated as
+    /// unsafe.
     public func response(to request: HTTPRequest) async -> TransportResponse? {
         guard SessionServer.path(of: request) == path else { return nil }
         let methods = ["X-Original-Method", "X-Forwarded-Method"].compactMap { HTTPField.Name($0) }
             .flatMap { request.headerFields[values: $0] }
         let isSafe = !methods.isEmpty && methods.allSatisfy { ["GET", "HEAD"].contains($0) }
-        // Navigations have no Origin field, but a WebSocket handshake has one, and is a GET.
+        // A GET navigation has no Origin field, but a WebSocket handshake, which is also a GET, has one.
         let isOpen = isSafe && request.headerFields[.origin] == nil
         guard isOpen || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
         do {
@@ -102,7 +107,7 @@ public struct ForwardAuth: Sendable {
         case .issuer: session.identity?.issuer
         case .sessionName: session.name
         case .accessToken:
-            // RFC 9449 section 7.1: a bound token is sent with a proof, which the application cannot make.
+            // RFC 9449 section 7.1: a bound token must be sent with a proof, which the application cannot create.
             switch try await server.freshTokens(for: session) {
             case let tokens where tokens.dpopKey == nil: "Bearer \(tokens.accessToken.exposed)"
             default: nil

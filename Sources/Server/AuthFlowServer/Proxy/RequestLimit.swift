@@ -1,9 +1,9 @@
 import AuthFlow
 import Synchronization
 
-/// Limits the concurrent API requests of each user, so that one user's slow requests do not use all connections.
+/// Limits the concurrent API requests of each user, so that one user's slow requests do not occupy all connections.
 final class RequestLimit: Sendable {
-    /// Thrown when too many requests of a user are waiting, or one has waited too long.
+    /// Thrown if too many requests of a user are queued, or if a request has been queued for too long.
     struct Exceeded: Error {}
 
     private static let (concurrent, queued) = (8, 32)
@@ -16,7 +16,7 @@ final class RequestLimit: Sendable {
 
     private let state = Mutex<(users: [String: Requests], last: UInt64)>(([:], 0))
 
-    /// The slot of a request in progress, released with its last reference.
+    /// The slot of a request in progress. It is released with its last reference.
     final class Place: Sendable {
         private let limit: RequestLimit
         private let user: String
@@ -56,7 +56,7 @@ final class RequestLimit: Sendable {
             return state.last
         }
         guard let number else { return }
-        // Ends when a slot is free, or the task is cancelled.
+        // The loop ends when a slot becomes free or the task is cancelled.
         for await _ in waiting {}
         guard Task.isCancelled else { return }
         let wasQueued = state.withLock { state in
@@ -64,7 +64,7 @@ final class RequestLimit: Sendable {
             if let index { state.users[user]?.queue.remove(at: index) }
             return index != nil
         }
-        // The request may have been given a slot at the same moment.
+        // The request may have received a slot at the moment of its cancellation.
         if !wasQueued { leave(user) }
         throw CancellationError()
     }

@@ -2,8 +2,8 @@ import AuthFlow
 import HTTPTypes
 
 extension ResourceProxy {
-    /// The fields that are forwarded to every API: none that identifies the browser to this application, and none that overrides the
-    /// method, the path or the client's address.
+    /// The fields that are forwarded to every API. None of them identifies the user's session, or overrides the method,
+    /// the path or the client's address.
     private static let forwarded: Set<String> = [
         "accept", "accept-language", "cache-control", "content-encoding", "content-language", "content-type",
         "idempotency-key", "if-match",
@@ -11,14 +11,14 @@ extension ResourceProxy {
         "user-agent",
     ]
 
-    /// The fields that are returned to every page: none that sets a policy for the application's origin.
+    /// The fields that are returned to every page. None of them sets a policy for the application's origin.
     private static let returned: Set<String> = [
         "accept-ranges", "age", "allow", "content-disposition", "content-language", "content-range", "content-type",
         "date", "etag", "expires", "last-modified", "preference-applied", "ratelimit", "ratelimit-limit",
         "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset", "retry-after",
     ]
 
-    /// RFC 9110 section 7.6.1: the fields that "Connection" names are not forwarded.
+    /// RFC 9110 section 7.6.1: the fields that are listed in "Connection" are not forwarded.
     private static func passing(_ fields: HTTPFields, _ names: Set<String>) -> HTTPFields {
         let named = fields[values: .connection].filter { $0.utf8.allSatisfy { $0 < 0x80 } }.flatMap { value in
             value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
@@ -56,23 +56,24 @@ extension ResourceProxy {
         var head = HTTPResponse(status: response.status)
         head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
         head.headerFields[.cacheControl] = Self.cacheControl(received)
-        // Another user of the same browser has a different cookie. A script's cached response must not be used for a navigation to the same
-        // URL, which lacks the application's header field and is rejected.
+        // Another user of the same browser has a different cookie, so the response varies by cookie. A script's cached
+        // response must not be used for a navigation to the same URL, which lacks the application's header field and
+        // would be rejected.
         head.headerFields[.vary] =
             (received[values: .vary] + [server.headerName.rawName, "Origin", "Sec-Fetch-Site", "Cookie"])
             .joined(separator: ", ")
-        // API content that a browser displays as a page of the application's origin cannot run scripts there.
+        // If a browser displays API content as a page of the application's origin, the content must not run scripts.
         head.headerFields[.contentSecurityPolicy] = "sandbox; default-src 'none'; frame-ancestors 'none'"
         head.headerFields[.xContentTypeOptions] = "nosniff"
-        // RFC 9110 section 8.6: with HEAD, the length "if the same request had used the GET method".
+        // RFC 9110 section 8.6: in a response to HEAD, the length "if the same request had used the GET method".
         if method == .head, received[.contentEncoding] == nil {
             head.headerFields[.contentLength] = received[.contentLength]
         }
         return head
     }
 
-    /// RFC 9111 section 3.5: shared caches do not store responses to requests with Authorization. The page's request has none, so the
-    /// response has to forbid it.
+    /// RFC 9111 section 3.5: shared caches do not store responses to requests with Authorization. The page's request
+    /// has no Authorization field, so the response must forbid shared caching explicitly.
     private static func cacheControl(_ fields: HTTPFields) -> String {
         let directives = fields[values: .cacheControl].flatMap { value in
             value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }

@@ -2,7 +2,7 @@ public import AuthFlow
 public import HTTPTypes
 
 extension ResourceProxy {
-    /// A path prefix of the application, and the API that its requests are forwarded to.
+    /// A path prefix of the application, and the API to which requests with this prefix are forwarded.
     public struct Route: Sendable {
         let prefix: String
         let target: Endpoint
@@ -26,21 +26,25 @@ extension ResourceProxy {
 
         /// Creates a route.
         /// - Parameters:
-        ///   - prefix: The path prefix of the requests. It starts and ends with a slash.
-        ///   - target: The API's URL, which replaces the prefix. It ends with a slash.
+        ///   - prefix: The path prefix of the requests. It must start and end with a slash.
+        ///   - target: The API's URL, which replaces the prefix. It must end with a slash.
         ///   - methods: The methods to forward; default: GET and HEAD.
-        ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
-        ///   - provider: The name of the provider whose access tokens the API is for. A session of another provider gets 403. If there are several
-        ///     providers, a route has to name one; default: the only one.
-        ///   - maximumRequestSize: The maximum size of a request body, in bytes, streamed or not; default: 1 MiB. Larger ones get a 413.
-        ///   - maximumResponseSize: The maximum size of a response body, in bytes; default: 1 MiB. With `streamsResponses`, the buffer for a
-        ///     slow browser: when it is full, Linux applies backpressure to the API; elsewhere the response fails.
-        ///   - streamsRequests: Whether bodies of requests are passed on as they arrive, such as large uploads, by
-        ///     ``ResourceProxy/streamedResponse(to:upload:)``; default: no, they are buffered.
-        ///   - streamsResponses: Whether responses are passed on as they arrive, such as event streams and large downloads, by
-        ///     ``ResourceProxy/streamedResponse(to:body:)``; default: no.
-        ///   - maximumStreamDuration: The maximum duration of a streamed request, and of a streamed response, after which it is aborted; default: 15
-        ///     minutes. A stream outlives its session and its access token by no more than that.
+        ///   - resource: The resource for which to request the access token (RFC 8707); default: the resource of the
+        ///     session's token.
+        ///   - provider: The name of the provider whose access tokens the API accepts. A session of another provider
+        ///     gets 403. If there are several providers, a route must name one; default: the only provider.
+        ///   - maximumRequestSize: The maximum size of a request body, in bytes, whether streamed or not; default: 1
+        ///     MiB. A larger request gets 413.
+        ///   - maximumResponseSize: The maximum size of a response body, in bytes; default: 1 MiB. With
+        ///     `streamsResponses`, it is the size of the buffer for a slow browser: when the buffer is full,
+        ///     backpressure is applied to the API on Linux; on other platforms, the response fails.
+        ///   - streamsRequests: Whether request bodies, such as large uploads, are forwarded as they arrive by
+        ///     ``ResourceProxy/streamedResponse(to:upload:)``; default: no, request bodies are buffered.
+        ///   - streamsResponses: Whether responses, such as event streams and large downloads, are returned as they
+        ///     arrive by ``ResourceProxy/streamedResponse(to:body:)``; default: no.
+        ///   - maximumStreamDuration: The maximum duration of a streamed request and of a streamed response, after
+        ///     which the stream is aborted; default: 15 minutes. A stream outlives its session and its access token by
+        ///     no more than this duration.
         ///   - forwardedFields: Header fields to forward in addition to those that every API may need, such as `X-Request-ID`;
         ///     default: none.
         ///   - returnedFields: Header fields to return in addition to those that every page may need; default: none.
@@ -62,7 +66,7 @@ extension ResourceProxy {
             guard prefix.hasPrefix("/"), prefix.hasSuffix("/"), target.path.hasSuffix("/"), target.query == nil else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "A route's prefix must start and end with a slash; the API's URL must end with one and have no query."
+                    "A route's prefix must start and end with a slash; the API's URL must end with a slash and have no query."
                 )
             }
             self.prefix = prefix
@@ -75,7 +79,7 @@ extension ResourceProxy {
             if let own {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The proxy sets \(own) itself, or it is a hop-by-hop field."
+                    "The field \(own) cannot be listed: the proxy controls it, or it is a hop-by-hop field."
                 )
             }
             self.resource = resource

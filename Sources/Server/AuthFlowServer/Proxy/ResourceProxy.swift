@@ -1,15 +1,16 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// Forwards requests of the application's pages to APIs, with the session's access token in place of its cookie.
+/// Forwards requests from the application's pages to APIs, with the session's access token in place of the session
+/// cookie.
 ///
-/// RFC 10017 section 6.1.3.6: "the BFF MUST" send only to an explicit list of hosts, and "strictly validate" paths. Of the URL, the request
-/// provides only the path after the prefix of its route.
+/// RFC 10017 section 6.1.3.6: "the BFF MUST" send only to an explicit list of hosts, and "strictly validate" paths. The
+/// request determines only the part of the URL after the prefix of its route.
 public struct ResourceProxy: Sendable {
     let server: SessionServer
     private let routes: [Route]
     private let limit = RequestLimit()
-    /// Streams have separate slots, so that no other request waits for them.
+    /// Streams have separate slots, so that other requests do not wait for them.
     private let streamLimit = RequestLimit()
 
     /// Creates a proxy.
@@ -21,13 +22,14 @@ public struct ResourceProxy: Sendable {
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
     }
 
-    /// Whether a request matches one of these routes. If so, read its body.
+    /// Whether a request matches one of the routes. If so, read its body.
     public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
 
-    /// The maximum size of a request's body that is not streamed, in bytes; nil when no route matches. Do not read more than that.
+    /// The maximum size of a request body that is not streamed, in bytes; nil if no route matches. Do not read more
+    /// than this.
     public func maximumRequestSize(of request: HTTPRequest) -> Int? {
         route(of: request).map { route in
-            // Bodies that are streamed can be larger than those that fit into memory.
+            // The limit for streamed bodies can be larger than what fits into memory.
             route.streamsRequests ? min(route.maximumRequestSize, Self.bufferedSize) : route.maximumRequestSize
         }
     }
@@ -39,7 +41,8 @@ public struct ResourceProxy: Sendable {
         return routes.first { target.starts(with: $0.prefix.utf8) }
     }
 
-    /// Returns the response to a request that is rejected regardless of its body: call it before reading the body. Nil for any other request.
+    /// Returns the response to a request that is rejected regardless of its body; nil for any other request. Call it
+    /// before reading the body.
     public func refusal(of request: HTTPRequest) -> TransportResponse? {
         guard let route = route(of: request) else { return nil }
         if case .refused(let response) = admission(of: request, to: route) { return response }
@@ -82,13 +85,14 @@ public struct ResourceProxy: Sendable {
         request.method != .head && route(of: request)?.streamsResponses == true
     }
 
-    /// Returns the API's response to a request; nil when no route matches.
+    /// Returns the API's response to a request; nil if no route matches.
     ///
-    /// 403: it does not come from a page of the application, or the session belongs to another provider. 401: there is no session. 405 and
-    /// 400: the method or the path is not forwarded. 413: the body is too large. 429: too many requests of this user are in progress. 502: the API
-    /// does not respond, or redirects, which is not followed. 503: the session or its tokens are unavailable.
+    /// 403: the request does not come from a page of the application, or the session belongs to another provider. 401:
+    /// the request has no session. 405 and 400: the method or the path is not forwarded. 413: the body is too large.
+    /// 429: too many requests of this user are in progress. 502: the API does not respond, or responds with a redirect;
+    /// redirects are not followed. 503: the session or its tokens are unavailable.
     /// - Parameters:
-    ///   - request: The request, its path as it was sent.
+    ///   - request: The request, with its path exactly as received.
     ///   - body: The body.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
         guard let route = route(of: request) else { return nil }
@@ -125,7 +129,7 @@ public struct ResourceProxy: Sendable {
         case whole([UInt8])
         case upload(UploadBody)
 
-        /// The number of bytes; nil when it is not known.
+        /// The number of bytes; nil if unknown.
         var length: Int? {
             switch self {
             case .whole(let bytes): bytes.count
@@ -157,7 +161,7 @@ public struct ResourceProxy: Sendable {
             }
             session = found
             provider = try server.sessions(of: found)
-            // The tokens of one provider are not for the APIs of another.
+            // Tokens from one provider must not be sent to another provider's APIs.
             guard try server.isSession(found, of: route.provider) else {
                 return .whole(ServerResponse.plain(.forbidden))
             }
@@ -180,14 +184,15 @@ public struct ResourceProxy: Sendable {
             case .upload(let body) where streamsBody(of: request): upload = bounded(body, route)
             case .upload(let body): forwarded.body = try await bounded(body, route).collected()
             }
-            // A slow API must not keep token requests waiting, nor a stream other calls of the API.
+            // A slow API must not delay token requests, and a stream must not delay other calls to the API.
             let isLong = isStreamed || upload != nil
             forwarded.pool = isLong ? .streams : .resources
             forwarded.holdsBack = isStreamed
             // One account can have many sessions.
             let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
             let place = try await (isLong ? streamLimit : limit).place(for: user, clock: server.host.clock)
-            // A redirect would send the request, and the browser, to a host that is not in the list: an error here.
+            // A redirect could send the request or the browser to a host that is not on the list, so it is treated as
+            // an error.
             guard isLong else {
                 let response = try await provider.client.send(forwarded, with: tokens)
                 return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
@@ -237,7 +242,8 @@ public struct ResourceProxy: Sendable {
         return UploadBody(parts, length: body.length)
     }
 
-    /// The path after a prefix as lenient servers interpret it: decoded, without parameters, in lower case; nil where servers disagree.
+    /// Returns the path after a prefix as a lenient server would interpret it: decoded, without parameters, in lower
+    /// case; nil if servers interpret it differently.
     private static func reading(of path: Substring) -> String? {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
@@ -245,7 +251,7 @@ public struct ResourceProxy: Sendable {
             // A percent sign indicates double encoding; a control character could end a line or a string elsewhere.
             decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
         else { return nil }
-        // As bytes: in Swift's characters, a combining mark would hide a slash or a semicolon.
+        // The comparison uses bytes: in Swift's characters, a combining mark would hide a slash or a semicolon.
         let names = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             .map { $0.prefix { !";?#".utf8.contains($0) } }
         guard !names.dropLast().contains(where: \.isEmpty),
@@ -260,7 +266,7 @@ public struct ResourceProxy: Sendable {
     }
 }
 
-/// Aborts a stream after its maximum duration, and holds the slot of its request until then.
+/// Aborts a stream after its maximum duration, and holds the slot of its request until the stream is released.
 private final class StreamEnd: Sendable {
     private let place: RequestLimit.Place
     private let task: Task<Void, Never>

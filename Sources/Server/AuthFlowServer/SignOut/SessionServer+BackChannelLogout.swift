@@ -3,10 +3,11 @@ import AuthFlowEssentials
 import AuthFlowJSON
 import HTTPTypes
 
-// Sessions that the provider ends (OpenID Connect Back-Channel Logout 1.0).
+// The end of sessions by the provider (OpenID Connect Back-Channel Logout 1.0).
 
 extension SessionServer {
-    /// POST /backchannel-logout: the provider has ended sessions (OpenID Connect Back-Channel Logout 1.0 section 2.5).
+    /// POST /backchannel-logout: ends the sessions in the provider's logout token (OpenID Connect Back-Channel Logout
+    /// 1.0 section 2.5).
     /// - Parameter body: The form.
     func endSessions(_ body: String, at provider: ProviderSessions) async -> TransportResponse {
         // Section 2.8: "If the logout request is not valid or the logout failed, the RP MUST respond with HTTP 400 Bad Request."
@@ -15,7 +16,7 @@ extension SessionServer {
         }
         let form = FormURLEncoding.decode(body)
         guard let texts = form?.values(for: "logout_token"), texts.count == 1 else {
-            return refused("The request has no logout_token.")
+            return refused("The request must contain exactly one logout_token.")
         }
         let token: LogoutToken
         do {
@@ -36,8 +37,9 @@ extension SessionServer {
                 kind: .claim
             )
             let isFirst = try await store.claim(claim, for: .seconds(rest))
-            // A delayed token ends the sessions that existed when it was issued. A provider that retries it, because the first attempt
-            // failed, ends the same sessions; an attacker who replays it ends none that started later.
+            // A delayed token ends the sessions that existed when it was issued. If the provider resends a token after
+            // a failed attempt, it ends the same sessions; if an attacker replays a token, it does not end sessions
+            // that started later.
             let meant = found.filter { session in
                 guard let credential = session.credential else { return isFirst }
                 let begun = Self.beginning(of: credential)
@@ -57,7 +59,8 @@ extension SessionServer {
                     revoking: Self.endsWithItsSession
                 )
             } catch {
-                // The provider then retries, and its token must count as the first again. In a separate task: this one may be cancelled.
+                // The provider then resends the token, which must be accepted as if it were used for the first time.
+                // This is a separate task because the current task may be cancelled.
                 if isFirst { await Task { [store] in _ = try? await store.remove([claim]) }.value }
                 throw error
             }
@@ -67,8 +70,9 @@ extension SessionServer {
         }
     }
 
-    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. A session
-    /// that cannot be read here is included: another process may be able to read it.
+    /// The sessions that a logout token ends: with `sid`, the sessions that belong to that session at the provider;
+    /// otherwise, all sessions of the user. A session that this process cannot read is included, because another
+    /// process may be able to read it.
     private func sessions(
         of token: LogoutToken,
         at provider: ProviderSessions
@@ -89,7 +93,7 @@ extension SessionServer {
         return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
     }
 
-    /// Whether the tokens of a session end with it.
+    /// Whether the tokens of a session are revoked when it ends.
     static func endsWithItsSession(_ credential: Credential) -> Bool {
         !credential.tokens.scopes.contains("offline_access")
     }
@@ -98,8 +102,8 @@ extension SessionServer {
         token.sessionID != nil && sessionID(of: credential) == token.sessionID
     }
 
-    /// When a session began, by the provider's clock as far as it is known. A refresh may have replaced the ID Token with a later one, and
-    /// this machine's clock may be ahead: the earlier of the two is safe.
+    /// The start of a session, according to the provider's clock if possible. A refresh may have replaced the ID Token
+    /// with a later one, and this machine's clock may be ahead, so the earlier of the two times is used.
     private static func beginning(of credential: Credential) -> Date {
         min(credential.signedInAt, credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt)
     }
@@ -111,14 +115,16 @@ extension SessionServer {
 
 // MARK: - Sign-ins in progress
 
-// A logout token may arrive between the exchange of a code and the write of its session, when there is no session to find. So a logout
-// stores a record before it looks up sessions, and a sign-in looks up such records after writing its session: one of the two finds the
-// other. The times of both tokens are the provider's, so that a logout token ends no later sign-in. A front-channel logout has no time:
-// its record has this machine's time.
+// A logout token may arrive between the exchange of a code and the write of its session, when there is no session to
+// find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
+// writes its session, so that one of the two always finds the other. The times in both tokens come from the provider,
+// so that a logout token does not end a later sign-in. A front-channel logout contains no time, so its record contains
+// this machine's time.
 
 extension SessionServer {
-    /// The subject of a logout record: a user, a session at the provider, or both. A token with both stores records for that session, and
-    /// for sign-ins of the user without a session identifier, which may belong to it.
+    /// The subject of a logout record: a user, a session at the provider, or both. For a token with both, one record
+    /// applies to that session, and another record applies to sign-ins of the user without a session identifier, which
+    /// may belong to that session.
     private enum Mark {
         case user(String)
         case session(String)
@@ -135,7 +141,7 @@ extension SessionServer {
         }
     }
 
-    /// The keys of a logout record: the first is for writing, and lookups use all of them.
+    /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.
     private func keys(of mark: Mark, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
         return HashedTag(["logout", clientID, issuer] + mark.parts, keys: options.tagKeys).all.map { tag in
@@ -143,7 +149,8 @@ extension SessionServer {
         }
     }
 
-    /// Stores the records of a logout token for the maximum duration of a sign-in, so that sign-ins in progress find them.
+    /// Stores the records of a logout token for the maximum duration of a sign-in, so that sign-ins in progress can
+    /// find them.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
         let marks: [Mark] =
             switch (token.subject, token.sessionID) {
@@ -155,7 +162,7 @@ extension SessionServer {
         for mark in marks { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
-    /// Stores the record of a session that the provider has ended now.
+    /// Stores a record for a session that the provider has just ended.
     func leaveMark(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws {
         try await leave(.session(name), issuer, host.now(), at: provider)
     }
@@ -163,7 +170,7 @@ extension SessionServer {
     private func leave(_ mark: Mark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions) async throws {
         guard let key = keys(of: mark, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
-            // A record with an earlier time does not replace a later one.
+            // An earlier time does not replace a later time.
             let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
             try await store.write(
                 Array("\(time)".utf8),
@@ -177,10 +184,11 @@ extension SessionServer {
         try await store.bytes(for: key).flatMap { TimeInterval(String(decoding: $0, as: UTF8.self)) }
     }
 
-    /// Whether the provider ended the session of a sign-in before that sign-in's session was stored.
+    /// Whether the provider ended the session of a sign-in before the session was stored here.
     func wasEndedMeanwhile(_ credential: Credential, at provider: ProviderSessions) async throws -> Bool {
         guard let identity = credential.identity else { return false }
-        // A process that was paused for longer than the records are stored cannot tell.
+        // If the process was paused for longer than the lifetime of the records, it cannot determine this, so the
+        // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInPatience.seconds else { return true }
         let issued = (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970

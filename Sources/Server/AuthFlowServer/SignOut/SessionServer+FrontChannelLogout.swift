@@ -3,22 +3,22 @@ import AuthFlowEssentials
 import HTTPTypes
 
 extension SessionServer {
-    /// GET of ``SessionServerOptions/frontChannelLogoutPath``, which the provider's page loads in a frame (OpenID Connect Front-Channel Logout 1.0
-    /// section 2).
+    /// Handles GET requests for ``SessionServerOptions/frontChannelLogoutPath``, which the provider's page loads in a
+    /// frame (OpenID Connect Front-Channel Logout 1.0 section 2).
     func endSessions(named query: String, _ request: HTTPRequest) async -> TransportResponse {
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
         let (issuers, names) = (parameters.values(for: "iss"), parameters.values(for: "sid"))
         guard issuers.count == 1, names.count == 1, (1...256).contains(names[0].utf8.count) else {
             return ServerResponse.plain(.badRequest)
         }
-        // Browsers indicate where the response will be displayed.
+        // Browsers indicate the destination of the response, which must be a frame.
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
         guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
         do {
             let named = providers.filter { $0.client.server.issuer.utf8.elementsEqual(issuers[0].utf8) }
             guard !named.isEmpty else { return ServerResponse.plain(.badRequest) }
             for provider in named {
-                // The request writes to the store, and is not authenticated.
+                // Concurrency is limited, because the request writes to the store and is not authenticated.
                 guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
                 defer { provider.frontChannelLogouts.leave() }
                 try await leaveMark(ofProviderSession: names[0], issuers[0], at: provider)

@@ -6,7 +6,7 @@ import HTTPTypes
 // MARK: - The sessions of a user
 
 extension SessionServer {
-    /// Returns the sessions of a session's user, the newest first.
+    /// Returns the sessions of a session's user, newest first.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func sessions(ofUserOf session: Session) async throws -> [SessionSummary] {
         guard let identity = session.identity else {
@@ -34,8 +34,9 @@ extension SessionServer {
 
     /// Ends sessions of a session's user in every process, and revokes their tokens.
     /// - Parameters:
-    ///   - session: The session of the requesting user. No other user's session is ended.
-    ///   - names: The sessions; nil for all, this one included: "sign out everywhere".
+    ///   - session: The session of the requesting user. Sessions of other users are not ended.
+    ///   - names: The names of the sessions to end; nil for all sessions of the user, including this one ("sign out
+    ///     everywhere").
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
         let provider = try self.sessions(of: session)
@@ -53,9 +54,9 @@ extension SessionServer {
 
     /// Ends sessions in every process, and revokes their tokens.
     /// - Parameters:
-    ///   - meant: The sessions, with their credentials where they can be read here.
-    ///   - last: The session that is ended after the others: with it, the user can retry.
-    ///   - isRevoked: Whether the tokens of a credential end with its session.
+    ///   - meant: The sessions, with their credentials if this process can read them.
+    ///   - last: The session to end last, so that the user can retry with it.
+    ///   - isRevoked: Whether to revoke the tokens of a credential.
     func end(
         _ meant: [RecordKey: Credential?],
         at provider: ProviderSessions,
@@ -64,12 +65,13 @@ extension SessionServer {
         revoking isRevoked: (Credential) -> Bool = { _ in true }
     ) async throws {
         let keys = meant.keys.filter { $0 != last } + (last.map { meant.keys.contains($0) ? [$0] : [] } ?? [])
-        // A session that cannot be read here may have a refresh in progress elsewhere.
+        // A session that this process cannot read may have a refresh in progress in another process.
         try await provider.credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
         var ended = meant
-        // Even if the database's response was lost, or it removed only some of them: the user has requested the end of all.
+        // The tokens are revoked even if the database's response was lost or only some sessions were removed, because
+        // the end of all of them was requested.
         defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
-        // A refresh may have changed the credentials since they were read.
+        // A refresh may have changed the credentials after they were read.
         let removed = try await provider.credentials.remove(keys)
         for removed in removed where removed.credential != nil { ended[removed.key] = .some(removed.credential) }
         reportEnds(removed, at: provider, reason)
@@ -86,9 +88,10 @@ extension SessionServer {
         try await end(meant, at: provider, reason, revoking: isRevoked)
     }
 
-    /// Notifies the application that sessions have ended, while the response is being sent.
+    /// Notifies the application of the end of sessions, without delaying the response.
     func reportEnds(_ removed: [TaggedCredential], at provider: ProviderSessions, _ reason: SessionEnd.Reason) {
-        // Without a credential, its end was reported before; without the store's confirmation, another process may have removed it.
+        // If a session has no credential, its end was already reported; if the store did not confirm the removal,
+        // another process may have removed it.
         let removed = removed.filter { $0.credential != nil && $0.isKnownToBeRemoved }
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [hooks = options.hooks] in
@@ -99,7 +102,7 @@ extension SessionServer {
         }
     }
 
-    /// The tags by which the sessions of a user and of a session at the provider are found.
+    /// The tags that index the sessions of a user, and the sessions that belong to a session at the provider.
     func tags(of credential: Credential, at provider: ProviderSessions) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
         let sessionID = Self.sessionID(of: credential)
@@ -143,13 +146,13 @@ extension SessionServer {
     /// The maximum number of sessions whose tokens are revoked at the same time.
     private static let concurrentRevocations = 16
 
-    /// Revokes tokens while the response is being sent: the end of the session does not depend on it.
+    /// Revokes tokens without delaying the response: the end of the session does not depend on the revocation.
     func revoke(_ removed: [Credential], at provider: ProviderSessions) {
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [self] in
             await withTaskGroup(of: Bool.self) { group in
                 for (number, credential) in removed.enumerated() {
-                    // If the provider does not respond, the remaining revocations would each run into the timeout.
+                    // If the provider does not respond, each of the remaining revocations would also time out.
                     if number >= Self.concurrentRevocations, await group.next() == false { return }
                     group.addTask { [self] in await isAnswered(credential, at: provider) }
                 }
@@ -176,8 +179,8 @@ extension SessionServer {
 // MARK: - Routes
 
 extension SessionServer {
-    /// POST /logout: ends the session here, with `everywhere=1` all of the user's, and sends the browser to the provider's sign-out page
-    /// where there is one.
+    /// POST /logout: ends this session, or all sessions of the user with `everywhere=1`, and sends the browser to the
+    /// provider's logout page if there is one.
     func signOut(_ query: String, _ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnForm(request) || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         let cookie = sessionCookie("").removal
@@ -190,11 +193,11 @@ extension SessionServer {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
             let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
-            // Read before anything is written: a forged cookie causes no writes.
+            // The session is read before anything is written, so that a forged cookie cannot cause writes.
             let stored = try await provider.credentials.stored(key)
             guard let own = stored, own.credential != nil || !isEverywhere else {
                 guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
-                // A session that cannot be read here may be usable elsewhere.
+                // A session that this process cannot read may be usable in another process.
                 if stored != nil { try await end([key: nil], at: provider, .signedOut, last: key) }
                 return options.pages.page(
                     .signOutNeedsSession,
@@ -204,7 +207,8 @@ extension SessionServer {
                 ).setting(cookie)
             }
             var meant: [RecordKey: Credential?] = [:]
-            // Found before anything is removed: after a failure, the user can retry with the session.
+            // The sessions are looked up before any of them is removed, so that the user can retry with this session
+            // after a failure.
             if isEverywhere, let identity = own.credential?.identity {
                 for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {
                     meant[found.key] = .some(found.credential)
@@ -213,9 +217,9 @@ extension SessionServer {
             meant[key] = .some(own.credential)
             if let credential = own.credential {
                 let session = Session(identifier, credential, of: provider)
-                // It cannot prevent the sign-out.
+                // The hook cannot prevent the sign-out.
                 try? await withDeadline(options.hooks.timeout, clock: host.clock) {
-                    AuthError(.timedOut, "The application's onSignOut took too long.")
+                    AuthError(.timedOut, "The application's onSignOut timed out.")
                 } _: { [hooks = options.hooks] in
                     await hooks.onSignOut(session)
                 }
@@ -234,11 +238,12 @@ extension SessionServer {
         }
     }
 
-    /// GET /session: returns the signed-in user to a script of the page (RFC 10017 section 6.1.2.1).
+    /// GET /session: returns information about the signed-in user to a script of a page (RFC 10017 section 6.1.2.1).
     func describeSession(_ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         do {
-            // Polling does not count as user activity. No cookie is removed: a late response would remove the cookie of a new sign-in.
+            // Polling does not count as user activity. The cookie is not removed, because a late response would remove
+            // the cookie of a new session.
             guard let session = try await session(of: request, isUse: false) else {
                 return ServerResponse.json(.unauthorized, ["signed_in": false])
             }

@@ -1,6 +1,6 @@
 /// An error that reports the rule that a plug-in violates.
 public struct ConformanceFailure: Error, Sendable, CustomStringConvertible {
-    /// The rule, and the deviation from it.
+    /// The violated rule, with details of the violation if there are any.
     public let description: String
 
     static func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {

@@ -2,8 +2,9 @@ public import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// Checks the requirements on every ``/AuthFlow/ProviderAdapter``: it must sign two users in against an emulator of its provider, tell them
-/// apart, refresh, revoke, and preserve the protections of the flow. Run it from one of your own tests.
+/// Checks the requirements on every ``/AuthFlow/ProviderAdapter``: it must sign in two users at an emulator of its
+/// provider, distinguish them, refresh and revoke tokens, and preserve the protections of the flow. Run it from one
+/// of your own tests.
 public struct ProviderConformance: Sendable {
     private let adapter: any ProviderAdapter
     private let client: AuthClient
@@ -13,7 +14,8 @@ public struct ProviderConformance: Sendable {
     /// Creates a suite.
     /// - Parameters:
     ///   - adapter: The adapter under test.
-    ///   - client: A client that uses the adapter, whose user agent can sign in, with a loopback redirect URI that includes its port.
+    ///   - client: A client that uses the adapter. Its user agent must be able to sign in, and its loopback redirect
+    ///     URI must include the port.
     ///   - other: A similar client with a separate store, whose user agent signs in another user.
     ///   - givesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
     public init(
@@ -31,7 +33,7 @@ public struct ProviderConformance: Sendable {
     /// Runs every check. Both clients are signed out afterwards.
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or the error of a failed sign-in.
     public func run() async throws {
-        try require((try? Endpoint(adapter.issuer)) != nil, "The issuer is an https URL (RFC 8414 section 2).")
+        try require((try? Endpoint(adapter.issuer)) != nil, "The issuer must be an https URL (RFC 8414 section 2).")
         try passesErrorsOn()
         try await protectsTheRequest()
         let credential = try await client.signIn().credential
@@ -45,7 +47,7 @@ public struct ProviderConformance: Sendable {
             do {
                 _ = try await other.refresh()
             } catch {
-                try require(false, "The sign-out of one user does not end the session of another: \(error)")
+                try require(false, "The sign-out of one user must not end another user's session: \(error)")
             }
         }
         _ = try await other.signOut()
@@ -55,16 +57,16 @@ public struct ProviderConformance: Sendable {
 
     private func namesTheUser(_ credential: Credential) async throws {
         let issuer = try await client.metadata().issuer
-        try require(issuer.isIdentical(to: adapter.issuer), "The metadata names the adapter's issuer.")
+        try require(issuer.isIdentical(to: adapter.issuer), "The metadata must name the adapter's issuer.")
         guard let identity = credential.identity else {
             return try require(
                 !client.client.identifiesUsers,
-                "A user is known if the adapter identifies users (identifiesUsers)."
+                "The user must be identified if the adapter identifies users (identifiesUsers)."
             )
         }
-        try require(!identity.subject.isEmpty, "An identified user has a subject.")
-        try require(identity.issuer.isIdentical(to: issuer), "The issuer of the identity is that of the metadata.")
-        try await requireUser(identity, credential.tokens, "The same tokens belong to the same user.")
+        try require(!identity.subject.isEmpty, "An identified user must have a subject.")
+        try require(identity.issuer.isIdentical(to: issuer), "The identity's issuer must be that of the metadata.")
+        try await requireUser(identity, credential.tokens, "The same tokens must belong to the same user.")
     }
 
     /// Checks that tokens belong to a user, and that userinfo describes that user.
@@ -75,10 +77,10 @@ public struct ProviderConformance: Sendable {
         }
         guard let claims = try await userInfo(client) else { return }
         let subject = identity.claims["sub"] ?? .string(identity.subject)
-        try require(claims["sub"] == nil || claims["sub"] == subject, "Userinfo is about the user who signed in.")
+        try require(claims["sub"] == nil || claims["sub"] == subject, "Userinfo must describe the user who signed in.")
         for name in ["id", "email", "preferred_username"] {
             guard let one = identity.claims[name], let other = claims[name] else { continue }
-            try require(one == other, "Userinfo is about the user who signed in (\(name)).")
+            try require(one == other, "Userinfo must describe the user who signed in (\(name)).")
         }
     }
 
@@ -93,11 +95,11 @@ public struct ProviderConformance: Sendable {
 
     private func tellsUsersApart(_ one: Credential, _ two: Credential) async throws {
         guard let first = one.identity, let second = two.identity else {
-            return try require(one.identity == nil && two.identity == nil, "All users are identified, or none is.")
+            return try require(one.identity == nil && two.identity == nil, "All users or none must be identified.")
         }
-        try require(!first.subject.isIdentical(to: second.subject), "Two users have two subjects.")
+        try require(!first.subject.isIdentical(to: second.subject), "Two users must have different subjects.")
         guard let own = try await userInfo(client), let others = try await userInfo(other) else { return }
-        try require(own != others, "Userinfo of two users differs.")
+        try require(own != others, "Two users must have different userinfo.")
     }
 
     private func rejectsAnInventedToken(_ credential: Credential) async throws {
@@ -107,33 +109,33 @@ public struct ProviderConformance: Sendable {
         )
         if let adapter = adapter as? any UserInfoProviding {
             let identity = try? await adapter.identity(for: invented, in: client.providerContext)
-            try require(identity == nil, "An access token that the provider has not issued identifies no user.")
+            try require(identity == nil, "An access token that the provider has not issued must not identify a user.")
         }
         let claims = try? await client.client.userInfo(invented)
-        try require(claims == nil, "Userinfo needs an access token that the provider has issued.")
+        try require(claims == nil, "Userinfo must require an access token that the provider has issued.")
     }
 
     // MARK: Tokens
 
     private func refreshes(_ credential: Credential) async throws {
         guard givesRefreshTokens else { return }
-        try require(credential.tokens.refreshToken != nil, "The refresh token that the provider gives is returned.")
+        try require(credential.tokens.refreshToken != nil, "The provider's refresh token must be returned.")
         var last = credential
-        // Twice: a provider that rotates refresh tokens accepts the first one once.
+        // Refreshes twice, because a provider that rotates refresh tokens accepts the first token only once.
         for _ in 0..<2 {
             let refreshed: Credential
             do {
                 refreshed = try await client.refresh()
             } catch {
-                throw ConformanceFailure(description: "A session can be refreshed, and refreshed again: \(error)")
+                throw ConformanceFailure(description: "Refreshing a session must be possible repeatedly: \(error)")
             }
             try require(
                 refreshed.tokens.accessToken != last.tokens.accessToken,
-                "A refresh returns a new access token."
+                "A refresh must return a new access token."
             )
-            try require(refreshed.identity == credential.identity, "A refresh does not change the user.")
+            try require(refreshed.identity == credential.identity, "A refresh must not change the user.")
             if let identity = credential.identity {
-                try await requireUser(identity, refreshed.tokens, "Refreshed tokens belong to the same user.")
+                try await requireUser(identity, refreshed.tokens, "Refreshed tokens must belong to the same user.")
             }
             last = refreshed
         }
@@ -142,15 +144,15 @@ public struct ProviderConformance: Sendable {
     private func revokes() async throws {
         let signOut = try await client.signOut()
         guard let credential = signOut.credential else {
-            throw ConformanceFailure(description: "A sign-out returns the credential of the signed-in user.")
+            throw ConformanceFailure(description: "A sign-out must return the credential of the signed-in user.")
         }
         switch signOut.revocation {
         case .done: try await requireDead(credential)
-        case .nothingToDo: try require(false, "Tokens are revoked at sign-out.")
+        case .nothingToDo: try require(false, "Tokens must be revoked at sign-out.")
         case .unsupported(let reason):
             let endpoint = try await client.metadata().revocationEndpoint
-            try require(endpoint == nil, "Tokens are revoked if the provider has an endpoint for that: \(reason)")
-        case .failed(let error): try require(false, "Tokens are revoked, or revocation is unsupported: \(error)")
+            try require(endpoint == nil, "Tokens must be revoked if the provider has a revocation endpoint: \(reason)")
+        case .failed(let error): try require(false, "Tokens must be revoked unless revocation is unsupported: \(error)")
         }
     }
 
@@ -163,14 +165,14 @@ public struct ProviderConformance: Sendable {
             } catch let error as AuthError {
                 refusal = error
             }
-            try require(refusal != nil, "A revoked refresh token is refused.")
+            try require(refusal != nil, "A revoked refresh token must be rejected.")
             // RFC 6749 section 5.2: this error makes the engine end the session.
             let name = refusal?.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
-            try require(name == "invalid_grant", "The standard error for a refused refresh token is invalid_grant.")
+            try require(name == "invalid_grant", "The error for a rejected refresh token must be invalid_grant.")
         }
         // Checked at the provider: a JWT would pass local validation until it expires.
         let claims = try? await client.client.userInfo(credential.tokens)
-        try require(claims == nil, "A revoked access token is refused.")
+        try require(claims == nil, "A revoked access token must be rejected.")
     }
 
     // MARK: Requests and responses
@@ -179,14 +181,14 @@ public struct ProviderConformance: Sendable {
         let pending = try await client.beginSignIn()
         let query = FormURLEncoding.decode(String(pending.url.drop { $0 != "?" }.dropFirst())) ?? [:]
         for name in ["state", "code_challenge", "client_id", "redirect_uri"] {
-            try require(query.values(for: name).count == 1, "\(name) is sent once.")
+            try require(query.values(for: name).count == 1, "\(name) must be sent exactly once.")
         }
-        try require(query["code_challenge_method"] == "S256", "PKCE is S256.")
+        try require(query["code_challenge_method"] == "S256", "The PKCE method must be S256.")
         let asked = Set((query["scope"] ?? "").split(separator: " ").map(String.init))
-        try require(asked.isSuperset(of: client.registration.scopes), "The scopes of the registration are requested.")
+        try require(asked.isSuperset(of: client.registration.scopes), "The registration's scopes must be requested.")
         try require(
             !asked.contains("openid") || query["nonce"]?.isEmpty == false,
-            "An OpenID request has a nonce."
+            "An OpenID request must have a nonce."
         )
     }
 
@@ -206,12 +208,12 @@ public struct ProviderConformance: Sendable {
         let name = parameters.flatMap { ProviderError($0, status: 400) }.map {
             adapter.standardErrorNames[$0.error] ?? $0.error
         }
-        try require(name == "invalid_grant", "The provider's errors are passed on.")
+        try require(name == "invalid_grant", "The provider's errors must be passed on.")
         // RFC 8628 section 3.5: the device grant depends on these.
         for name in ["authorization_pending", "slow_down", "expired_token", "access_denied"] {
             try require(
                 adapter.standardErrorNames[name] ?? name == name,
-                "Standard errors keep their names: \(name)."
+                "Standard errors must keep their names: \(name)."
             )
         }
     }

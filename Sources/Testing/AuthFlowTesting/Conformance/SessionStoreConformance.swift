@@ -36,13 +36,13 @@ public struct SessionStoreConformance: Sendable {
         while true {
             let next = try await store.keys(after: last, limit: 3)
             guard let end = next.last else { break }
-            try ConformanceFailure.require(next.count <= 3, "A list has at most as many keys as requested.")
+            try ConformanceFailure.require(next.count <= 3, "A list must not contain more keys than requested.")
             found += next
             last = end.digest
         }
         try ConformanceFailure.require(
             Set(found).isSuperset(of: keys) && Set(found).count == found.count,
-            "Every key is listed once."
+            "Every key must be listed exactly once."
         )
         _ = try await store.remove(keys)
     }
@@ -62,29 +62,32 @@ public struct SessionStoreConformance: Sendable {
         try await write([3], RecordAttributes(), for: keys.2)
         try ConformanceFailure.require(
             try await [store.bytes(for: keys.0), store.bytes(for: keys.1)] == [[1], [2]],
-            "A record exists until it expires."
+            "A record must exist until it expires."
         )
         try await wait(.milliseconds(350))
         for key in [keys.0, keys.1] {
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == nil,
-                "A record ceases to exist when it expires."
+                "A record must cease to exist when it expires."
             )
-            try ConformanceFailure.require(try await !store.touch(key), "An expired record cannot be touched.")
+            try ConformanceFailure.require(try await !store.touch(key), "An expired record must not be touchable.")
             try await store.withLease(on: key) { lease in
                 try ConformanceFailure.require(
                     try await store.bytes(for: key) == nil,
-                    "The holder of a lease does not see an expired record."
+                    "The holder of a lease must not see an expired record."
                 )
                 try await store.write([9], under: lease)
             }
             try await wait(.milliseconds(350))
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == [9],
-                "A record that replaces an expired one does not inherit its expiry."
+                "A record that replaces an expired record must not inherit its expiry."
             )
         }
-        try ConformanceFailure.require(try await store.bytes(for: keys.2) == [3], "A record without an expiry stays.")
+        try ConformanceFailure.require(
+            try await store.bytes(for: keys.2) == [3],
+            "A record without an expiry must not be removed."
+        )
         _ = try await store.remove([keys.0, keys.1, keys.2])
     }
 
@@ -98,7 +101,7 @@ public struct SessionStoreConformance: Sendable {
         }
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "A record that expires while a lease on it is held stays expired, whatever the holder writes."
+            "A record that expires while a lease on it is held must stay expired, whatever the holder writes."
         )
         _ = try await store.remove([key])
     }
@@ -108,12 +111,15 @@ public struct SessionStoreConformance: Sendable {
         try await write([1], RecordAttributes(lifetime: .milliseconds(900), idleTime: .milliseconds(500)), for: key)
         for _ in 0..<2 {
             try await wait(.milliseconds(300))
-            try ConformanceFailure.require(try await store.touch(key), "A record that is used does not become idle.")
+            try ConformanceFailure.require(
+                try await store.touch(key),
+                "A record in use must not expire because of its idle timeout."
+            )
         }
         try await wait(.milliseconds(400))
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "Use does not extend a record beyond its lifetime."
+            "Use must not extend a record beyond its lifetime."
         )
     }
 
@@ -123,16 +129,16 @@ public struct SessionStoreConformance: Sendable {
         try await store.withLease(on: key) { lease in try await store.write([2], under: lease) }
         try ConformanceFailure.require(
             try await store.records(tagged: tag).map(\.bytes) == [[2]],
-            "A write without attributes keeps the tags."
+            "A write without attributes must preserve the tags."
         )
         try await wait(.milliseconds(450))
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "A write without attributes keeps the expiry."
+            "A write without attributes must preserve the expiry."
         )
         try ConformanceFailure.require(
             try await store.records(tagged: tag).isEmpty,
-            "An expired record is not found by its tags."
+            "An expired record must not be found by its tags."
         )
     }
 
@@ -148,27 +154,30 @@ public struct SessionStoreConformance: Sendable {
         let found = try await store.records(tagged: user)
         try ConformanceFailure.require(
             Set(found.map(\.key)) == Set(keys.prefix(2)) && Set(found.map(\.bytes)) == [[1], [2]],
-            "A tag finds all records that have it, with their keys and bytes."
+            "A search for a tag must return all records that have it, with their keys and bytes."
         )
         try ConformanceFailure.require(
             try await store.records(tagged: session).map(\.key) == [keys[0]],
-            "A record can have two tags."
+            "A record must be able to have two tags."
         )
         try await write([5], RecordAttributes(tags: [other]), for: keys[1])
         try ConformanceFailure.require(
             try await store.records(tagged: user).map(\.key) == [keys[0]],
-            "New attributes replace the old ones."
+            "New attributes must replace the old attributes."
         )
         let removed = try await store.remove(Array(keys.prefix(3)))
-        try ConformanceFailure.require(Set(removed.map(\.bytes)) == [[1], [5], [3]], "Removed records are returned.")
+        try ConformanceFailure.require(
+            Set(removed.map(\.bytes)) == [[1], [5], [3]],
+            "Removed records must be returned."
+        )
         try ConformanceFailure.require(
             try await store.remove(keys).map(\.key) == [keys[3]],
-            "Absent records are not returned."
+            "Absent records must not be returned."
         )
         for tag in [user, other, session] {
             try ConformanceFailure.require(
                 try await store.records(tagged: tag).isEmpty,
-                "A removed record has no tags."
+                "A removed record must not be found by its tags."
             )
         }
     }
@@ -177,23 +186,23 @@ public struct SessionStoreConformance: Sendable {
         let key = key("removed")
         try await write([1], RecordAttributes(), for: key)
         try await store.withLease(on: key) { lease in
-            try ConformanceFailure.require(try await store.bytes(under: lease) == [1], "A lease permits reading.")
+            try ConformanceFailure.require(try await store.bytes(under: lease) == [1], "A lease must permit reads.")
             _ = try await store.remove([key])
             do {
                 _ = try await store.bytes(under: lease)
                 throw ConformanceFailure(
                     description:
-                        "A lease on a removed record permits no reads: the record may belong to another holder by now."
+                        "A lease on a removed record must not permit reads: another holder may own the record by now."
                 )
             } catch let error as AuthError where error.code == .leaseLost {}
             do {
                 try await store.write([2], under: lease)
                 throw ConformanceFailure(
-                    description: "The holder of an older lease cannot write a record that was removed."
+                    description: "The holder of an older lease must not be able to write a removed record."
                 )
             } catch let error as AuthError where error.code == .leaseLost {}
         }
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "A removed record stays removed.")
+        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "A removed record must stay removed.")
     }
 
     private func claimsOnce() async throws {
@@ -202,9 +211,9 @@ public struct SessionStoreConformance: Sendable {
             for _ in 0..<20 { group.addTask { try await store.claim(key, for: .milliseconds(500)) } }
             return try await group.reduce(0) { $1 ? $0 + 1 : $0 }
         }
-        try ConformanceFailure.require(claims == 1, "Only one of many callers claims a record (\(claims) of 20 did).")
+        try ConformanceFailure.require(claims == 1, "Exactly one of 20 callers must claim a record (\(claims) did).")
         try await wait(.milliseconds(550))
-        try ConformanceFailure.require(try await store.claim(key, for: .milliseconds(100)), "A claim expires.")
+        try ConformanceFailure.require(try await store.claim(key, for: .milliseconds(100)), "A claim must expire.")
         _ = try await store.remove([key])
     }
 
@@ -215,7 +224,10 @@ public struct SessionStoreConformance: Sendable {
         try await write([2], RecordAttributes(lifetime: .seconds(60)), for: kept)
         try await wait(.milliseconds(150))
         while try await store.removeEnded() > 0 {}
-        try ConformanceFailure.require(try await store.bytes(for: kept) == [2], "A record that has not expired stays.")
+        try ConformanceFailure.require(
+            try await store.bytes(for: kept) == [2],
+            "A record that has not expired must not be removed."
+        )
         _ = try await store.remove([kept])
     }
 }

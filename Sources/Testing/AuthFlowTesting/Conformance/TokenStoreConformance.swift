@@ -33,16 +33,16 @@ public struct TokenStoreConformance: Sendable {
 
     private func keepsWhatItIsGiven() async throws {
         let key = key("keeps")
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "An unknown key has no bytes.")
+        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "An unknown key must not have bytes.")
         for bytes in [[], [0], Array(UInt8.min...UInt8.max), [UInt8](repeating: 7, count: 100_000)] {
             try await write(bytes, for: key)
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == bytes,
-                "Bytes are returned as they were stored (\(bytes.count) of them)."
+                "Bytes must be returned as they were stored (\(bytes.count) bytes)."
             )
         }
         try await write(nil, for: key)
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "Removed bytes are gone.")
+        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "Removed bytes must not be returned.")
         try await write(nil, for: key)
     }
 
@@ -60,7 +60,7 @@ public struct TokenStoreConformance: Sendable {
         for (index, key) in keys.enumerated() {
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == [UInt8(index)],
-                "Two keys never share their bytes, whatever their names contain."
+                "Two keys must never share their bytes, whatever their names contain."
             )
             try await write(nil, for: key)
         }
@@ -84,7 +84,7 @@ public struct TokenStoreConformance: Sendable {
         }
         try ConformanceFailure.require(
             try await store.bytes(for: key) == [20],
-            "No other holder writes between a read and a write under a lease."
+            "No other holder must write between a read and a write under a lease."
         )
         try await write(nil, for: key)
     }
@@ -94,12 +94,12 @@ public struct TokenStoreConformance: Sendable {
         let key = key("failing")
         do {
             try await store.withLease(on: key) { _ in throw Failure() }
-            throw ConformanceFailure(description: "The holder's error is passed on.")
+            throw ConformanceFailure(description: "The holder's error must be rethrown.")
         } catch is Failure {}
         try await store.withLease(on: key) { _ in }
     }
 
-    /// Covers a holder that uses its lease after the lease has ended, and a lease that is forged or belongs to another key.
+    /// Checks writes under a lease that has ended, that is forged, or that belongs to another key.
     private func refusesToWriteUnderALostLease() async throws {
         let key = key("fenced")
         let old = try await store.withLease(on: key) { $0 }
@@ -108,18 +108,21 @@ public struct TokenStoreConformance: Sendable {
         for lease in [old, forged] {
             do {
                 try await store.write([2], under: lease)
-                throw ConformanceFailure(description: "A lease that is not held permits no writes.")
+                throw ConformanceFailure(description: "A lease that is not held must not permit writes.")
             } catch let error as AuthError where error.code == .leaseLost {}
         }
         try await store.withLease(on: self.key("other")) { other in
             do {
                 try await store.write([2], under: Lease(key: key, fence: other.fence))
-                throw ConformanceFailure(description: "A lease on one key permits no writes to another.")
+                throw ConformanceFailure(description: "A lease on one key must not permit writes to another key.")
             } catch let error as AuthError where error.code == .leaseLost {}
         }
         let fences = try await [store.withLease(on: key) { $0.fence }, store.withLease(on: key) { $0.fence }]
-        try ConformanceFailure.require(fences[0] != fences[1], "No two leases have the same fence.")
-        try ConformanceFailure.require(try await store.bytes(for: key) == [1], "Bytes written under a lease stay.")
+        try ConformanceFailure.require(fences[0] != fences[1], "Two leases must not have the same fence.")
+        try ConformanceFailure.require(
+            try await store.bytes(for: key) == [1],
+            "Bytes written under a lease must not change."
+        )
         try await write(nil, for: key)
     }
 }

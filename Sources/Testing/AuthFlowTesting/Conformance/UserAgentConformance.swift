@@ -22,10 +22,11 @@ public struct UserAgentConformance: Sendable {
     /// Creates a suite.
     /// - Parameters:
     ///   - agent: The agent.
-    ///   - redirectURI: A redirect URI that it can receive.
-    ///   - deliver: Does what the user's browser does at the end of a visit: requests the redirect URI with the
-    ///     authorization response. For an agent without a browser it may do nothing; then the visit itself has to lead
-    ///     to the `redirect_uri` of its query, with the `state` of its query and the code `conformance`.
+    ///   - redirectURI: A redirect URI at which the agent can receive redirects.
+    ///   - deliver: Requests the redirect URI with the authorization response, like the user's browser at the end of
+    ///     a visit. For an agent without a browser, it may do nothing. In that case, the visit itself must lead to
+    ///     the `redirect_uri` in the query of the visited URL, with the `state` in that query and the code
+    ///     `conformance`.
     public init(
         agent: any UserAgent,
         redirectURI: RedirectURI,
@@ -42,7 +43,7 @@ public struct UserAgentConformance: Sendable {
         try await bringsTheAnswer()
         try await passesErrorsOn()
         try await endsWhenItIsCancelled()
-        // Redirects can be received again after an error and after a cancellation.
+        // It must be possible to receive redirects again after an error or a cancellation.
         try await bringsTheAnswer()
     }
 
@@ -66,7 +67,7 @@ public struct UserAgentConformance: Sendable {
         let (response, expected) = try await agent.withRedirectSession(options(state)) { session in
             try ConformanceFailure.require(
                 isSame(session.redirectURI),
-                "The redirect URI that is sent is the configured one, except for a free port."
+                "The redirect URI in the request must be the configured URI, except for a free port."
             )
             let separator = session.redirectURI.contains("?") ? "&" : "?"
             let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
@@ -77,11 +78,11 @@ public struct UserAgentConformance: Sendable {
             } onCancel: {
                 visit.cancel()
             }
-            // The browser gets its last page when the sign-in completes, which is after this.
+            // The delivery is not awaited: the browser gets its last page when the sign-in completes, which is later.
             _ = delivery
             return (response, expected)
         }
-        try ConformanceFailure.require(response == expected, "The authorization response is returned unchanged.")
+        try ConformanceFailure.require(response == expected, "The authorization response must be returned unchanged.")
     }
 
     private func isSame(_ uri: String) -> Bool {
@@ -97,7 +98,7 @@ public struct UserAgentConformance: Sendable {
         } catch is Failure {
             return
         }
-        throw ConformanceFailure(description: "An error that the rest of the sign-in throws is rethrown unchanged.")
+        throw ConformanceFailure(description: "An error thrown by the rest of the sign-in must be rethrown unchanged.")
     }
 
     private func endsWhenItIsCancelled() async throws {
@@ -112,6 +113,6 @@ public struct UserAgentConformance: Sendable {
         } catch is CancellationError {
             return
         }
-        throw ConformanceFailure(description: "A visit whose task is cancelled throws CancellationError.")
+        throw ConformanceFailure(description: "A visit whose task is cancelled must throw CancellationError.")
     }
 }

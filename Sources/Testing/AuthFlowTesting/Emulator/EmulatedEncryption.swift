@@ -1,7 +1,7 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// How an emulated provider encrypts its tokens and responses for a client (RFC 7516).
+/// The encryption of an emulated provider's tokens and responses to a client (RFC 7516).
 public struct EmulatedEncryption: Sendable {
     /// The client's public key (RFC 7517), as returned by `DecryptionKey.publicJWK`.
     public var key: JSON
@@ -50,7 +50,7 @@ public struct EmulatedEncryption: Sendable {
 }
 
 extension OIDCEmulator.Client {
-    /// The text as it is sent to the client: encrypted, when the client is registered for encryption of this kind of response.
+    /// The text to send to the client, encrypted if the client is registered for encryption of this kind of response.
     func received(_ text: String, _ kind: EncryptedResponse) throws -> String {
         guard let encryption, encryption.responses.contains(kind) else { return text }
         return try encryption.encrypted(text)

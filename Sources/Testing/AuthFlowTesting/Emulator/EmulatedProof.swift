@@ -14,9 +14,9 @@ enum EmulatedProof {
 
     /// - Parameters:
     ///   - address: The URL of the request.
-    ///   - accessToken: The token that the request carries; nil at a token endpoint.
+    ///   - accessToken: The access token in the request; nil at a token endpoint.
     ///   - nonce: The nonce that the proof must contain; nil for none.
-    ///   - isNew: Returns whether an identifier (`jti`) was not used before.
+    ///   - isNew: Returns whether an identifier (`jti`) is new.
     static func check(
         _ request: HTTPRequest,
         at address: String,

@@ -4,7 +4,7 @@ public import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// The signing keys of an emulated provider: one for every kind of asymmetric algorithm, generated for each provider.
+/// The signing keys of an emulated provider: one for each kind of asymmetric algorithm, generated per provider.
 public struct EmulatorKeys: Sendable {
     private let p256 = P256.Signing.PrivateKey()
     private let p384 = P384.Signing.PrivateKey()
@@ -28,7 +28,7 @@ public struct EmulatorKeys: Sendable {
         self.suffix = suffix
     }
 
-    /// Other keys with the same IDs, to check that a client tells them apart.
+    /// Other keys with the same IDs, for checking that a client distinguishes them.
     public func decoys() throws -> EmulatorKeys {
         EmulatorKeys(rsa: try Self.decoyRSA.get(), suffix: suffix)
     }

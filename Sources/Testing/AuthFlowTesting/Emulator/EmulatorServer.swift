@@ -7,7 +7,7 @@ public enum EmulatorServer {
     /// Starts a server, runs `body`, and stops the server.
     /// - Parameters:
     ///   - port: The port; nil for any free one.
-    ///   - makeEmulator: Makes the emulator, given its origin.
+    ///   - makeEmulator: Creates the emulator for the given origin.
     ///   - body: The work to do while the server runs.
     /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` when the port is in use; any error that the closures throw.
     public static func run<Emulator: ProviderEmulator, Return: Sendable>(

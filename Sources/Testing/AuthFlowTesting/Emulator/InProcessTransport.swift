@@ -1,7 +1,7 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// Sends requests to emulators in this process, by origin. There is no network.
+/// Sends requests to emulators in this process, selected by origin, without a network.
 public struct InProcessTransport: HTTPTransport {
     private let handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse]
 
@@ -25,7 +25,7 @@ public struct InProcessTransport: HTTPTransport {
         let named = "\(call.head.scheme ?? "")://\(call.head.authority ?? "")"
         // A URL may contain the default port explicitly.
         guard let handler = try handlers[named] ?? handlers[Endpoint(call.url).origin] else {
-            throw AuthError(.networkFailed, "Nothing listens at \(call.head.authority ?? "").")
+            throw AuthError(.networkFailed, "No emulator listens at \(call.head.authority ?? "").")
         }
         try call.willSend()
         let response = try await handler(call.head, call.body)

@@ -4,7 +4,7 @@ public import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// Assertions of other issuers (RFC 7523), and assertions that this provider issues for other servers
+// Assertions by other issuers (RFC 7523), and assertions that this provider issues for other servers
 // (draft-ietf-oauth-identity-assertion-authz-grant).
 
 extension OIDCEmulator {
@@ -14,7 +14,7 @@ extension OIDCEmulator {
     public struct Workload: Sendable, Hashable {
         /// The issuer of its JWTs, one of ``OIDCEmulator/trustedIssuers``.
         public var issuer: String
-        /// The subject that identifies the client in them.
+        /// The subject that identifies the client in these JWTs.
         public var subject: String
 
         /// Creates a workload.
@@ -166,7 +166,7 @@ extension OIDCEmulator {
         return response
     }
 
-    /// The servers that identity assertions are issued for: their issuers, with the `client_id` of the client at each of them.
+    /// The servers for which identity assertions are issued: each issuer, with the client's `client_id` at that server.
     public var identityAudiences: [String: String] {
         get { state.withLock { $0.identityAudiences } }
         set { state.withLock { $0.identityAudiences = newValue } }

@@ -4,15 +4,16 @@ public import AuthFlowJSON
 import Synchronization
 
 extension OIDCEmulator {
-    /// Whether each sign-in creates a separate session (`sid` in ID Tokens), for whose end clients can receive a logout token.
+    /// Whether each sign-in creates a separate session (`sid` in ID Tokens). Clients can receive a logout token when
+    /// it ends.
     public var hasSessionIDs: Bool {
         get { state.withLock { $0.hasSessionIDs } }
         set { state.withLock { $0.hasSessionIDs = newValue } }
     }
 
-    /// Makes a logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4), as the provider would post it.
+    /// Creates a logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4) as the provider would send it.
     /// - Parameters:
-    ///   - clientID: The client that the token is for.
+    ///   - clientID: The client for which the token is issued.
     ///   - subject: The user; nil for a token without `sub`.
     ///   - sessionID: The session; nil for a token without `sid`.
     ///   - change: Changes the header and the claims before the token is signed.

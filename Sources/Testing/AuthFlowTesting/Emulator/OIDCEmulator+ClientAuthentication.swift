@@ -5,11 +5,11 @@ import Crypto
 import HTTPTypes
 import Synchronization
 
-// How clients authenticate, checked as strictly as the specifications require.
+// Client authentication, checked as strictly as the specifications require.
 
 extension OIDCEmulator {
     /// The client, if it has authenticated with exactly its registered method.
-    /// - Parameter address: The URL that the client has called; nil for that of the request.
+    /// - Parameter address: The URL that the client requested; nil for the URL of the request.
     func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest, _ address: String? = nil) -> Client? {
         let basic = request.headerFields[.authorization]
         if let basic, basic.hasPrefix("Basic ") {
@@ -43,7 +43,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// Whether a form contains a valid assertion of this client that was never used before (RFC 7523 section 3).
+    /// Whether a form contains a valid assertion of this client that has not been used before (RFC 7523 section 3).
     private func hasAssertion(_ form: FormParameters, of client: Client, at address: String) -> Bool {
         guard form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
             form.values(for: "client_assertion").count == 1, let text = form["client_assertion"],
@@ -80,7 +80,7 @@ extension OIDCEmulator {
             default: return false
             }
         }
-        // A client with several keys names the key that it has used.
+        // The assertion must name its key, because a client may have several keys.
         guard let keys = client.jwks.flatMap({ try? JWKSet($0) })?.keys, let keyID = jws.header.keyID else {
             return false
         }
@@ -89,7 +89,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// A token for the client itself (RFC 6749 section 4.4).
+    /// A token for the client itself (client credentials, RFC 6749 section 4.4).
     func clientCredentials(
         _ form: FormParameters,
         _ client: Client,

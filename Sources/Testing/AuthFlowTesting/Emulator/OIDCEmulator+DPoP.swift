@@ -9,7 +9,7 @@ import Synchronization
 
 /// Whether an emulated provider requires DPoP proofs, and nonces in them.
 public enum DPoPPolicy: Sendable, Hashable {
-    /// Proofs are checked when they are sent.
+    /// Proofs are optional, and checked if they are sent.
     case optional
     /// No tokens are issued without a proof.
     case required
@@ -31,8 +31,8 @@ extension OIDCEmulator {
     /// Checks the proof of a request.
     /// - Parameters:
     ///   - request: The request.
-    ///   - address: The URL that the client has called.
-    ///   - accessToken: The access token sent with it; nil at the token endpoint, where `ath` must be absent.
+    ///   - address: The URL that the client requested.
+    ///   - accessToken: The access token sent with the proof; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
         guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
         let wantsNonce = accessToken == nil ? dpop == .requiredWithNonce : resourceWantsNonce

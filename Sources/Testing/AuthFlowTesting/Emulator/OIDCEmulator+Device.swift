@@ -84,10 +84,10 @@ extension OIDCEmulator {
         return session == nil ? .signInPage(id) : .consentPage(id, client: client.id, scopes: authorization.scopes)
     }
 
-    /// Decides on a device code in place of a user at the verification page.
+    /// Approves or denies a device code, as a user would on the verification page.
     /// - Parameters:
     ///   - userCode: The user code that the client displays.
-    ///   - user: The user who allows it; nil to deny it.
+    ///   - user: The user who approves it; nil to deny it.
     public func decide(_ userCode: String, as user: User?) {
         let now = now()
         state.withLock { state in

@@ -19,9 +19,9 @@ public struct NativeSSOSettings: Sendable {
     public var exchangeError: (error: String, description: String, status: Int)?
     /// The error code for an exchange with an unknown device secret.
     public var unknownSecretError = "invalid_request"
-    /// Makes the `ds_hash` of ID Tokens from their device secret; nil leaves it out.
+    /// Computes the `ds_hash` of ID Tokens from their device secret; nil to omit it.
     public var secretHash: @Sendable (String) -> String? = { OIDCEmulator.secretHash($0) }
-    /// Whether ID Tokens of an exchange carry the nonce of the sign-in.
+    /// Whether ID Tokens issued in an exchange contain the nonce of the sign-in.
     public var repeatsNonce = false
 
     /// Creates settings.

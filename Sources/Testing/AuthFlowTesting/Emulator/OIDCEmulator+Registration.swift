@@ -4,7 +4,7 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// How clients find the provider and register with it.
+// Discovery of the provider by WebFinger, and client registration.
 
 extension OIDCEmulator {
     /// WebFinger (RFC 7033): this provider is the issuer of every user.

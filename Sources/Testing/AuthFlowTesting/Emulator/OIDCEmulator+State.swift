@@ -47,7 +47,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// A refresh token, stored after its use so that reuse is detected.
+    /// A refresh token. It remains stored after its use, so that reuse is detected.
     struct RefreshToken {
         let grant: Grant
         /// Identifies all tokens of one sign-in.
@@ -74,7 +74,7 @@ extension OIDCEmulator {
         let client: Client
         let redirectURI: String
         var session: Session?
-        /// The device code that waits for the decision; nil when the response goes to the redirect URI.
+        /// The device code that the user approves or denies; nil if the response is sent to the redirect URI.
         var deviceCode: String?
         var scopes: [String] { (parameters["scope"] ?? "").split(separator: " ").map(String.init) }
     }
@@ -90,7 +90,7 @@ extension OIDCEmulator {
     struct Grant {
         let authorization: Authorization
         let session: Session
-        /// The key that the tokens are bound to.
+        /// The thumbprint of the key to which the tokens are bound.
         var thumbprint: String?
         /// The authentication context class of the sign-in, if an emulator that wraps this one specifies it.
         var acr: String?

@@ -26,7 +26,8 @@ extension OIDCEmulator {
         }
     }
 
-    /// The tenancy, if tokens have a separate issuer for each tenant; default: nil, and all tokens have the provider's issuer.
+    /// The tenancy, if each tenant's tokens have a separate issuer; nil (the default) if all tokens have the
+    /// provider's issuer.
     public var tenancy: Tenancy? {
         get { state.withLock { $0.tenancy } }
         set { state.withLock { $0.tenancy = newValue } }

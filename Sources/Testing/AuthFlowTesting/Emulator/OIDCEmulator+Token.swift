@@ -106,7 +106,7 @@ extension OIDCEmulator {
             }
             guard case .rotating(let leeway) = state.refreshPolicy else { return token }
             if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
-                // Reused, by an attacker or by the client: both lose the session.
+                // The token was reused, by an attacker or by the client. Both lose the session.
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
                 return nil
             }
@@ -118,10 +118,10 @@ extension OIDCEmulator {
     }
 
     /// - Parameters:
-    ///   - grant: The grant that the tokens are issued for.
+    ///   - grant: The grant for which the tokens are issued.
     ///   - code: The code that is exchanged; nil when there is none.
     ///   - family: The family of the tokens, in a refresh; nil for a new one.
-    ///   - isExchange: Whether the tokens come from an exchange, which issues no device secret.
+    ///   - isExchange: Whether the tokens are issued in a token exchange, which issues no device secret.
     func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
         var grant = grant
         let isNew = family == nil
@@ -239,7 +239,7 @@ extension OIDCEmulator {
             ?? request["acr_values"]?.split(separator: " ").first.map(String.init)
     }
 
-    /// RFC 7009: revokes a token, and with a refresh token everything that was issued from it.
+    /// RFC 7009: revokes a token and, for a refresh token, all tokens issued from it.
     func revoke(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard authenticatedClient(form, request) != nil else {
             return .json(["error": "invalid_client"], status: .unauthorized)

@@ -7,13 +7,13 @@ import Synchronization
 
 /// An OpenID provider for testing and development: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
 ///
-/// It is strict where real providers may not be: it rejects a wrong redirect URI, code verifier or client authentication, and a code that
-/// was used before. The same handler works in process (``InProcessTransport``) and over a socket (``EmulatorServer``). Never expose it to
-/// others: its passwords are in its source code.
+/// It is stricter than some real providers: it rejects a wrong redirect URI, code verifier or client authentication,
+/// and a reused code. The same handler works in process (``InProcessTransport``) and over a socket
+/// (``EmulatorServer``). Never expose it to untrusted clients: its passwords are in its source code.
 public final class OIDCEmulator: ProviderEmulator {
     /// A user who can sign in.
     public struct User: Sendable {
-        /// The name to sign in with.
+        /// The user name for signing in.
         public var username: String
         /// The password.
         public var password: String
@@ -236,7 +236,7 @@ public final class OIDCEmulator: ProviderEmulator {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [(try? Endpoint(issuer))?.origin ?? issuer] }
 
-    /// Whether this authorization request waits for the user on a page of this provider.
+    /// Whether this authorization request is waiting for the user on one of this provider's pages.
     func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
 
     /// The prefix of the endpoint URLs: the issuer without a trailing slash.
@@ -259,7 +259,7 @@ public final class OIDCEmulator: ProviderEmulator {
     }
 
     /// Handles a request.
-    /// - Parameter address: The URL that the client has called, which DPoP proofs contain.
+    /// - Parameter address: The URL that the client requested, which DPoP proofs contain.
     func handle(_ request: HTTPRequest, body: [UInt8], calledAt address: String) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
@@ -364,7 +364,7 @@ public final class OIDCEmulator: ProviderEmulator {
         var members = published
         for copy in 1..<max(fault.copies, 1) {
             guard let decoys = try? keys.decoys().jwks()["keys"]?.array else { return .failure }
-            // The valid keys are placed between wrong ones.
+            // The valid keys are placed between the decoys.
             members = copy == 1 ? decoys + members : members + decoys
         }
         if let key = requestDecryptionKey { members.append(key.publicJWK) }

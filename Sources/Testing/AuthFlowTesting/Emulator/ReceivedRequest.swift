@@ -10,9 +10,9 @@ public struct ReceivedRequest: Sendable {
     public let path: String
     /// The parameters of the query.
     public let query: FormParameters
-    /// The parameters of the body, when it was a form.
+    /// The parameters of the body, if it is a form.
     public let form: FormParameters
-    /// When it was received, by the emulator's clock.
+    /// The time at which the request was received, by the emulator's clock.
     public let time: Date
 
     init(_ request: HTTPRequest, body: [UInt8], time: Date) {

@@ -19,8 +19,8 @@ extension TransportResponse {
         )
     }
 
-    /// An HTML page that loads nothing, that no site can frame, and that runs only its own inline scripts.
-    /// `form-action` is not restricted, because browsers also apply it to redirects, which lead to the clients.
+    /// An HTML page that loads no external resources, cannot be framed, and runs only its own inline scripts.
+    /// `form-action` is not restricted, because browsers also apply it to redirects, such as those to clients.
     /// - Parameter body: HTML, whose scripts start with `<script>`.
     static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))

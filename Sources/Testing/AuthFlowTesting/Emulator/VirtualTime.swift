@@ -2,10 +2,10 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// Time that passes only while a task waits, and then at once: for testing operations that take minutes.
+/// Virtual time that advances only when a task waits, and without delay. Use it to test operations that take minutes.
 ///
-/// Pass ``host`` to the client and ``now`` to the emulator. Waits complete at once and advance the time by their duration;
-/// deadlines, which are sleeps with a tolerance, are never reached.
+/// Pass ``host`` to the client and ``now`` to the emulator. Waits complete immediately and advance the time by their
+/// duration; deadlines, which are sleeps with a tolerance, are never reached.
 public final class VirtualTime: Sendable {
     private let elapsed: Mutex<Swift.Duration>
     private let start: Date
@@ -31,7 +31,7 @@ public final class VirtualTime: Sendable {
     /// Advances the time.
     public func advance(by duration: Swift.Duration) { elapsed.withLock { $0 += duration } }
 
-    /// The host services that give a client this time.
+    /// The host services that provide this time to a client.
     public var host: HostServices {
         HostServices(now: { self.now }, clock: VirtualClock(time: self))
     }

@@ -22,7 +22,7 @@ public struct EmulatorTree: Sendable {
     public enum Verdict: Sendable, Hashable {
         /// Continues with the next node.
         case goOn
-        /// Asks the same page again.
+        /// Shows the same page again.
         case again
         /// The tree fails.
         case fail(String)
@@ -54,7 +54,8 @@ public struct EmulatorTree: Sendable {
     /// A user name and a password.
     public static let login = EmulatorTree([.userNameAndPassword])
 
-    /// The same, skipped when there is a persistent cookie; otherwise one is set.
+    /// A user name and a password, skipped if the browser sends a persistent cookie. Otherwise, sets a persistent
+    /// cookie.
     public static func persistentCookie(seconds: Int = 3600) -> EmulatorTree {
         EmulatorTree([.persistentCookieDecision, .userNameAndPassword, .setPersistentCookie(seconds: seconds)])
     }

@@ -26,7 +26,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     public struct Settings: Sendable {
         /// The trees, by name.
         public var trees: [String: EmulatorTree] = ["Login": .login, "persistent": .persistentCookie()]
-        /// The tree for requests that name none.
+        /// The default tree, for requests that do not name a tree.
         public var defaultTree = "Login"
         /// The tree for each value of `acr_values`.
         public var acrToTree = ["basic": "Login", "persistent-cookie": "persistent"]
@@ -36,13 +36,13 @@ public final class ForgeRockEmulator: ProviderEmulator {
         public var hasRevokeQuirk = false
         /// The names of the locked users.
         public var lockedUsers: Set<String> = []
-        /// Whether a session is only in the response body, and not set as a cookie.
+        /// Whether a new session is returned only in the response body, and not set as a cookie.
         public var setsNoCookie = false
         /// Whether the `claims` parameter is supported.
         public var takesClaims = true
         /// The text on the error page of the authorization endpoint.
         public var errorPageWords = "The redirection URI provided does not match a pre-registered value."
-        /// How many times an authentication ID (`authId`) is rejected as expired.
+        /// The number of authentication IDs (`authId`) to reject as expired.
         public var staleAuthIDs = 0
     }
 
@@ -185,7 +185,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["realm"] = "/"
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
-            // The status means a permanent redirect, but it must not be cached: a browser that cached it would never return.
+            // The status is a permanent redirect, but must not be cached: with a cached redirect, a browser would
+            // never get back to this endpoint.
             return TransportResponse(
                 head: HTTPResponse(
                     status: .movedPermanently,
@@ -234,7 +235,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         else {
             return failure(401, "Session has timed out", detail: ["errorCode": "110"])
         }
-        // The tree is named with every request, or with none.
+        // A later request may omit the tree, but must not name a different tree.
         if let named = received.query["authIndexValue"], named != walk.tree { return failure(400, "Another tree") }
         guard let node = settings.trees[walk.tree]?.nodes[walk.node] else { return failure(500, "No such node") }
         let callbacks = json["callbacks"]?.array ?? []

@@ -3,7 +3,7 @@ import AuthFlow
 /// The sign-in page of an emulated ForgeRock: a script that walks the tree and shows its questions, like the real page. A
 /// client without JavaScript finds no form to fill in.
 enum ForgeRockPage {
-    /// - Parameter authenticateURL: The URL that the steps of the tree are posted to.
+    /// - Parameter authenticateURL: The URL to which the steps of the tree are posted.
     static func body(authenticateURL: String) -> String {
         """
         <main></main>

@@ -4,7 +4,7 @@ import AuthFlowJSON
 import HTTPTypes
 import Synchronization
 
-// The REST API, as far as signing in and out needs it.
+// The part of the REST API that sign-in and sign-out need.
 
 extension GitHubEmulator {
     private static let versions = ["2022-11-28", "2026-03-10"]

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import HTTPTypes
 import Synchronization
 
-// The pages that the user's browser shows.
+// The pages for the user's browser.
 
 extension GitHubEmulator {
     func authorize(_ received: ReceivedRequest) -> TransportResponse {
@@ -30,7 +30,7 @@ extension GitHubEmulator {
         }
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         request.user = query["prompt"] == "select_account" ? nil : user
-        // Without requested scopes, an app gets the scopes that it was granted before.
+        // An app that requests no scopes gets the scopes that it was granted before.
         let asked = query["scope"].map { $0.split { $0 == " " || $0 == "," }.map(String.init) }
         let before = user.flatMap { user in state.withLock { $0.grants[Grant(user: user, appID: app.id)] } }
         request.scopes = app.kind == .gitHubApp ? [] : Self.normalized(asked ?? before ?? [])
@@ -122,10 +122,10 @@ extension GitHubEmulator {
         )
     }
 
-    /// Decides on a device code in place of a user on the verification page.
+    /// Approves or denies a device code, as a user would on the verification page.
     /// - Parameters:
     ///   - userCode: The user code that the client displays.
-    ///   - user: The user who allows it; nil to deny it.
+    ///   - user: The user who approves it; nil to deny it.
     public func decide(_ userCode: String, as user: User?) {
         state.withLock { state in
             guard let (deviceCode, code) = state.deviceCodes.entered(userCode) else { return }
@@ -148,7 +148,7 @@ extension GitHubEmulator {
         "admin:org": ["write:org", "read:org"], "write:org": ["read:org"],
     ]
 
-    /// Removes scopes that others imply, and `offline_access`, which is an option rather than a scope.
+    /// Removes scopes that other scopes imply, and `offline_access`, which is an option rather than a scope.
     static func normalized(_ scopes: [String]) -> [String] {
         let redundant = Set(scopes.flatMap { implied[$0] ?? [] })
         return scopes.filter { !redundant.contains($0) && $0 != "offline_access" }

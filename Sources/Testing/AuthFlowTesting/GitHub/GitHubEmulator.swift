@@ -4,18 +4,18 @@ import AuthFlowJSON
 public import HTTPTypes
 import Synchronization
 
-/// An emulated GitHub for testing and development: sign-in, consent, tokens in three formats, the device flow, and the few calls of
-/// the REST API that signing in and out needs.
+/// An emulated GitHub for testing and development: sign-in, consent, tokens in three formats, the device flow, and
+/// the few REST API calls that sign-in and sign-out need.
 ///
-/// It behaves as GitHub's documentation describes, quirks included: errors with status 200, scopes separated by commas and without those
-/// that others imply, no ID Token. As `https://github.com` its API is at `https://api.github.com`; at any other origin it is an
-/// Enterprise Server with the API at `/api/v3`.
+/// It behaves as GitHub's documentation describes, quirks included: errors with status 200, scopes separated by
+/// commas and without implied scopes, no ID Token. With the origin `https://github.com`, its API is at
+/// `https://api.github.com`; with any other origin, it is an Enterprise Server with its API at `/api/v3`.
 public final class GitHubEmulator: ProviderEmulator {
     /// A user who can sign in.
     public struct User: Sendable {
         /// The account ID.
         public var id: Int64
-        /// The name to sign in with, which can change.
+        /// The user name for signing in, which can change.
         public var login: String
         /// The password.
         public var password: String
@@ -50,7 +50,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var kind: Kind
         /// The callback URL.
         public var callback: String
-        /// Whether URLs below the callback, and on its subdomains, are callbacks too ("wildcard matching").
+        /// Whether URLs below the callback, and on its subdomains, are also valid callbacks ("wildcard matching").
         public var matchesBelow: Bool
         /// Whether the device flow is enabled.
         public var hasDeviceFlow: Bool

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Passes a device authorization to a function, which may approve or deny it at once.
+/// Passes a device authorization to a function, which may approve or deny it immediately.
 public struct DecidingPresenter: DevicePresenter {
     private let decide: @Sendable (DeviceAuthorization) throws -> Void
 

@@ -14,7 +14,7 @@ import AuthFlowOIDC
 /// }
 /// ```
 public struct EmulatorScene: Sendable {
-    /// Where an emulator runs: in this process, or behind a socket.
+    /// The location of an emulator: in this process, or behind a socket.
     public enum Setting: String, CaseIterable, Sendable {
         /// Requests are method calls.
         case inProcess
@@ -40,7 +40,7 @@ public struct EmulatorScene: Sendable {
 
     /// Runs `body` with a provider.
     /// - Parameters:
-    ///   - setting: Where the provider is.
+    ///   - setting: The location of the provider.
     ///   - clients: Its clients; default: the demonstration client.
     ///   - now: Its clock; default: the system's.
     ///   - body: Uses the scene while the provider runs.
@@ -71,7 +71,7 @@ public struct EmulatorScene: Sendable {
         return values
     }
 
-    /// The server, as a client sees it.
+    /// The authorization server from a client's point of view.
     public func server(
         _ adapter: (any ProviderAdapter)? = nil,
         transport: (any HTTPTransport)? = nil,
@@ -90,7 +90,7 @@ public struct EmulatorScene: Sendable {
     ///   - adapter: The adapter under test; default: the generic one.
     ///   - user: The user who signs in.
     ///   - consent: The user's decision.
-    ///   - devicePresenter: Shows the user code of the device grant.
+    ///   - devicePresenter: The presenter of the user code in the device grant.
     ///   - flows: The sign-in methods, in order of preference; default: the user agent, then the device grant when there is a presenter.
     ///   - assertions: The source of assertions; required for the JWT bearer flow.
     ///   - store: The store of the credentials.
@@ -140,7 +140,7 @@ public struct EmulatorScene: Sendable {
         HeadlessUserAgent(driver: try driver(user: user, consent: consent), transport: transport)
     }
 
-    /// Does what a user would do on the provider's pages.
+    /// A driver that signs a user in and decides on consent on the provider's pages.
     public func driver(
         user: OIDCEmulator.User = .alice,
         consent: HTMLFormDriver.Consent = .allow
@@ -156,7 +156,7 @@ public struct EmulatorScene: Sendable {
     /// Follows an authorization request as a browser would, and returns the redirect.
     /// - Parameters:
     ///   - url: The URL of the request.
-    ///   - responseMode: How the response is delivered.
+    ///   - responseMode: The response mode, which determines how the response is delivered.
     ///   - client: The client that decrypts the response; default: the response is not encrypted.
     ///   - user: The user who signs in.
     public func visit(

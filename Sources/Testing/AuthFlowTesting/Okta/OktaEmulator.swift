@@ -129,7 +129,7 @@ public final class OktaEmulator: ProviderEmulator {
         let isOfOrg = org.isWaiting(for: body.form["request"])
         let server = isCustom || isPage && !isOfOrg ? custom : org
         request.path = (isCustom ? "/oauth2/default" : "") + known + target.dropFirst(path.count)
-        // A DPoP proof contains the URL that the client has called.
+        // A DPoP proof contains the URL that the client requested.
         let response = await server.handle(request, body: body, calledAt: "\(origin)\(path)")
         return rest.hasPrefix("/.well-known") ? described(response, isCustom: isCustom) : response
     }

@@ -263,7 +263,7 @@ extension ProtectedResourceEmulator {
                 form["client_secret"] == nil ? "none" : "client_secret_post"
             )
         }
-        // Clients that send the assertion of a platform are not registered.
+        // Clients that send a platform's assertion are not registered.
         if pair.secret == nil, form["grant_type"]?.hasSuffix("jwt-bearer") == true, settings.registeredClients.isEmpty {
             return Client(id: pair.id, secret: nil, method: "none", issuer: issuer, redirectURIs: [])
         }

@@ -18,7 +18,7 @@ extension ProtectedResourceEmulator {
         let isCall = message?["method"]?.string == "tools/call"
         if settings.servesPostAlone, received.request.method != .post {
             if received.request.headerFields[.authorization] == nil, received.request.method == .get {
-                // The probe of a client that does not know yet which kind of server this is.
+                // A probe by a client that has not yet determined the kind of this server.
                 return Self.notFound
             }
             return settings.version == nil
@@ -103,7 +103,8 @@ extension ProtectedResourceEmulator {
             state.refusals += 1
             return state.refusals
         }
-        // Conformance "scope-retry-limit": a client that continues gets a different response, so that the run ends.
+        // Conformance "scope-retry-limit": a client that continues to retry gets a different response, so that the
+        // test ends.
         guard refusals <= 3 || !settings.refusesCalls else {
             return TransportResponse(head: HTTPResponse(status: .gone))
         }
@@ -295,7 +296,7 @@ extension ProtectedResourceEmulator {
         return result
     }
 
-    /// Resumes a stream; there is nothing else to listen to.
+    /// Resumes a stream. Other requests for a stream are rejected.
     private func listen(_ received: ReceivedRequest, _ settings: ResourceSettings) -> TransportResponse {
         guard let last = received.request.headerFields[HTTPField.Name(known: "Last-Event-ID")],
             let text = state.withLock({ $0.streams.removeValue(forKey: last) })

@@ -6,8 +6,8 @@ import Synchronization
 
 /// A protected resource that is an MCP server, and the authorization servers that it trusts, at one origin.
 ///
-/// Its user consents at once, so an authorization request is answered with a redirect. Violations of the rules by a client are recorded
-/// in ``violations``; ``settings`` determine how the resource behaves and misbehaves.
+/// Its user consents immediately, so the response to an authorization request is a redirect. Violations of the rules
+/// by a client are recorded in ``violations``; ``settings`` determine how the resource behaves and misbehaves.
 ///
 /// ```swift
 /// let emulator = ProtectedResourceEmulator(origin: "https://api.example.com")
@@ -29,7 +29,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// Creates an emulator.
     /// - Parameters:
     ///   - origin: The origin.
-    ///   - settings: How it behaves; default: in compliance with the rules.
+    ///   - settings: The settings; default: compliance with the rules.
     ///   - documents: The transport for client ID metadata documents; default: no document is fetched, and every client with one is
     ///     accepted.
     ///   - now: Its clock.
@@ -45,13 +45,13 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         self.currentSettings = Mutex(settings)
     }
 
-    /// How it behaves, from the next request on.
+    /// The settings, which apply from the next request on.
     public var settings: ResourceSettings {
         get { currentSettings.withLock { $0 } }
         set { currentSettings.withLock { $0 = newValue } }
     }
 
-    /// The violations of the rules by the client.
+    /// The client's violations of the rules.
     public var violations: [String] { state.withLock { $0.violations } }
 
     /// The requests so far: method and path.
@@ -98,7 +98,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         let id: String
         var secret: String?
         var method: String
-        /// The path of the issuer that it belongs to.
+        /// The path of the issuer to which it belongs.
         var issuer: String
         var redirectURIs: [String]
     }

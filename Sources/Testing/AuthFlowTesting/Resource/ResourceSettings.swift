@@ -1,6 +1,6 @@
 public import AuthFlowJSON
 
-/// How an emulated protected resource and its authorization servers behave.
+/// The behavior of an emulated protected resource and its authorization servers.
 public struct ResourceSettings: Sendable {
     /// The location of the resource's metadata.
     public enum MetadataPlace: Sendable, Hashable {
@@ -36,9 +36,9 @@ public struct ResourceSettings: Sendable {
         case other(String)
     }
 
-    /// How tokens are bound to keys.
+    /// The binding of tokens to keys.
     public enum DPoP: Sendable, Hashable {
-        /// Not at all.
+        /// Tokens are not bound.
         case none
         /// Both servers support DPoP, and the resource requires it.
         case required
@@ -50,7 +50,7 @@ public struct ResourceSettings: Sendable {
     public var endpoint = "/mcp"
     /// Whether a challenge contains the URL of the metadata.
     public var challengeNamesMetadata = true
-    /// Whether a 401 has a challenge at all.
+    /// Whether a 401 response contains a challenge.
     public var challenges = true
     /// The location of the metadata.
     public var metadataPlace = MetadataPlace.path
@@ -64,7 +64,7 @@ public struct ResourceSettings: Sendable {
     public var supportedScopes: [String]? = ["mcp:basic"]
     /// The scopes that a tool call requires.
     public var toolScopes: [String] = []
-    /// Whether tool calls are rejected whatever the token.
+    /// Whether tool calls are rejected regardless of the token.
     public var refusesCalls = false
     /// Whether every request requires another scope.
     public var growsScopes = false
@@ -115,7 +115,7 @@ public struct ResourceSettings: Sendable {
     public var identityToken: String?
     /// Whether a step-up challenge uses the scheme Bearer even when tokens are bound to keys.
     public var stepsUpAsBearer = false
-    /// How tokens are bound.
+    /// The binding of access tokens to keys.
     public var dpop = DPoP.none
     /// The lifetime of access tokens, in seconds.
     public var tokenLifetime = 3600
@@ -123,7 +123,7 @@ public struct ResourceSettings: Sendable {
     public var tokenStatus: Int?
     /// Whether the user denies every sign-in.
     public var denies = false
-    /// Whether refresh tokens are issued; each can be used once, and its reuse revokes all tokens of the sign-in.
+    /// Whether refresh tokens are issued. Each can be used only once, and its reuse revokes all tokens of the sign-in.
     public var refreshes = false
 
     /// The only revision that its MCP server supports; nil for every revision.

@@ -13,7 +13,7 @@ import Glibc
 struct AccessTokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access-token",
-        abstract: "Check an access token like the API that a configuration file describes.",
+        abstract: "Check an access token as the API that a configuration file describes would.",
         subcommands: [Check.self]
     )
 
@@ -33,10 +33,10 @@ struct AccessTokenCommand: AsyncParsableCommand {
         )
         var config: String?
 
-        @Option(help: "A scope that the route requires; may be repeated.")
+        @Option(help: "A scope that the route requires; may be given more than once.")
         var scope: [String] = []
 
-        @Option(help: "An acr value that the route accepts; may be repeated.")
+        @Option(help: "An acr value that the route accepts; may be given more than once.")
         var acr: [String] = []
 
         @Option(help: "The maximum age of the user's authentication, in seconds.")
@@ -49,7 +49,9 @@ struct AccessTokenCommand: AsyncParsableCommand {
         var json = false
 
         func validate() throws {
-            guard maxAge.map({ $0 >= 0 }) ?? true else { throw ValidationError("--max-age takes 0 or more seconds.") }
+            guard maxAge.map({ $0 >= 0 }) ?? true else {
+                throw ValidationError("--max-age must be a number of seconds, 0 or more.")
+            }
         }
 
         func run() async throws {
@@ -133,7 +135,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             case _ where skipped != nil:
                 throw TokenIsNotAccepted(
                     status: ExitStatus.failure,
-                    message: "Only its issuer can tell whether the token is active. To ask it, add --introspect."
+                    message: "Only the issuer can tell whether the token is active. To query it, add --introspect."
                 )
             default:
                 throw TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")

@@ -13,7 +13,7 @@ enum AttachedProcess {
     /// Replaces this process with the program, which keeps the process ID and exits as if it had been started directly.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
-    ///   - environment: The whole environment of the program.
+    ///   - environment: The complete environment of the program.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it cannot be started. Otherwise this does not return.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
         // Ignored signals stay ignored in the program, and blocked signals stay blocked.
@@ -65,7 +65,7 @@ extension AttachedProcess {
         unsafe sigfillset(&all)
         unsafe sigfillset(&usual)
         unsafe sigemptyset(&none)
-        // nohup(1) and similar programs start others with SIGHUP ignored, on purpose.
+        // nohup(1) and similar programs deliberately start other programs with SIGHUP ignored.
         let ignoresHangup = isIgnored(SIGHUP)
         if ignoresHangup { unsafe sigdelset(&usual, SIGHUP) }
         unsafe posix_spawnattr_setsigdefault(&attributes, &usual)
@@ -86,7 +86,7 @@ extension AttachedProcess {
                 }
             }
         }
-        // A signal that arrived before these handlers were installed ends this process, which must not leave the program running.
+        // If a signal arrived before these handlers were installed, this process exits, so the program must not start.
         guard !Signals.hasCome else { throw CancellationError() }
         var identifier: pid_t = 0
         unsafe pthread_sigmask(SIG_BLOCK, &all, &before)
@@ -96,7 +96,7 @@ extension AttachedProcess {
         guard status == 0 else { throw failure(command, status) }
         let missed = early.load(ordering: .sequentiallyConsistent)
         if missed != 0 { kill(identifier, missed) }
-        // Waits for the program even if this task is cancelled: the program uses the file.
+        // Waits for the program even if this task is cancelled, because the program still uses the token file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
                 let status = ChildProgram.end(of: identifier)

@@ -18,7 +18,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
     struct Make: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Print a client ID metadata document.")
 
-        @Argument(help: "The URL that it will be served at, which is the client_id.")
+        @Argument(help: "The URL at which the document will be served, which is also the client_id.")
         var url: String
 
         @Option(help: "The client name that authorization servers show to the user.")
@@ -26,7 +26,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
 
         @Option(
             name: .customLong("redirect-uri"),
-            help: "A redirect URI; may be given more than once. Many servers compare the port."
+            help: "A redirect URI; may be given more than once. Many servers also compare the port."
         )
         var redirectURIs: [String] = ["http://127.0.0.1/callback"]
 
@@ -45,10 +45,10 @@ struct ClientMetadataCommand: AsyncParsableCommand {
             abstract: "Fetch a document as an authorization server does, or read it from a file, and check it."
         )
 
-        @Argument(help: "Its address.")
+        @Argument(help: "The URL of the document, which is also the client_id.")
         var url: String
 
-        @Option(help: "A file with the document, before it is served.")
+        @Option(help: "A file with the document, to check it before it is served.")
         var file: String?
 
         func run() async throws {
@@ -66,7 +66,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
                     host: ToolEnvironment.host
                 )
             }
-            Terminal.talk("Authorization servers can use it.")
+            Terminal.talk("Authorization servers can use this document.")
         }
     }
 }

@@ -16,7 +16,7 @@ struct ConfigCommand: AsyncParsableCommand {
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Check every profile, or one, without sending a request. Referenced secrets must exist, and programs that print secrets are run."
+                "Check every profile, or a single profile, without sending a request. Referenced secrets must exist, and programs that print secrets are run."
         )
 
         @Argument(help: "The file. An authflow.json must be trusted first. Default: as with --config.")
@@ -26,7 +26,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
         func validate() throws {
             guard path == nil || options.config == nil && options.issuer == nil && options.clientID == nil else {
-                throw ValidationError("Give the file only once.")
+                throw ValidationError("Specify the file as the argument, or with the options, but not both.")
             }
         }
 
@@ -98,9 +98,9 @@ struct ConfigCommand: AsyncParsableCommand {
         }
     }
 
-    /// A file of the working directory is not used before the user has reviewed it: a check runs the programs that it names.
+    /// Requires that the user has trusted an `authflow.json`, because a check runs the programs that the file names.
     private static func requireTrust(_ path: String) throws {
-        // This also applies to a file of another directory.
+        // This applies to every file with this name, including files in other directories.
         let name = URL(fileURLWithPath: path).resolvingSymlinksInPath().lastPathComponent
         guard name == ConfigurationChoice.localName else { return }
         guard
@@ -109,18 +109,18 @@ struct ConfigCommand: AsyncParsableCommand {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(ConfigurationChoice.localName) in this directory is not trusted. Review it, then run: authflow config trust"
+                "This \(ConfigurationChoice.localName) is not trusted. Review it, then run: authflow config trust FILE"
             )
         }
     }
 
     struct Trust: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Trust the current content of the configuration file of a working directory.",
+            abstract: "Trust the current content of the configuration file in a working directory.",
             discussion: """
                 A configuration decides where stored tokens are sent, which files are read as secrets and which programs are \
                 started, so authflow.json in a working directory is used only after you have trusted it. When it changes, it must \
-                be trusted again. The programs and files that it names are not covered: they can change without that.
+                be trusted again. Changes to the programs and files that it names are not detected.
                 """
         )
 
@@ -137,7 +137,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 return
             }
             let content = try ConfigurationFile.contents(ofFile: path)
-            // A file that is not a configuration cannot have been reviewed as one.
+            // Only a valid configuration can be trusted.
             _ = try ConfigurationFile(
                 text: content,
                 name: path,

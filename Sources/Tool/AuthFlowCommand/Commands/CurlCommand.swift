@@ -40,7 +40,7 @@ struct CurlCommand: AsyncParsableCommand {
     )
     var data: String?
 
-    @Option(help: "The resource that the token is for, when the request goes to a path below it.")
+    @Option(help: "The resource that the token is for, if the URL of the request is below it.")
     var at: String?
 
     @Flag(name: [.customShort("i"), .customLong("include")], help: "Print the status and the header fields too.")

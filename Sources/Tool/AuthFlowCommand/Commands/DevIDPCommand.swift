@@ -38,12 +38,12 @@ struct DevIDPCommand: AsyncParsableCommand {
     @Option(help: "The lifetime of ForgeRock's persistent cookie, in seconds.")
     var cookieLifetime = 3600
 
-    @Flag(help: "Emulate a protected resource that is an MCP server, with its authorization server.")
+    @Flag(help: "Emulate a protected resource, which is an MCP server, and its authorization server.")
     var resource = false
 
     @Option(
         help:
-            "With --resource: the behaviour to emulate, as the number or the name of a scenario in docs/conformance.md, such as 27 or auth/iss-wrong-issuer."
+            "With --resource: the behavior to emulate, as the number or the name of a scenario in docs/conformance.md, such as 27 or auth/iss-wrong-issuer."
     )
     var scenario: String?
 
@@ -141,7 +141,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         } _: { logged in
             try await wait(
                 logged.base.resource,
-                "anyone: the user consents to everything. Its tool test-tool requires a scope that is requested in a step-up."
+                "anyone: the user consents to everything. Its tool test-tool requires an additional scope (step-up)."
             )
         }
     }

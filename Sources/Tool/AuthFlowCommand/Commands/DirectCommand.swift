@@ -19,12 +19,12 @@ enum DirectCommand: Hashable {
                 continue
             }
             if request.resource == nil, !option.hasPrefix("-") {
-                // The options for resources are left to the parser.
+                // Any argument other than a URL is left to the parser.
                 guard ResourceChoice.isAddress(option) else { return nil }
                 request.resource = ResourceChoice(address: option)
                 continue
             }
-            // A value that begins with a hyphen may be another option: left to the parser.
+            // A value that begins with a hyphen may be another option, so it is left to the parser.
             guard let value = rest.popFirst(), !value.hasPrefix("-") else { return nil }
             switch option {
             case "--config", "-c": request.choice.config = value

@@ -6,7 +6,7 @@ import AuthFlowOIDC
 struct DiscoverCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "discover",
-        abstract: "Print a provider's metadata document: that of an issuer, of an account, or of a profile."
+        abstract: "Print the metadata document of a provider, identified by an issuer, an account or a profile."
     )
 
     @Argument(help: "The issuer, or an account such as joe@example.com (WebFinger); default: the profile's issuer.")
@@ -28,7 +28,7 @@ struct DiscoverCommand: AsyncParsableCommand {
         try Terminal.result(try await server.metadata().json)
     }
 
-    /// The issuer itself, or the one that WebFinger finds for an account.
+    /// The issuer itself, or the issuer that WebFinger finds for an account.
     static func issuer(_ text: String) async throws -> String {
         guard text.contains("@") else { return text }
         let issuer = try await WebFinger(transport: ToolEnvironment.transport).issuer(of: text)

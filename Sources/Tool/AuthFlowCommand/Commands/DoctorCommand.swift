@@ -47,7 +47,8 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// A file of this user that others can write to is not used. The user must review the changes that others may have made.
+    /// Removes the write permissions of other users: a configuration file that they can write to is not used. The user
+    /// must review any changes that they may have made.
     private func mendPermissions(_ findings: inout Findings) {
         guard options.issuer == nil, options.clientID == nil else { return }
         let path = ConfigurationChoice(option: options.config).path
@@ -87,9 +88,9 @@ struct DoctorCommand: AsyncParsableCommand {
         for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
             do {
                 _ = try LoopbackPort.tryOut(host: host, port: port)
-                findings.good("port", "\(host):\(port), that of the redirect URI, could be bound")
+                findings.good("port", "\(host):\(port), from the redirect URI, could be bound")
             } catch let error as AuthError where error.code == .portBusy {
-                findings.bad("port", "\(host):\(port), that of the redirect URI, is in use")
+                findings.bad("port", "\(host):\(port), from the redirect URI, is in use")
             } catch {
                 findings.bad("port", "\(host):\(port), from the redirect URI, cannot be bound: \(error)")
             }
@@ -101,7 +102,7 @@ struct DoctorCommand: AsyncParsableCommand {
             do {
                 findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) could be bound")
             } catch {
-                // A machine without IPv6 is not broken.
+                // The absence of IPv6 is not a problem.
                 let text = "none at \(host): \(error)"
                 if host == "[::1]" { findings.note("port", text) } else { findings.bad("port", text) }
             }
@@ -164,7 +165,7 @@ struct DoctorCommand: AsyncParsableCommand {
         } else {
             findings.bad(
                 "user agent",
-                "none can be used here. authflow login --no-browser shows the URL, and authflow login --device a code"
+                "none can be used here. authflow login --no-browser shows the URL; authflow login --device shows a code"
             )
         }
         // Only the loopback user agent binds the port.
@@ -191,7 +192,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// OIDC Core section 3.1.2.1: without "openid" it is not an OpenID Connect request.
+    /// OIDC Core section 3.1.2.1: without "openid", the request is not an OpenID Connect request.
     static let unknownUser =
         "the user will be unknown: add the scope \"openid\", or set \"identity\" to another source"
 
@@ -275,7 +276,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
-            abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); set it right")
+            abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); correct it")
         }
         guard !client.isWithoutUser else { return }
         findings.note("to register", "these redirect URIs, exactly:")

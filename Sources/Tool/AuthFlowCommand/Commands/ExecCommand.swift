@@ -87,7 +87,7 @@ struct ExecCommand: AsyncParsableCommand {
         if let file {
             try await run(command, environment, file, client, tokens)
         }
-        // Nothing in this process continues once the program has replaced it.
+        // Pending work must finish now, because the program replaces this process.
         _ = await UnfinishedClients.drain()
         OpenDescriptors.keep(inherited)
         if let descriptor {
@@ -110,7 +110,7 @@ struct ExecCommand: AsyncParsableCommand {
     private func hand(_ token: Secret, over descriptor: Int32) throws {
         var ends: [Int32] = [-1, -1]
         let bytes = Array("\(token.exposed)\n".utf8)
-        // pipe(7): this many bytes fit into a pipe without a reader, on every system.
+        // pipe(7): a pipe without a reader can hold this many bytes on every system.
         guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
             throw AuthError(.storageFailed, "The token could not be written to a pipe.")
         }
@@ -158,7 +158,7 @@ struct ExecCommand: AsyncParsableCommand {
                     Terminal.talk(
                         "authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))"
                     )
-                    // Only a new sign-in helps, which this command cannot start.
+                    // Only a new sign-in can resolve this, and this command cannot start one.
                     if (error as? AuthError)?.code == .loginRequired { return }
                     try await Task.sleep(for: .seconds(30))
                 }
@@ -188,12 +188,12 @@ enum OpenDescriptors {
     /// The open descriptors.
     static var all: Set<Int32> {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd")) ?? []
-        // One of the descriptors was opened to read this directory, and is already closed.
+        // One of the listed descriptors was opened to read this directory, and is already closed.
         return Set(names.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) != -1 })
     }
 
-    /// Reserves the number that `--descriptor` names before this process opens a descriptor with it. Once there are threads, one of them may
-    /// use the number, and would read from the pipe that is put there.
+    /// Reserves the descriptor number from `--descriptor` before this process opens a file with that number. Otherwise,
+    /// a thread could be using the number when the token's pipe replaces its file, and would read from the pipe.
     static func reserve(for arguments: [String]) {
         guard arguments.dropFirst().first == "exec" else { return }
         let options = arguments.dropFirst(2).prefix { $0 != "--" }
@@ -218,7 +218,7 @@ enum OpenDescriptors {
         return !opened.contains { $0 < 0 }
     }
 
-    /// Lets the programs that this one starts inherit only these descriptors.
+    /// Lets child programs inherit only these descriptors.
     static func keep(_ kept: Set<Int32>) {
         for descriptor in all.subtracting(kept) where descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
     }

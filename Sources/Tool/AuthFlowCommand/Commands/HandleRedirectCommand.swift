@@ -12,7 +12,7 @@ import Glibc
 struct HandleRedirectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handle-redirect",
-        abstract: "Deliver a redirect to the login that waits for it. The desktop runs this for a profile's URI scheme."
+        abstract: "Deliver a redirect to the waiting login. The desktop runs this command for a profile's URI scheme."
     )
 
     @Argument(help: "The complete redirect URL; default: read from standard input.")
@@ -24,9 +24,9 @@ struct HandleRedirectCommand: AsyncParsableCommand {
         guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
             outcome == .nobody
-            ? "No login of this user on this machine waits for this redirect. Start authflow login again, or, if it waits on another machine, paste the URL there."
-            : "A login waits for a different redirect URI. Start authflow login again."
-        // When the desktop starts this, the user does not see the output.
+            ? "No login of this user on this machine is waiting for this redirect. Start authflow login again, or, if the login is waiting on another machine, paste the URL there."
+            : "A login is waiting for a different redirect URI. Start authflow login again."
+        // When the desktop runs this command, the user does not see the output.
         Notification.show(reason)
         throw AuthError(.invalidCallback, reason)
     }

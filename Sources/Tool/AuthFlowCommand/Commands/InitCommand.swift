@@ -9,7 +9,7 @@ import AuthFlowTerminal
 struct InitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "init",
-        abstract: "Write a configuration file: asks for the required values, checks the provider, and tries a sign-in.",
+        abstract: "Write a configuration file: ask for the required values, check the provider, and try a sign-in.",
         discussion: """
             Every value can be passed as an option, for scripts. An existing file gets an additional profile.
 
@@ -54,17 +54,17 @@ struct InitCommand: AsyncParsableCommand {
 
     @Flag(
         inversion: .prefixedNo,
-        help: "Sign in at the end. Default: ask at a terminal, and do not sign in otherwise."
+        help: "Sign in at the end. Default: ask if there is a terminal; otherwise, do not sign in."
     )
     var login: Bool?
 
     func validate() throws {
         guard preset == nil || issuer == nil else { throw ValidationError("--preset and --issuer cannot be combined.") }
         guard settings.isEmpty || preset != nil else { throw ValidationError("--set needs --preset.") }
-        guard settings.allSatisfy({ $0.contains("=") }) else { throw ValidationError("--set takes name=value.") }
+        guard settings.allSatisfy({ $0.contains("=") }) else { throw ValidationError("--set needs name=value.") }
         guard clientID?.isEmpty != true else {
             throw ValidationError(
-                "--client-id is empty. Give the client ID, or --register to register a client."
+                "--client-id is empty. Specify the client ID, or use --register to register a client."
             )
         }
         guard issuer?.isEmpty != true else { throw ValidationError("--issuer is empty.") }
@@ -84,7 +84,7 @@ struct InitCommand: AsyncParsableCommand {
 
     func run() async throws {
         let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
-        // A named directory that does not exist is more likely a misspelling.
+        // Only the default directory is created: if the directory of --output is missing, it is probably misspelled.
         if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
         try writer.requirePlace(for: profile)
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)
@@ -128,7 +128,7 @@ struct InitCommand: AsyncParsableCommand {
         }
     }
 
-    /// The members that identify the client: as given, as registered now, or as obtained by the user from the provider.
+    /// The members that identify the client: from the options, from a registration now, or entered by the user.
     private func client(
         _ provider: InitProvider,
         _ metadata: ProviderMetadata,
@@ -149,19 +149,19 @@ struct InitCommand: AsyncParsableCommand {
         if let identifier, !identifier.isEmpty {
             var members: [String: JSON] = ["client_id": .string(identifier)]
             if let clientSecretFile {
-                // A path in the file is relative to the file.
+                // Absolute, because a relative path in the configuration file would be relative to that file.
                 members["client_secret"] = ["file": .string(ConfigurationWriter(clientSecretFile).path)]
             }
             return members
         }
         guard metadata.registrationEndpoint != nil else {
-            throw AuthError(.unsupported, "This provider does not support client registration: give --client-id.")
+            throw AuthError(.unsupported, "This provider does not support client registration. Specify --client-id.")
         }
         let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
         guard !registrationFile.exists else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(registrationFile.path) exists already. Move it, or choose another --profile."
+                "\(registrationFile.path) already exists. Move it, or choose another --profile."
             )
         }
         let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)

@@ -6,13 +6,13 @@ import AuthFlowTerminal
 
 /// The provider that a configuration is written for: a preset with its values, or an issuer.
 struct InitProvider {
-    /// The members of the profile that describe it.
+    /// The members of the profile that describe the provider.
     let members: [String: JSON]
     private let preset: ProviderPreset?
     /// The members, including those of the preset.
     private let expanded: [String: JSON]
 
-    /// Asks for the values that the options do not give.
+    /// Prompts for the values that the options do not specify.
     init(preset name: String?, settings: [String], issuer: String?) async throws {
         if let issuer {
             let found = try await DiscoverCommand.issuer(issuer)
@@ -77,7 +77,7 @@ struct InitProvider {
         let missing = preset.parameters.filter { given[$0.name] == nil && $0.defaultValue == nil }
         guard missing.isEmpty || LaunchEnvironment.current().hasTerminal else {
             let options = missing.map { "--set \($0.name)=..." }.joined(separator: " ")
-            throw AuthError(.invalidConfiguration, "There is no terminal for questions: give \(options)")
+            throw AuthError(.invalidConfiguration, "There is no terminal for prompts. Specify \(options)")
         }
         for parameter in preset.parameters where values[parameter.name] == nil {
             let usual = parameter.defaultValue.map { " [\($0)]" } ?? ""
@@ -95,11 +95,11 @@ struct InitProvider {
         members = ["preset": values.isEmpty ? .string(preset.name) : .object(choice)]
     }
 
-    /// Asks at the terminal.
-    /// - Parameter option: The option that gives the value without a terminal.
+    /// Prompts at the terminal.
+    /// - Parameter option: The option that specifies the value if there is no terminal.
     static func ask(_ question: String, option: String) async throws -> String {
         guard LaunchEnvironment.current().hasTerminal else {
-            throw AuthError(.invalidConfiguration, "There is no terminal for questions: give \(option).")
+            throw AuthError(.invalidConfiguration, "There is no terminal for prompts. Specify \(option).")
         }
         do {
             return try await TerminalPrompt.ask(question, isSecret: false).trimmingWhitespace()
@@ -111,9 +111,9 @@ struct InitProvider {
     /// The redirect URI of the profile.
     var redirectURI: String { expanded["redirect_uri"]?.string ?? "http://127.0.0.1/callback" }
 
-    /// The provider's server.
+    /// The provider's authorization server.
     func server(_ members: [String: JSON]) throws -> AuthorizationServer {
-        // Its metadata can be requested without a client.
+        // The metadata can be requested without a registered client, so a placeholder is enough.
         let unknown = expanded.merging(members) { $1 }.merging(["client_id": "unknown", "store": "memory"]) { $1 }
         let profile = unknown.filter { !["preset", "client_authentication"].contains($0.key) }
         let file = try ConfigurationFile(text: try JSON.object(["profiles": ["p": .object(profile)]]).serialized())
@@ -128,7 +128,7 @@ struct InitProvider {
         ).client.server
     }
 
-    /// The features that were found at the provider, in one line.
+    /// The features that the provider supports, on one line.
     func found(_ metadata: ProviderMetadata) -> String {
         var things = ["authorization code with PKCE"]
         if metadata.deviceAuthorizationEndpoint != nil { things.append("device grant") }

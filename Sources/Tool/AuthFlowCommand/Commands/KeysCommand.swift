@@ -5,11 +5,11 @@ import AuthFlowJSON
 struct KeysCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "keys",
-        abstract: "Create and show the private keys of a client, for signing and for decryption.",
+        abstract: "Create and show a client's private keys for signing and decryption.",
         discussion: """
-            Register the public key set that "new" and "jwks" print with the provider, and name the file in the configuration \
-            as "client_key", or as "decryption_key" for the ECDH-ES and RSA-OAEP algorithms: "show" and "jwks" \
-            then need --decryption. To rotate a key, register the new one too, and then replace the file.
+            With the provider, register the public key set that "new" and "jwks" print. In the configuration, name the file \
+            as "client_key". For the ECDH-ES and RSA-OAEP algorithms, name it as "decryption_key", and use "show" and "jwks" \
+            with --decryption. To rotate a key, also register the new key, and then replace the file.
             """,
         subcommands: [New.self, Show.self, PublicKeys.self]
     )
@@ -64,7 +64,8 @@ struct KeysCommand: AsyncParsableCommand {
                 throw ValidationError("--algorithm must be one of \(names.joined(separator: ", ")).")
             }
             let pem = try PrivateKey(generatedFor: algorithm).pem
-            // Parsed like the file later: an RSA key can sign with several algorithms, so its JWK has no `alg`.
+            // Parsed from PEM, as the file will be later: an RSA key can sign with several algorithms, so the JWK has
+            // no `alg`.
             try write(pem, publicKey: try PrivateKey(pem: pem).publicJWK)
         }
 
@@ -113,7 +114,7 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Print the public key set of key files, to register or to publish."
         )
 
-        @Argument(help: "The key files, or PKCS #11 URIs of keys; during a rotation the new one first.")
+        @Argument(help: "The key files, or PKCS #11 URIs of keys; during a rotation, the new key first.")
         var paths: [String]
 
         @OptionGroup var token: TokenPIN

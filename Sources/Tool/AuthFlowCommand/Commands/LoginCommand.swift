@@ -63,7 +63,7 @@ struct LoginCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // Checked before the user signs in, and not after.
+        // Fails before the sign-in rather than after it.
         if let trace { try requirePlace(forTrace: trace) }
         let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
@@ -96,7 +96,7 @@ struct LoginCommand: AsyncParsableCommand {
             redirects.observer(event)
             flowTrace.observer(event)
         }
-        // The trace of a failed login is needed most.
+        // Also written when the login fails, which is when a trace is needed most.
         defer { if let trace { write(flowTrace, to: trace) } }
         let signIn: SignIn
         do {
@@ -129,7 +129,7 @@ struct LoginCommand: AsyncParsableCommand {
         guard FileManager.default.isWritableFile(atPath: directory), !isThere || !isDirectory else {
             throw AuthError(
                 .storageFailed,
-                "The trace cannot be written to \(DisplayText.sanitized(path)): its directory is not there, or you may not write to it."
+                "The trace cannot be written to \(DisplayText.sanitized(path)): its directory does not exist, or you do not have write permission."
             )
         }
     }
@@ -140,7 +140,7 @@ struct LoginCommand: AsyncParsableCommand {
             let mark = "<!-- A login, written down by authflow -->\n"
             let page = mark + trace.html(title: "authflow login")
             try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
-            Terminal.talk("The trace is written to \(path).")
+            Terminal.talk("The trace was written to \(path).")
         } catch {
             Terminal.talk("Warning: the trace could not be written: \(error)")
         }
@@ -148,7 +148,7 @@ struct LoginCommand: AsyncParsableCommand {
 }
 
 extension AuthError {
-    /// The error of a sign-in without a usable user agent, with the commands that need none.
+    /// The error of a sign-in without a usable user agent, with the commands that do not need a user agent.
     /// - Parameter options: The options that were already given.
     func withAdvice(besides options: [String] = []) -> AuthError {
         let command = SignInAdvice.command ?? "authflow login"

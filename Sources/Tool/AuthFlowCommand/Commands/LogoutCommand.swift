@@ -16,7 +16,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Flag(help: "Send no request, and remove everything stored for the profile, damaged or not.")
+    @Flag(help: "Send no request, and remove everything stored for the profile, even if it is damaged.")
     var local = false
 
     @Flag(help: "End your session at the provider too, on its sign-out page.")
@@ -48,7 +48,7 @@ struct LogoutCommand: AsyncParsableCommand {
         do {
             try await AWSKeys.forget(try choice.file().profile(choice.profile), client)
         } catch {
-            // The sign-out itself does not depend on it.
+            // The sign-out proceeds nevertheless.
             Terminal.talk("Warning: AWS credentials may remain in the store: \(ExitStatus.message(for: error))")
         }
         if local {
@@ -82,7 +82,7 @@ struct LogoutCommand: AsyncParsableCommand {
         guard isDone.allSatisfy({ $0 }) else { throw ExitStatus.signedOutHereOnly }
     }
 
-    /// - Returns: Whether nothing is left to do.
+    /// - Returns: Whether the step succeeded or was not necessary.
     private func say(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
         switch outcome {
         case .done:

@@ -23,7 +23,7 @@ struct MCPCommand: AsyncParsableCommand {
             abstract: "Bridge MCP on standard input and output to a remote server over Streamable HTTP.",
             discussion: """
                 Add it to the host's configuration as the command of a local server. The first request that requires a sign-in \
-                opens one browser tab, however many bridges wait for it; without a browser, the host is told which command to run. \
+                opens one browser tab, no matter how many bridges are waiting; without a browser, the host is told which command to run. \
                 Tokens are refreshed and shared by all bridges of a user.
                 """
         )
@@ -34,7 +34,7 @@ struct MCPCommand: AsyncParsableCommand {
 
         @OptionGroup var options: ProfileOptions
 
-        @Flag(help: "Never open a browser; the host is told to run authflow login.")
+        @Flag(help: "Never open a browser; tell the host to run authflow login instead.")
         var noBrowser = false
 
         @Option(help: "The user agent, overriding the configuration: auto, loopback, system-browser, headless or tree.")
@@ -61,7 +61,7 @@ struct MCPCommand: AsyncParsableCommand {
                 userAgent: userAgent,
                 launchEnvironment: environment,
                 signsInOnDemand: !noBrowser,
-                // After a user has closed a tab, the next one is not opened immediately.
+                // After the user closes a tab, another tab is not opened immediately.
                 restAfterFailure: .seconds(60),
                 showsSteps: false
             )
@@ -81,7 +81,8 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            // In a separate task, because a signal has cancelled this one. Only at the end of the input is there time to wait for responses.
+            // In a separate task, because a signal may have cancelled this one. At the end of the input, there is
+            // time to wait for responses; after a signal, there is not.
             let grace = Task.isCancelled ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value
             await output.finish()

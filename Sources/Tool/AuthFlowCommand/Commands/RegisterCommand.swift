@@ -22,7 +22,7 @@ extension RegisterCommand {
             commandName: "new",
             abstract: "Register a client, and write the configuration file that uses it.",
             discussion: """
-                Secrets are written to separate files beside it, which only you can read. Existing files are not changed.
+                Secrets are written to separate files in the same directory, which only you can read. Existing files are not changed.
                 """
         )
 
@@ -39,7 +39,7 @@ extension RegisterCommand {
         @Option(name: [.short, .long], help: "The configuration file to write.")
         var output = "authflow.json"
 
-        @Option(name: [.short, .long], help: "The name of the profile in it.")
+        @Option(name: [.short, .long], help: "The name of the profile in this file.")
         var profile = "default"
 
         @Option(help: "The name of the client on the provider's sign-in page.")
@@ -58,7 +58,7 @@ extension RegisterCommand {
         var initialAccessTokenFile: String?
 
         func run() async throws {
-            // Checked before anything is registered: the response is sent only once.
+            // Checked before the registration, because the provider sends its response only once.
             let secretFile = "\(output).client-secret"
             let registrationFile = "\(output).registration"
             for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {

@@ -3,9 +3,10 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The dynamic registrations that were made automatically for protected resources: `authflow register show`, `renew` and `remove`.
+/// Manages the dynamic registrations that were made automatically for protected resources: `authflow register show`,
+/// `renew` and `remove`.
 enum RegistrationCommands {
-    /// Resolves an argument: to the issuer of a protected resource, or to an issuer itself.
+    /// Resolves an argument, which is the URL of a protected resource or an issuer, to an issuer.
     struct Place {
         let redirectURI: RedirectURI
         let store: any TokenStore
@@ -27,7 +28,7 @@ enum RegistrationCommands {
             return try await client.issuer() ?? address
         }
 
-        /// The registrations with an issuer, or those for the resource at a URL; all when nil.
+        /// The registrations with an issuer, or for the resource at a URL; nil returns all registrations.
         func registrations(_ address: String?, config: String?) async throws -> [(KeptRegistrations, issuer: String)] {
             var wanted = try await KnownResources(store: store).registrations()
             if let address {
@@ -100,7 +101,7 @@ enum RegistrationCommands {
             let place = try Place(config: config)
             let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
             let (new, old) = try await client.renewRegistration()
-            if let old { await unregister(old, place) }
+            if let old { await unregister(old, place, name: "The old registration") }
             Terminal.talk(
                 "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in: authflow login \(address)"
             )
@@ -121,7 +122,7 @@ enum RegistrationCommands {
         func run() async throws {
             let place = try Place(config: config)
             let all = try await place.registrations(address, config: config)
-            // Its tokens could not be revoked without the registration.
+            // Signs out first, because the tokens could not be revoked without the registration.
             let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
             if try await client.signOut().credential != nil {
                 Terminal.talk("Signed out of \(address) on this machine.")
@@ -131,19 +132,19 @@ enum RegistrationCommands {
                 guard let kept = try await registrations.remove(at: issuer, for: place.redirectURI) else { continue }
                 isRemoved = true
                 Terminal.talk("The registration with \(issuer) was removed from this machine.")
-                await unregister(kept, place)
+                await unregister(kept, place, name: "The registration")
             }
             if !isRemoved { Terminal.talk("There is no such registration.") }
         }
     }
 
-    private static func unregister(_ kept: KeptRegistration, _ place: Place) async {
+    private static func unregister(_ kept: KeptRegistration, _ place: Place, name: String) async {
         do {
             try await kept.unregister(transport: place.transport, host: ToolEnvironment.host)
-            Terminal.talk("The old registration was removed at \(kept.issuer).")
+            Terminal.talk("\(name) was removed at \(kept.issuer).")
         } catch {
             Terminal.talk(
-                "The old registration remains at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
+                "\(name) remains at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
             )
         }
     }

@@ -28,11 +28,11 @@ struct SchemeCommand: AsyncParsableCommand {
                 try handler.install(program: program, replacing: replace)
             } catch {
                 if !replace, let other = handler.program, other != program {
-                    Terminal.talk("To take the scheme over from \(other): authflow scheme install --replace")
+                    Terminal.talk("To take over the scheme from \(other), run: authflow scheme install --replace")
                 }
                 throw error
             }
-            Terminal.talk("\(handler.scheme): is opened with \(program), by \(handler.entryPath).")
+            Terminal.talk("\(handler.scheme): is opened with \(program), as registered in \(handler.entryPath).")
         }
     }
 
@@ -49,7 +49,7 @@ struct SchemeCommand: AsyncParsableCommand {
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show which program opens the scheme; exits with 1 unless it is this one."
+            abstract: "Show which program opens the scheme. Exits with 1 if it is a different program."
         )
 
         @OptionGroup var scheme: SchemeOptions

@@ -7,7 +7,7 @@ struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract:
-            "Show the signed-in user. Sends no request; exits with 4 when no user is signed in or the session ended."
+            "Show the signed-in user. Sends no request; exits with 4 if no user is signed in or the session has ended."
     )
 
     @OptionGroup var resource: ResourceOptions

@@ -16,14 +16,14 @@ extension StoreCommand {
 
         func run() async throws {
             let (profile, store) = try StoreCommand.store(options)
-            // The same store, as another process opens it: it is notified of a removal only through the store.
+            // The same store, opened again as another process would: it is notified of removals only through the store.
             let another = try StoreCommand.store(options).store
             guard let sessions = store as? any SessionTokenStore, let others = another as? any SessionTokenStore,
                 !(store is MemoryTokenStore)
             else {
                 throw AuthError(
                     .unsupported,
-                    "The store of the profile \(profile.name) is not shared by processes: SQLite, PostgreSQL and Redis are."
+                    "The store of the profile \(profile.name) does not support sessions shared by several processes. Use SQLite, PostgreSQL or Redis."
                 )
             }
             let trial = StoreTrial(store: sessions, another: others, host: ToolEnvironment.host)
@@ -41,7 +41,7 @@ private struct StoreIsNotWell: CommandFailure {
 /// Checks the operations of a store, in the order in which they depend on each other.
 private struct StoreTrial {
     let store: any SessionTokenStore
-    /// The same store, as another process opens it.
+    /// The same store, opened again as another process would.
     let another: any SessionTokenStore
     let host: HostServices
 
@@ -92,22 +92,23 @@ private struct StoreTrial {
         guard try await store.bytes(for: key) == bytes else {
             throw AuthError(.storageFailed, "The record read does not match the record written.")
         }
-        return "under a lease, durable and read again in \(Self.text(elapsed() - began))"
+        return "under a lease, durable and read back in \(Self.text(elapsed() - began))"
     }
 
-    /// Removes the record, and others like it until a notification about one arrives: the connection for notifications is opened meanwhile.
+    /// Removes the record. If no notification arrives, writes and removes it again, because the connection for
+    /// notifications may still be opening.
     private func remove(_ key: RecordKey, _ messages: RemovalMessages) async throws -> String {
         for attempt in 0..<5 {
             if attempt > 0 { try await store.withLease(on: key) { try await store.write([0], under: $0) } }
             guard try await store.remove([key]).map(\.key) == [key], try await store.bytes(for: key) == nil else {
-                throw AuthError(.storageFailed, "The record is still there.")
+                throw AuthError(.storageFailed, "The record was not removed.")
             }
             for _ in 0..<50 where !messages.hasCome { try await host.clock.sleep(for: .milliseconds(20)) }
             if messages.hasCome { return "other processes are notified" }
         }
         throw AuthError(
             .storageFailed,
-            "Other processes get no notifications: a sign-out reaches them after ten seconds. Is there a connection pooler that is not in session mode?"
+            "Other processes receive no notifications, so a sign-out reaches them only after ten seconds. If the connection goes through a pooler, set the pooler to session mode."
         )
     }
 
@@ -130,7 +131,7 @@ private struct StoreTrial {
         guard unreadable == 0 else {
             throw AuthError(
                 .storageFailed,
-                "\(unreadable) of \(read) credentials cannot be read: is a key missing from \"encryption_keys\"?"
+                "\(unreadable) of \(read) credentials cannot be read. Is a key missing from \"encryption_keys\"?"
             )
         }
         return "\(count) credentials; \(read == count ? "all" : "the first \(read)") can be read"
@@ -149,7 +150,7 @@ private struct StoreTrial {
     }
 }
 
-/// Whether the store has sent a notification that a record was removed.
+/// Records whether the store has sent a notification of a record's removal.
 private final class RemovalMessages: Sendable {
     private let digest: [UInt8]
     private let isThere = Atomic(false)

@@ -37,7 +37,7 @@ struct StoreCommand: AsyncParsableCommand {
             abstract: "Write a new key for \"encryption_keys\" that only you can read."
         )
 
-        @Argument(help: "The file to write. An existing one is left unchanged.")
+        @Argument(help: "The file to write. An existing file is left unchanged.")
         var path: String
 
         func run() async throws {
@@ -65,7 +65,7 @@ struct StoreCommand: AsyncParsableCommand {
             guard let encrypted = store as? EncryptedSessionStore else {
                 throw AuthError(
                     .unsupported,
-                    "The store of the profile \(profile.name) has no encryption keys, or cannot list its records: SQLite, PostgreSQL and Redis can."
+                    "The store of the profile \(profile.name) has no encryption keys, or cannot list its records. Use SQLite, PostgreSQL or Redis with \"encryption_keys\"."
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()
@@ -100,7 +100,7 @@ struct StoreCommand: AsyncParsableCommand {
     struct Migrate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Create the tables in PostgreSQL, or migrate those of an earlier version.",
-            discussion: "It can run repeatedly, and in several processes at once. The other stores need no preparation."
+            discussion: "Can run repeatedly, and concurrently in several processes. Other stores need no preparation."
         )
 
         @OptionGroup var options: ProfileOptions

@@ -25,7 +25,7 @@ struct TokenCommand: AsyncParsableCommand {
 
     @Option(
         help:
-            "The output format: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json with its type and its expiry."
+            "The output format: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json (with the token's type and expiry)."
     )
     var format: TokenFormat?
 
@@ -36,7 +36,7 @@ struct TokenCommand: AsyncParsableCommand {
     var usedFormat: TokenFormat { format ?? (json ? .json : .raw) }
 
     func validate() throws {
-        // With a profile, the resource is one of several that it has, and the scopes are those of its token.
+        // With a profile, --resource selects one of the profile's resources, and --scope the scopes of its token.
         if resource.url != nil || resource.resource == nil || resource.assumeOrigin {
             try resource.check(options, scopes: scope.scopes)
         }
@@ -47,7 +47,7 @@ struct TokenCommand: AsyncParsableCommand {
             throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")
         }
         guard !refresh || resource.url == nil && resource.resource == nil else {
-            throw ValidationError("--refresh applies to the token of a profile, not to that of a resource.")
+            throw ValidationError("--refresh applies only to a profile's own token, not to a resource's token.")
         }
         guard !json || format == nil || format == .json else {
             throw ValidationError("--json cannot be combined with another --format.")
@@ -77,7 +77,7 @@ struct TokenRequest: Hashable {
     var resource: ResourceChoice?
     /// The resource of the profile that the token is for; nil for the profile's own token.
     var oneOf: String?
-    /// The scopes of that token; empty for all.
+    /// The scopes of the token for ``oneOf``; empty for all scopes.
     var scopes: [String] = []
     var minimumLifetime = 60
     /// Whether to get a new token even if the last one has not expired.

@@ -10,7 +10,7 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             commandName: "aws",
             abstract:
-                "Credentials of a role for the AWS tools: credential_process = authflow credential aws --profile NAME",
+                "A role's credentials for the AWS tools: credential_process = authflow credential aws --profile NAME",
             discussion:
                 "The role is set in the \"helpers\" of the profile. The credentials are stored in the profile's store."
         )
@@ -136,7 +136,7 @@ struct AWSKeys {
                 settings.endpoint,
                 headerFields: [.contentType: "application/x-www-form-urlencoded"],
                 body: Array(FormURLEncoding.encodeForm(form).utf8),
-                // libxml2 compares every attribute of an element with every other one.
+                // A small limit, because libxml2 compares every attribute of an element with every other attribute.
                 maximumResponseSize: 64 * 1024
             )
         )

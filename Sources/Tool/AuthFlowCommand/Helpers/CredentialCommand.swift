@@ -11,7 +11,7 @@ struct CredentialCommand: AsyncParsableCommand {
 }
 
 extension ProfileChoice {
-    /// The first profile whose helpers match the request: among all profiles, or only the named one.
+    /// The first profile whose helpers match the request, among all profiles or only the selected profile.
     func first<Found>(
         where find: (CredentialHelperSettings) throws -> Found?
     ) throws -> (choice: ProfileChoice, found: Found)? {

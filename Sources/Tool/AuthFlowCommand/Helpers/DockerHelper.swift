@@ -3,13 +3,13 @@ import AuthFlow
 import AuthFlowJSON
 
 extension CredentialCommand {
-    /// The protocol of Docker's credential helpers (docker-credential-helpers), which Podman and Skopeo use as well.
+    /// The protocol of Docker's credential helpers (docker-credential-helpers), which Podman and Skopeo also use.
     struct Docker: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Docker's credential helper, which is also available as docker-credential-authflow.",
             discussion: """
-                {"credHelpers": {"registry.example.com": "authflow"}} in ~/.docker/config.json uses it. A profile lists in "helpers" \
-                the registries that its token is for.
+                To use it, add {"credHelpers": {"registry.example.com": "authflow"}} to ~/.docker/config.json. The "helpers" of a \
+                profile list the registries that its token is for.
                 """
         )
 
@@ -35,7 +35,7 @@ extension CredentialCommand {
             } catch let error as HelperAnswered {
                 throw error
             } catch {
-                // The calling programs show the text on standard output.
+                // The calling programs show the error message from standard output.
                 try refuse(ExitStatus.message(for: error))
             }
         }

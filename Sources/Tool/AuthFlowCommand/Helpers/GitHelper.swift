@@ -8,7 +8,7 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             abstract: "Git's credential helper: git config --global credential.helper '!authflow credential git'",
             discussion: """
-                A profile lists in "helpers" the hosts that its token is for. Other hosts get no credential, and Git asks its next helper.
+                The "helpers" of a profile list the hosts that its token is for. For other hosts, Git tries its next helper.
                 """
         )
 
@@ -38,7 +38,7 @@ extension CredentialCommand {
             Terminal.result(lines.joined(separator: "\n"))
         }
 
-        /// Git erases a credential that a server has rejected: the next token is a newer one. The sign-in itself stays.
+        /// Git erases a credential that a server has rejected: the token is refreshed, and the user stays signed in.
         private func erase(_ refused: GitCredential) async throws {
             guard let found = try profile(for: refused), let password = refused["password"] else { return }
             let client = try found.choice.client()

@@ -30,7 +30,7 @@ enum HelperTokens {
         }
     }
 
-    /// An ID Token with the minimum remaining lifetime, whatever that of the access token issued with it.
+    /// An ID Token with the minimum remaining lifetime, regardless of the access token's expiry.
     private static func idToken(of client: AuthClient) async throws -> (Secret, Date?) {
         let credential = try await client.requiredCredential()
         guard credential.tokens.idToken != nil else {
@@ -40,7 +40,7 @@ enum HelperTokens {
             )
         }
         if let current = lasting(credential) { return current }
-        // A refresh after its expiry has returned no new ID Token, and the next refresh will not either.
+        // If a refresh after the ID Token's expiry returned no new ID Token, the next refresh will not either.
         let isHopeless =
             credential.tokens.refreshToken == nil
             || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false

@@ -38,7 +38,7 @@ extension CredentialCommand {
                 guard !asked.redirectsConnection else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so the token would not be for the listed server alone."
+                        "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so other servers could receive the token."
                     )
                 }
                 // A certificate authority from the kubeconfig file could vouch for any server.
@@ -51,7 +51,7 @@ extension CredentialCommand {
                 guard let server = asked.server else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The profile lists the servers that may have its token, but the kubeconfig file does not say which server requests it: set \"provideClusterInfo\": true."
+                        "The profile lists the servers that may receive its token, but the kubeconfig file does not provide the URL of the server: set \"provideClusterInfo\": true."
                     )
                 }
                 guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.origin == endpoint.origin })
@@ -66,7 +66,7 @@ extension CredentialCommand {
             var status: [String: JSON] = ["token": .string(token.exposed)]
             // Without an expiry the token is used until the server rejects it, and the rejected request fails.
             if let end {
-                // A token may claim never to expire; RFC 3339 has years of four digits.
+                // A token's expiry can be arbitrarily far in the future, but years in RFC 3339 have only four digits.
                 let now = ToolEnvironment.host.now()
                 let last = min(max(now, end.addingTimeInterval(-30)), now.addingTimeInterval(86_400 * 365))
                 status["expirationTimestamp"] = .string(last.formatted(.iso8601))
@@ -90,7 +90,7 @@ private struct ExecInformation {
     let skipsVerification: Bool
     /// Whether the connection goes through a proxy, or its certificate is compared with another name.
     let redirectsConnection: Bool
-    /// The certificate authorities of the server in PEM; nil for those of the system.
+    /// The certificate authorities of the server in PEM; nil for the system's certificate authorities.
     private let authorities: String?
 
     init(_ text: String?) throws(AuthError) {

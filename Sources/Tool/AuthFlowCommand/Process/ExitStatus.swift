@@ -65,5 +65,5 @@ enum ExitStatus {
     }
 }
 
-/// Lets the parser describe errors of the system.
+/// Lets the parser describe system errors.
 private struct ErrorText: ParsableArguments {}

@@ -6,15 +6,15 @@ import Glibc
 
 /// Protects the memory of this process, which holds tokens.
 enum ProcessMemory {
-    /// Keeps the memory from being written to disk when the process crashes, and from being read by other processes of the same user: no core
-    /// file is written, and no debugger can attach (prctl(2), `PR_SET_DUMPABLE`). Child programs are not affected.
+    /// Prevents core dumps, and prevents other processes of the same user from reading the memory or attaching a
+    /// debugger (prctl(2), `PR_SET_DUMPABLE`). Child processes are not affected.
     ///
-    /// Linux only: macOS writes no core files by default.
+    /// Linux only: macOS does not write core dumps by default.
     static func keepToItself() {
         // TLS libraries write the keys of every connection into the file that this variable names.
         unsafe unsetenv("SSLKEYLOGFILE")
         #if os(Linux)
-        // One malloc arena is enough for a program that mostly waits; each further one costs memory and a little time.
+        // One malloc arena is enough for a program that mostly waits; each additional one costs memory and some time.
         typealias AllocationOption = @convention(c) (Int32, Int32) -> Int32
         let maximumArenas: Int32 = -8
         if let address = unsafe dlsym(nil, "mallopt") {

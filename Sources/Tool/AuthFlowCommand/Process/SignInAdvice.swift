@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The commands to advise for the profile and the resource that this program has chosen.
+/// The commands to suggest to the user, for the profile and the resource that this program has chosen.
 enum SignInAdvice {
     private struct Chosen {
         var profile: [String]

@@ -10,15 +10,17 @@ import Glibc
 #endif
 
 /// Turns SIGINT, SIGTERM, SIGHUP and SIGQUIT into cancellation, so that ports, sockets, locks and child processes are released, and a
-/// refresh in progress is stored. Pressing Ctrl-C again ends the program at once.
+/// refresh in progress is stored. Pressing Ctrl-C again ends the program immediately.
 enum Signals {
     /// The time limit for cancelled work.
     private static let grace = Duration.seconds(4)
 
-    /// The time limit for the response to a refresh token that was sent: that of a request, and time to store the response.
+    /// The time limit for the response to a refresh token that was sent: the time limit of a request, plus the time to
+    /// store the response.
     private static let longestGrace = Duration.seconds(35)
 
-    /// The time during which a signal counts as a copy of the first: timeout(1) sends each twice, as do a closing terminal and its shell.
+    /// The time during which a signal counts as a duplicate of the first: timeout(1) sends each signal twice, as do a
+    /// closing terminal and its shell.
     private static let copies = Duration.seconds(1)
 
     /// The ends of the pipe that the signal handler writes to: write(2) is async-signal-safe (signal-safety(7)).
@@ -48,7 +50,8 @@ enum Signals {
         _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
         reader.store(ends[0], ordering: .sequentiallyConsistent)
         wakeUp.store(ends[1], ordering: .sequentiallyConsistent)
-        // Ctrl-\ too: Swift's runtime would treat SIGQUIT as a crash, and its default action would end a refresh in progress.
+        // Includes SIGQUIT (Ctrl-\): Swift's runtime would treat it as a crash, and its default action would end a
+        // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
         // A program inherits the blocked signals of the thread that started it.
@@ -75,7 +78,7 @@ enum Signals {
         }
     }
 
-    /// Waits for the next signal; nil when time is up.
+    /// Waits for the next signal; nil if none arrives before `end`.
     private static func next(until end: ContinuousClock.Instant?) -> Int32? {
         var byte: UInt8 = 0
         var entry = pollfd(fd: reader.load(ordering: .sequentiallyConsistent), events: Int16(POLLIN), revents: 0)
@@ -89,7 +92,7 @@ enum Signals {
 
     private static func handle(_ number: Int32) {
         var before = sigaction()
-        // nohup(1) and similar programs start others with SIGHUP ignored, on purpose.
+        // nohup(1) and similar programs deliberately start other programs with SIGHUP ignored.
         if number == SIGHUP, unsafe sigaction(number, nil, &before) == 0, isIgnored(before) { return }
         let handler: @convention(c) (Int32) -> Void = { number in
             let errorNumber = errno

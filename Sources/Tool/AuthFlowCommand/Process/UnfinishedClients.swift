@@ -6,7 +6,7 @@ enum UnfinishedClients {
     /// The time limit for a request in progress once the program has been asked to exit.
     private static let grace = Duration.seconds(3)
 
-    /// The time limit for a refresh token that was sent: its response is the only copy of the next one.
+    /// The time limit after a refresh token was sent: the response contains the only copy of the next refresh token.
     private static let longestGrace = Duration.seconds(32)
 
     private struct State {
@@ -26,7 +26,7 @@ enum UnfinishedClients {
 
     private static let signsOut = Mutex(false)
 
-    /// Notes that the requests in progress end a session.
+    /// Records that the requests in progress belong to a sign-out.
     static func noteSignOut() { signsOut.withLock { $0 = true } }
 
     static var words: Words {
@@ -40,9 +40,9 @@ enum UnfinishedClients {
         }
         return Words(
             began:
-                "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop at once, which may end your session.",
+                "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
             done: "Finished, and the result is stored. See: authflow status",
-            late: "It did not finish in time. You may have to sign in again."
+            late: "The request did not finish in time. You may have to sign in again."
         )
     }
 
@@ -64,7 +64,7 @@ enum UnfinishedClients {
 
     private static var all: ([AuthClient], [ResourceClient]) { state.withLock { ($0.clients, $0.resources) } }
 
-    /// No refresh token is sent from now on: there would be no time for its response.
+    /// Prevents further refresh requests: there would be no time for their responses.
     static func stopSending() {
         state.withLock { $0.isStopping = true }
         let (clients, resources) = all
@@ -72,7 +72,7 @@ enum UnfinishedClients {
         for client in resources { client.stopSending() }
     }
 
-    /// Whether the response to a refresh token that was sent is awaited or being stored.
+    /// Whether a refresh token was sent and its response is still pending or being stored.
     static var hasSent: Bool {
         let (clients, resources) = all
         return clients.contains(where: \.hasSent) || resources.contains(where: \.hasSent)

@@ -10,9 +10,10 @@ extension AuthorizationServer {
         let error: any Error
     }
 
-    /// Checks what a sign-in needs of the server besides its metadata: its keys, and a connection to each server that the metadata names.
+    /// Checks the prerequisites of a sign-in other than the metadata: the server's keys, and a connection to each
+    /// server that the metadata names.
     ///
-    /// The endpoints are only probed: any response shows that there is a server.
+    /// The endpoints are only probed: any response shows that the server can be reached.
     /// - Throws: Any error of fetching the metadata; `CancellationError`.
     func obstacles() async throws -> [Obstacle] {
         let metadata = try await metadata()

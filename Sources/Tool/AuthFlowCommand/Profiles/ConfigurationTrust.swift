@@ -11,8 +11,9 @@ import Glibc
 
 /// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
 ///
-/// A configuration determines which endpoints get the stored tokens, which files are read as secrets and which programs are started.
-/// A user who can put a file into a directory must not decide that for every other user who works there.
+/// A configuration determines which endpoints receive the stored tokens, which files are read as secrets and which
+/// programs are started. A user who can create a file in a directory must not make these decisions for every other user
+/// who works there.
 struct ConfigurationTrust {
     /// The directory with the records, in the user's data directory. Each configuration has a separate file, so that
     /// concurrent commands change different files.
@@ -73,7 +74,7 @@ struct ConfigurationTrust {
 
     private func record(at place: String) throws -> (path: String, hash: String)? {
         guard PrivateFile(place).exists else { return nil }
-        // Other users may read which files are trusted, but must not be able to change that.
+        // Other users may read the list of trusted files, but must not be able to change it.
         let bytes = try ConfigurationFile.contents(ofFile: place)
         guard let json = try? JSON(parsing: bytes), let path = json["path"]?.string, let hash = json["sha256"]?.string
         else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration again.") }
@@ -129,10 +130,10 @@ struct ConfigurationChoice {
         return "\(folder)/authflow/config.json"
     }
 
-    /// The file to use when the working directory is that of another program.
+    /// The file to use when another program determines the working directory.
     static var pathForHelpers: String {
         let environment = ToolEnvironment.host.environment
-        // A relative path would name a file of the directory that the other program runs in.
+        // A relative path would refer to a file in the other program's working directory.
         return environment["AUTHFLOW_CONFIG"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? userPath(environment)
     }
 
@@ -168,7 +169,7 @@ struct ConfigurationChoice {
             let user = Self.userPath(ToolEnvironment.host.environment)
             throw AuthError(
                 .invalidConfiguration,
-                "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. Write one with: authflow init. Or give --issuer and --client-id, or name a file with --config."
+                "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. To create one, run: authflow init. Or use --issuer and --client-id, or specify a file with --config."
             )
         }
         if origin == .workingDirectory {
@@ -188,7 +189,8 @@ struct ConfigurationChoice {
                 )
             }
         }
-        // A trusted file refers to files in its own directory, even when it is accessed through a link in another directory.
+        // Paths in a trusted file are relative to its own directory, even if the file is opened through a symbolic link
+        // in another directory.
         let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
         return try ConfigurationFile(
             text: content,

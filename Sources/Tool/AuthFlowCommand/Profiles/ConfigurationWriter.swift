@@ -14,10 +14,10 @@ struct ConfigurationWriter {
         self.path = URL(fileURLWithPath: absolute).resolvingSymlinksInPath().path
     }
 
-    /// Checks, before anything is done that cannot be repeated, that a profile with this name can be written.
+    /// Checks that a profile with this name can be written, before any step that cannot be repeated.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` or `storage_failed`.
     func requirePlace(for profile: String) throws {
-        // Other files are named after the profile.
+        // The profile's name is also part of the names of other files.
         guard !profile.isEmpty, profile.utf8.count <= 60,
             !profile.unicodeScalars.contains(where: { $0 == "/" || $0.value < 0x20 })
         else {
@@ -30,7 +30,7 @@ struct ConfigurationWriter {
         guard FileManager.default.isWritableFile(atPath: directory) else {
             throw AuthError(
                 .storageFailed,
-                "\(DisplayText.sanitized(path)) cannot be written: its directory is not there, or you may not write to it."
+                "\(DisplayText.sanitized(path)) cannot be written: its directory does not exist, or you do not have write permission."
             )
         }
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
@@ -38,7 +38,7 @@ struct ConfigurationWriter {
             throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")
         }
         defer { try? probe.remove() }
-        // A file that other users could change would not be read either.
+        // A file that other users can change would be rejected when it is read.
         _ = try ConfigurationFile.contents(ofFile: probe.path)
         _ = try text(with: [:], as: profile)
     }
@@ -47,7 +47,7 @@ struct ConfigurationWriter {
     func write(_ members: JSON, as profile: String) throws {
         let isNew = !FileManager.default.fileExists(atPath: path)
         let (old, text) = try text(with: members, as: profile)
-        // A file that cannot be read again is not written.
+        // Never writes a file that cannot be read back.
         _ = try ConfigurationFile(
             text: text,
             name: path,
@@ -70,13 +70,13 @@ struct ConfigurationWriter {
             }
             try PrivateFile(path).replace(with: text)
         }
-        // A file that this command has just written needs no review; one that was not trusted before is not trusted now.
+        // A file that this command has just created needs no review; an untrusted existing file stays untrusted.
         if isNew, URL(fileURLWithPath: path).lastPathComponent == ConfigurationChoice.localName {
             _ = try ConfigurationTrust().trust(path, content: text)
         }
     }
 
-    /// The text of the file with another profile.
+    /// The text of the file with the profile added.
     /// - Returns: The current content, and the new content.
     private func text(with members: JSON, as profile: String) throws -> (old: [UInt8], new: [UInt8]) {
         guard FileManager.default.fileExists(atPath: path) else {
@@ -98,7 +98,7 @@ struct ConfigurationWriter {
         guard profiles[profile] == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(shown) has a profile \"\(DisplayText.sanitized(profile))\" already. Choose another name with --profile."
+                "\(shown) already has a profile \"\(DisplayText.sanitized(profile))\". Choose another name with --profile."
             )
         }
         let name = String(decoding: try JSON.string(profile).serialized(), as: UTF8.self)
@@ -108,7 +108,7 @@ struct ConfigurationWriter {
             .joined(separator: "\n")
         let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
         var new = Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
-        // The only profile was the default without a name so far, and must remain the default.
+        // Until now, the only profile was the default implicitly, and it must remain the default.
         if profiles.count == 1, json["default_profile"] == nil, let only = profiles.keys.first,
             let root = new.firstIndex(of: UInt8(ascii: "{"))
         {

@@ -34,7 +34,7 @@ struct ProfileChoice: Hashable {
     var isVerbose = false
     /// Whether progress messages are suppressed.
     var isQuiet = false
-    /// A client that is configured by options alone.
+    /// A client that is configured only by options.
     var withoutFile: ClientWithoutFile?
 
     /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read.
@@ -54,8 +54,8 @@ struct ProfileChoice: Hashable {
     }
 
     /// - Parameters:
-    ///   - flows: The flows to use instead of the profile's; default: the profile's.
-    ///   - userAgent: The user agent to use instead of the profile's; default: the profile's.
+    ///   - flows: The flows, overriding the profile; default: the profile's flows.
+    ///   - userAgent: The user agent, overriding the profile; default: the profile's user agent.
     ///   - launchEnvironment: The environment that the program runs in.
     ///   - transport: Wraps the transport to the network.
     ///   - observer: Receives every event, in addition to the progress output.
@@ -104,7 +104,7 @@ extension ProfileChoice {
     }
 }
 
-/// A client that is configured by options alone: "authflow login --issuer URL --client-id ID" needs no file.
+/// A client that is configured only by options: "authflow login --issuer URL --client-id ID" needs no file.
 struct ClientWithoutFile: Hashable {
     /// Empty when it is missing.
     let issuer: String
@@ -115,7 +115,7 @@ struct ClientWithoutFile: Hashable {
 
     static let usualScopes = ["openid", "profile", "email"]
 
-    /// Checks the values of the options. Errors name the options, because there is no file with a position to report.
+    /// Checks the values of the options. Errors name the options, because there is no position in a file to report.
     private func check() throws(AuthError) {
         func refuse(_ text: String) -> AuthError { AuthError(.invalidConfiguration, text) }
         guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the URL of the provider.") }

@@ -2,7 +2,8 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowTerminal
 
-/// Selects the client of a protected resource that is given by its URL, with or without a profile of a configuration file.
+/// Selects the client of a protected resource that is identified by its URL, with or without a profile in a
+/// configuration file.
 struct ResourceChoice: Hashable {
     var address: String
     var choice = ProfileChoice()
@@ -13,10 +14,11 @@ struct ResourceChoice: Hashable {
     /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }
 
-    /// The configuration file, when there is one to use.
+    /// The configuration file; nil if there is none to use.
     ///
-    /// A file in the working directory is used only when it is trusted. Otherwise it is ignored, because a program may be started in any
-    /// directory: a file there must neither decide where tokens are sent nor keep the command from working.
+    /// A file in the working directory is used only if it is trusted. Otherwise, it is ignored, because a program may
+    /// be started in any directory: an untrusted file must neither decide where tokens are sent nor make the command
+    /// fail.
     static func file(_ config: String?) throws -> ConfigurationFile? {
         if config != nil { return try ConfigurationChoice(option: config).file() }
         for choice in ConfigurationChoice.existing() {
@@ -46,7 +48,7 @@ struct ResourceChoice: Hashable {
         guard choice.withoutFile == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "--client-id and --issuer replace a profile: a URL needs none."
+                "--client-id and --issuer cannot be combined with a URL, which needs no profile."
             )
         }
         var options = ResourceClient.Options()
@@ -107,7 +109,7 @@ struct ResourceChoice: Hashable {
             + (assumesOrigin ? ["--assume-origin"] : [])
     }
 
-    /// The sentence that says how a user signs in for this choice.
+    /// The instruction to the user for signing in with this choice.
     var loginAdvice: String {
         let command = ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
         return "Run: \(command)"
@@ -124,14 +126,14 @@ struct ResourceChoice: Hashable {
         return try (file?.resourceClient ?? ResourceClientSettings()).transport(environment: environment)
     }
 
-    /// The selected profile, or the only one that is for this resource.
+    /// The selected profile, or the only profile for this resource.
     private func profileName(in file: ConfigurationFile?) throws -> String? {
         if let named = choice.profile { return named }
         let names = file?.profileNames(for: address) ?? []
         guard names.count < 2 else {
             throw AuthError(
                 .invalidConfiguration,
-                "Several profiles are for \(address): \(names.joined(separator: ", ")). Name one with --profile."
+                "Several profiles match \(address): \(names.joined(separator: ", ")). Select one with --profile."
             )
         }
         return names.first
@@ -164,7 +166,7 @@ struct ResourceOptions: ParsableArguments {
 
     @Flag(
         help:
-            "With a URL: if the resource has no metadata, use its own origin as the authorization server, as MCP servers before 2025-06 expect. Nothing then confirms that this is correct."
+            "With a URL: if the resource has no metadata, use its own origin as the authorization server, as MCP servers before 2025-06 expect. In that case, nothing confirms that it is the right server."
     )
     var assumeOrigin = false
 
@@ -186,7 +188,7 @@ struct ResourceOptions: ParsableArguments {
             return
         }
         guard profile.issuer == nil else {
-            throw ValidationError("--issuer replaces a profile: a URL needs none.")
+            throw ValidationError("--issuer cannot be combined with a URL, which needs no profile.")
         }
         guard profile.account == nil else {
             throw ValidationError("--account needs a profile: a URL has only one account.")
@@ -212,7 +214,7 @@ struct ScopeOptions: ParsableArguments {
     @Option(
         name: .customLong("scope"),
         help:
-            "With a URL: a scope to request together with those of the challenge. With --issuer: a scope to request; default: openid, profile and email. May be given more than once."
+            "With a URL: a scope to request in addition to the scopes in the challenge. With --issuer: a scope to request; default: openid, profile and email. May be given more than once."
     )
     var scopes: [String] = []
 }

@@ -15,7 +15,7 @@ enum ToolEnvironment {
         #endif
     }()
 
-    /// The path of this program with links resolved, so that the entry keeps working.
+    /// The path of this program with symbolic links resolved, so that a desktop entry with the path remains valid.
     static func program() throws -> String {
         #if os(Linux)
         let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

@@ -32,7 +32,7 @@ enum Report {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
         return switch credential.state {
         case .fresh: "until \(end)"
-        case .expired: "expired at \(end), refreshed when it is needed"
+        case .expired: "expired at \(end), refreshed when needed"
         case .ended: "expired at \(end)"
         }
     }

@@ -8,7 +8,7 @@ enum ResourceReport {
     /// - Throws: ``AuthFlow/AuthError`` with `login_required` when no user is signed in.
     @discardableResult static func print(_ client: ResourceClient, asJSON: Bool) async throws -> Credential {
         guard let status = try await client.status(), let credential = status.credential else {
-            // Throws the reason, when the session has ended.
+            // If the session has ended, throws the reason.
             return try await client.freshCredential()
         }
         let end = credential.tokens.expiresAt?.formatted(.iso8601)

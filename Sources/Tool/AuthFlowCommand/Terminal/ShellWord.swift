@@ -9,6 +9,6 @@ enum ShellWord {
         return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
     }
 
-    /// Words as a command line.
+    /// The words as a command line, quoted for a shell.
     static func line(_ words: [String]) -> String { words.map(quoted).joined(separator: " ") }
 }

@@ -18,7 +18,7 @@ enum Terminal {
 
     private static let failure = Atomic(false)
 
-    /// Whether the reader of the results has closed the pipe, as `head` does: this is no error, and needs no message.
+    /// Whether the reader of the results has closed the pipe, as `head` does. This requires no error message.
     static var hasLostReader: Bool { lostReader.load(ordering: .relaxed) }
 
     private static let lostReader = Atomic(false)
@@ -60,7 +60,7 @@ enum Terminal {
         _ = SystemCall.write("\(visible(text))\n".utf8, to: STDERR_FILENO)
     }
 
-    /// Pads a text with spaces to `width`, so that columns line up.
+    /// Pads text with spaces to `width`, so that columns line up.
     static func column(_ text: String, width: Int) -> String {
         text + String(repeating: " ", count: max(0, width - text.count))
     }
@@ -91,7 +91,7 @@ enum Terminal {
 
 /// Prints the progress of a flow.
 struct Progress: Sendable {
-    /// Whether every event is printed as it is, for troubleshooting.
+    /// Whether every event is printed in full, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
     /// Whether completed steps are printed. An MCP host shows the messages of its servers as warnings.
@@ -124,13 +124,13 @@ struct Progress: Sendable {
         case (.userAgentVisit, .note):
             if let url = event.url {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
-                let opens = event.details["opens"] == "yes" ? " It opens by itself if there is a browser here:" : ""
-                // On a line of its own, so that it can be copied whole however long it is.
+                let opens = event.details["opens"] == "yes" ? " It opens automatically if there is a browser here:" : ""
+                // On a separate line, so that the complete URL can be copied, however long it is.
                 Terminal.talk("\(what) at this URL.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
                     let command = launchEnvironment.forwardingCommand(port: port)
                 {
-                    Terminal.talk("To use a browser on your own machine, first run there:  \(command)")
+                    Terminal.talk("To use a browser on your own machine, first run this command there:  \(command)")
                 }
                 Terminal.talk(
                     "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: \(SignInAdvice.doctor)"

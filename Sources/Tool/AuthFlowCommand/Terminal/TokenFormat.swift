@@ -16,7 +16,7 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     /// A curl configuration: `curl -K -`.
     case curl
 
-    /// The variable of ``env``, and of `authflow exec`.
+    /// The environment variable of ``env``, and the default variable of `authflow exec`.
     static let variable = "ACCESS_TOKEN"
 
     func print(_ tokens: TokenSet) throws {
@@ -53,7 +53,7 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
         guard isPlain else {
             throw AuthError(
                 .invalidResponse,
-                "The access token has characters that no header field can carry (RFC 6750 section 2.1)."
+                "The access token contains characters that are not allowed in a bearer token (RFC 6750 section 2.1)."
             )
         }
         return token

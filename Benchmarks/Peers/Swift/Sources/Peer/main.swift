@@ -69,10 +69,10 @@ struct AccessClaims: JWTPayload {
     }
 }
 
-/// The requests to the token endpoint.
+/// The number of requests to the token endpoint.
 let tokenRequests = Mutex(0)
 
-/// A client whose provider answers in memory.
+/// A client whose provider is simulated in memory.
 nonisolated func client(delay: Duration = .zero) throws -> OAuthClient {
     let origin = "https://id.example.com"
     let metadata = Data(
@@ -114,7 +114,7 @@ nonisolated func client(delay: Duration = .zero) throws -> OAuthClient {
     )
 }
 
-/// Signs in, like the redirect of the browser.
+/// Signs in, delivering the redirect as a browser would.
 nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
     let request = try await client.authorizationRequest()
     let state = request.url.range(of: "&state=").map { request.url[$0.upperBound...].prefix(43) } ?? ""
@@ -154,7 +154,7 @@ nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
         }
         let server = AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport)
         if algorithm.hasPrefix("api-") {
-            // Each request contains a new token.
+            // Caching is disabled, as if each request contained a new token.
             var rules = ResourceServerRules()
             rules.cachedTokens = 0
             let api = try ResourceServer("https://api.example.com", issuers: [TrustedIssuer(server)], rules: rules)
@@ -175,5 +175,5 @@ nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
     }
 }
 
-// Not on the main actor, which a server does not use either: every call would start and end with a thread switch.
+// Runs off the main actor, like a server: on the main actor, every call would start and end with a thread switch.
 try await Task.detached { try await run() }.value

@@ -50,7 +50,7 @@ public struct DocumentFault<Document>: Sendable {
         }
     }
 
-    /// Two megabytes (row O10).
+    /// A body of two megabytes (row O10).
     public static var oversized: Self { response { $0.body = Array(repeating: UInt8(ascii: " "), count: 2 << 20) } }
 
     /// Status 503.

@@ -3,7 +3,7 @@ public import AuthFlowJSON
 
 /// A fault of an ID Token. Unless stated otherwise, the token has a valid signature.
 public struct IDTokenFault: Sendable {
-    /// How an attacker signs a token.
+    /// An attacker's method of signing a token.
     enum Forgery: Sendable {
         case none
         /// HMAC with the text of the provider's public key: the algorithm confusion of RFC 8725 section 2.1.
@@ -77,7 +77,7 @@ public struct IDTokenFault: Sendable {
     public static let wrongCodeHash = claim("c_hash", "AAAAAAAAAAAAAAAAAAAAAA")
     /// No `auth_time` (row O14).
     public static let missingAuthenticationTime = claim("auth_time", nil)
-    /// Signed in an hour before the token was issued (row O14).
+    /// `auth_time` an hour before the token was issued (row O14).
     public static let authenticatedAnHourAgo = claims {
         $0["auth_time"] = .integer(($0["iat"]?.integer ?? 0) - 3600)
     }
@@ -92,7 +92,7 @@ public struct IDTokenFault: Sendable {
     public static let missingKeyID = header { $0["kid"] = nil }
     /// A `kid` that is in no key set (row O12).
     public static let unknownKeyID = header { $0["kid"] = "unknown" }
-    /// Not signed at all (rows 9 and 92).
+    /// `alg` is `none`, without a signature (rows 9 and 92).
     public static let unsigned = text { token in
         let parts = token.split(separator: ".")
         return "\(Base64URL.encode(#"{"alg":"none"}"#.utf8)).\(parts[1])."

@@ -3,7 +3,7 @@ import AuthFlowJSON
 
 /// A fault of the key set, or of its rotation. Most of these are allowed, and a client must handle them.
 public struct KeySetFault: Sendable {
-    /// When the keys are replaced with new ones.
+    /// The time at which the keys are replaced with new keys.
     enum Rotation: Sendable {
         case never
         case beforeSigning
@@ -38,7 +38,7 @@ public struct KeySetFault: Sendable {
         document: .members { $0["keys"] = .array(others + anonymous($0["keys"])) },
         omitsKeyIDs: true
     )
-    /// The same with three keys of each kind (row 7).
+    /// Like ``withoutKeyIDs``, with three keys of each kind (row 7).
     public static let severalWithoutKeyIDs = KeySetFault(
         document: withoutKeyIDs.document,
         copies: 3,
@@ -50,7 +50,7 @@ public struct KeySetFault: Sendable {
     public static let unreadableKeys = members {
         $0["keys"] = .array(others + [5, .null, [:]] + ($0["keys"]?.array ?? []))
     }
-    /// No keys at all.
+    /// No keys.
     public static let empty = members { $0["keys"] = [] }
     /// A thousand keys.
     public static let tooManyKeys = members { members in
@@ -58,7 +58,7 @@ public struct KeySetFault: Sendable {
     }
     /// A redirect to another host (row O11).
     public static let redirected = KeySetFault(document: .redirected)
-    /// Two megabytes (row O10).
+    /// A body of two megabytes (row O10).
     public static let oversized = KeySetFault(document: .oversized)
     /// Status 503.
     public static let unavailable = KeySetFault(document: .unavailable)
