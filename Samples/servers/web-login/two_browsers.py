@@ -53,7 +53,7 @@ class User:
         try:
             self.browser.wait(lambda: words in self.text())
         except SystemExit:
-            sys.exit(f"web-login: the page does not contain "{words}", but: {self.text()}")
+            sys.exit(f"web-login: the page does not contain '{words}', but: {self.text()}")
 
     def cdp(self, command, **parameters):
         return self.browser.command("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
