@@ -220,8 +220,11 @@ workflows: ## Check the workflows in .github against their schema, and check tha
 	  .build/workflows-python/bin/pip install --quiet --disable-pip-version-check check-jsonschema==0.39.0 PyYAML==6.0.4
 	.build/workflows-python/bin/python .ci/check-workflows
 
+PARSE_PYTHON := import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]
 lint: dependencies ## Check the formatting, and check the documentation against the code
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
+	python3 -c '$(PARSE_PYTHON)' $$(git grep -l '^#!/usr/bin/env python3')
+	for script in $$(git grep -l '^#!/usr/bin/env bash'); do bash -n $$script || exit 1; done
 	.ci/check-words
 	.ci/check-modules
 	Tests/Simulation/faults.py --check
