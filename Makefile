@@ -273,9 +273,10 @@ dist: release ## Create the files of a release in .build-dist: sources, tool, pa
 	@rm -rf .build-dist
 	Packaging/dist.sh $(TOOL) .build-dist
 
-check-package: deb ## Install the package on a Debian 12 system without Swift, sign in there, and remove it
+DEBIAN ?= bookworm
+check-package: deb ## Install the package on a Debian system without Swift (DEBIAN=bookworm, Debian 12), sign in there, and remove it
 	$(call install_missing,debootstrap)
-	$(SUDO) .ci/check-package .build-deb/authflow_*.deb
+	$(SUDO) .ci/check-package .build-deb/authflow_*.deb $(DEBIAN)
 
 consumer: dependencies ## Build packages that depend on this one: an app, and a user agent from another package
 	.ci/check-consumer
