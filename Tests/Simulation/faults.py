@@ -31,6 +31,7 @@ SESSIONS = CREDENTIALS + "CredentialManager+Sessions.swift"
 CALLBACK = "Sources/Server/AuthFlowServer/SessionServer+Callback.swift"
 SIGN_OUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+SignOut.swift"
 LOGOUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+BackChannelLogout.swift"
+LOGOUT_EFFECT = "Sources/Server/AuthFlowServer/SignOut/ProviderLogout.swift"
 
 # Name: file, text, and what it is replaced by.
 FAULTS = {
@@ -78,11 +79,11 @@ FAULTS = {
     "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
     "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
-    "a-sign-in-does-not-look-for-marks": [(LOGOUT, ", time >= issued {", ", time >= issued + 1e9 {")],
+    "a-sign-in-does-not-look-for-marks": [(LOGOUT_EFFECT, "        time >= (credential", "        time >= 1e9 + (credential")],
     "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token, at: provider)\n            let found = try await sessions(of: token, at: provider)\n",
         "            let found = try await sessions(of: token, at: provider)\n            try await mark(token, at: provider)\n")],
     "the-session-before-a-sign-in-goes-on": [(CALLBACK, "for (other, old) in old {", "for (other, old) in old.prefix(0) {")],
-    "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT, "(isFirst ? begun <= token.issuedAt : begun < token.issuedAt)", "begun <= Date.distantFuture")],
+    "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT_EFFECT, "return start < token.issuedAt }", "return start < Date.distantFuture }")],
     "any-browser-completes-a-sign-in": [
         (CALLBACK, "let own = found.first(where: { $0.name == cookies.name(for: state) })", "let own = found.first"),
         (PENDING, "\\(state.exposed)\\(browser.exposed)\"", "\\(state.exposed)\"")],

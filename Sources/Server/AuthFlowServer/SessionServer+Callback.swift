@@ -58,62 +58,53 @@ extension SessionServer {
         _ reporter: FlowReporter
     ) async throws -> TransportResponse {
         let old = oldSessions(pending, request)
-        let known = try await known(old)
-        // Two users without an identity cannot be distinguished.
-        let same = known.first { $0.credential.identity != nil && $0.credential.account == credential.account }
-        func refuse() {
-            // A continuing session of the same user may use the same grant.
-            if same == nil { revoke([credential], at: provider) }
+        let succession = SessionSuccession(pending, at: provider.name, credential, after: try await predecessors(old))
+        func reject() {
+            if succession.revokesRejectedTokens { revoke([credential], at: provider) }
         }
-        if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: host.now()) {
-            refuse()
-            throw AuthError(.insufficientUserAuthentication, "The provider did not authenticate the user as required.")
+        func rejecting<Value>(_ body: () throws -> Value) rethrows -> Value {
+            do {
+                return try body()
+            } catch {
+                reject()
+                throw error
+            }
         }
-        let new = NewSignIn(
-            provider: provider.name,
-            credential: credential,
-            returnPath: pending.returnPath,
-            // This is not a session that the browser started in the meantime, because its user did not request the
-            // linking.
-            previous: pending.linksAccounts ? known.first { $0.key.name == pending.previous?.name }?.session : nil
-        )
-        let decision: SignInDecision
+        try rejecting { try succession.checkAuthentication(at: host.now()) }
+        switch try await decision(on: succession.proposal, reporter, onFailure: reject).outcome {
+        case .refused(let message):
+            reject()
+            guard !pending.isSilent else { return silentFailure(pending.returnPath, request) }
+            return options.pages.page(.refused, .forbidden, to: request, message: message, links: waysOn)
+        case .redirected(let url):
+            reject()
+            return ServerResponse.redirect(to: url)
+        case .accepted(let data, let path):
+            let start = try rejecting { try succession.start(with: data) }
+            let identifier = try await reporter.step(.storing) {
+                try await begin(start, succession, at: provider, after: old)
+            }
+            return leading(to: path ?? pending.returnPath, .signedIn, request)
+                .setting(sessionCookie(identifier, provider))
+        }
+    }
+
+    /// The application's decision.
+    private func decision(
+        on new: NewSignIn,
+        _ reporter: FlowReporter,
+        onFailure reject: () -> Void
+    ) async throws -> SignInDecision {
         do {
-            decision = try await withDeadline(options.hooks.timeout, clock: host.clock) {
+            return try await withDeadline(options.hooks.timeout, clock: host.clock) {
                 AuthError(.timedOut, "The application's onSignIn timed out.")
             } _: { [hooks = options.hooks] in
                 try await hooks.onSignIn(new)
             }
         } catch {
-            refuse()
+            reject()
             reporter.report(.storing, details: ["refused": "by the application's onSignIn"])
             throw HookFailure()
-        }
-        switch decision.outcome {
-        case .refused(let message):
-            refuse()
-            guard !pending.isSilent else { return silentFailure(pending.returnPath, request) }
-            return options.pages.page(.refused, .forbidden, to: request, message: message, links: waysOn)
-        case .redirected(let url):
-            refuse()
-            return ServerResponse.redirect(to: url)
-        case .accepted(let data, let path):
-            var credential = credential
-            // The data is carried over only from a session of the same user, never from a session of another user.
-            let carried = data == nil ? same?.credential.applicationData : nil
-            credential.applicationData = data ?? carried
-            guard credential.hasStorableSize else {
-                refuse()
-                throw AuthError(
-                    .sessionDataUnusable,
-                    "The session cannot be stored with this data, because it would be too large."
-                )
-            }
-            let identifier = try await reporter.step(.storing) { [credential] in
-                try await beginSession(credential, at: provider, after: old, carrying: same.map { ($0.key, carried) })
-            }
-            return leading(to: path ?? pending.returnPath, .signedIn, request)
-                .setting(sessionCookie(identifier, provider))
         }
     }
 
@@ -148,16 +139,17 @@ extension SessionServer {
         return [remembered, present]
     }
 
-    /// Filters out the sessions that have ended.
-    private func known(
+    /// The sessions that have not ended.
+    private func predecessors(
         _ old: [(provider: ProviderSessions, key: RecordKey)]
-    ) async throws -> [(session: KnownSession, credential: Credential, key: RecordKey)] {
-        var known: [(session: KnownSession, credential: Credential, key: RecordKey)] = []
+    ) async throws -> [SessionSuccession.Predecessor] {
+        var found: [SessionSuccession.Predecessor] = []
         for (provider, key) in old {
             guard let credential = try await provider.credentials.stored(key)?.credential else { continue }
-            known.append((KnownSession(name: key.name, provider: provider.name, credential), credential, key))
+            let session = KnownSession(name: key.name, provider: provider.name, credential)
+            found.append(SessionSuccession.Predecessor(session: session, credential: credential, key: key))
         }
-        return known
+        return found
     }
 
     /// Removes and returns the request to which a response belongs, together with the name of its cookie.
@@ -196,17 +188,15 @@ extension SessionServer {
         )
     }
 
-    /// Stores a credential under a new identifier, and ends the browser's previous sessions: an identifier that was known before a
-    /// sign-in must not identify the session after it (session fixation).
-    /// - Parameters:
-    ///   - old: The browser's previous sessions.
-    ///   - carried: The previous session of the same user, and the application's data that was carried over from it.
-    private func beginSession(
-        _ credential: Credential,
+    /// Stores the new session under a new identifier, and ends the browser's previous sessions: an identifier that was known before a sign-in
+    /// must not identify the session after it (session fixation).
+    private func begin(
+        _ start: SessionSuccession.Start,
+        _ succession: SessionSuccession,
         at provider: ProviderSessions,
-        after old: [(provider: ProviderSessions, key: RecordKey)],
-        carrying carried: (key: RecordKey, data: Secret?)?
+        after old: [(provider: ProviderSessions, key: RecordKey)]
     ) async throws -> Secret {
+        let credential = start.credential
         let identifier = Secret(Base64URL.encode(host.randomBytes(32)))
         let key = provider.key(identifier)
         let own = provider.recordKey(identifier)
@@ -222,25 +212,21 @@ extension SessionServer {
                 try await provider.credentials.save(credential, for: key, attributes: attributes)
             }.value
             guard try await !wasEndedMeanwhile(credential, at: provider) else {
-                if Self.endsWithItsSession(credential) { revoke([credential], at: provider) }
+                if credential.endsWithProviderSession { revoke([credential], at: provider) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
             for (other, old) in old {
                 let removed = try await other.credentials.remove([old])
-                // Tokens of the same user may belong to the same grant, which is still in use. The accounts are
-                // compared, because the user's claims may have changed in the meantime.
                 revoke(
-                    removed.compactMap(\.credential).filter { $0.account != credential.account || other !== provider },
+                    removed.compactMap(\.credential).filter { succession.revokes($0, at: other.name) },
                     at: other
                 )
                 reportEnds(removed, at: other, .replaced)
-                // A request with the old session may have changed the data during the sign-in.
-                if let carried, carried.key == old, let last = removed.first?.credential,
-                    last.applicationData != carried.data,
-                    credential.applicationData == carried.data
-                {
+                if let last = removed.first, start.takesOver(last) {
                     // The sign-in is valid even if this change of the data cannot be stored.
-                    _ = try? await provider.credentials.changeApplicationData(of: key) { _ in last.applicationData }
+                    _ = try? await provider.credentials.changeApplicationData(of: key) { _ in
+                        last.credential?.applicationData
+                    }
                 }
             }
             // The sign-in is valid even if the user's other sessions cannot be found now.
@@ -277,13 +263,10 @@ extension SessionServer {
         async throws
     {
         guard let identity = credential.identity else { return }
-        let found = try await sessions(ofUser: identity.subject, identity.issuer, at: provider)
-        guard found.count > options.sessionsPerUser, let new = found.first(where: { $0.key == own }) else { return }
-        // Of two simultaneous sign-ins, only one can end the session of the other.
-        let oldest = found.filter { ($0.lastUse, $0.key.name) < (new.lastUse, own.name) }
-            .sorted { $0.lastUse < $1.lastUse }
-            .prefix(found.count - options.sessionsPerUser)
-        reportEnds(try await provider.credentials.remove(oldest.map(\.key)), at: provider, .limit)
+        let oldest = try await sessions(ofUser: identity.subject, identity.issuer, at: provider)
+            .beyond(limit: options.sessionsPerUser, after: own)
+        guard !oldest.isEmpty else { return }
+        reportEnds(try await provider.credentials.remove(oldest), at: provider, .limit)
     }
 
     func sessionCookie(_ identifier: Secret, _ provider: ProviderSessions) -> ResponseCookie {

@@ -37,27 +37,13 @@ extension SessionServer {
                 kind: .claim
             )
             let isFirst = try await store.claim(claim, for: .seconds(rest))
-            // A delayed token ends the sessions that existed when it was issued. If the provider resends a token after
-            // a failed attempt, it ends the same sessions; if an attacker replays a token, it does not end sessions
-            // that started later.
-            let meant = found.filter { session in
-                guard let credential = session.credential else { return isFirst }
-                let begun = Self.beginning(of: credential)
-                return isFirst && Self.isOfSession(credential, token)
-                    || (isFirst ? begun <= token.issuedAt : begun < token.issuedAt)
-            }
-            guard isFirst || found.isEmpty || !meant.isEmpty else {
+            let logout = ProviderLogout(token: token, isFirst: isFirst)
+            let meant = found.filter(logout.ends)
+            guard !logout.isReplay(ending: meant, of: found) else {
                 return refused("The logout token was used before (jti).")
             }
             do {
-                // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
-                // SHOULD NOT".
-                try await end(
-                    meant,
-                    at: provider,
-                    .providerLogout,
-                    revoking: Self.endsWithItsSession
-                )
+                try await end(meant, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
             } catch {
                 // The provider then resends the token, which must be accepted as if it were used for the first time.
                 // This is a separate task because the current task may be cancelled.
@@ -70,17 +56,12 @@ extension SessionServer {
         }
     }
 
-    /// The sessions that a logout token ends: with `sid`, the sessions that belong to that session at the provider;
-    /// otherwise, all sessions of the user. A session that this process cannot read is included, because another
-    /// process may be able to read it.
+    /// The sessions that a logout token may end: with `sid`, the sessions that belong to that session at the provider;
+    /// otherwise, all sessions of the user.
     private func sessions(
         of token: LogoutToken,
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
-        func isOfUser(_ found: TaggedCredential) -> Bool {
-            guard let subject = token.subject, let credential = found.credential else { return true }
-            return credential.identity?.subject == subject
-        }
         let ofUser =
             if let subject = token.subject {
                 try await sessions(ofUser: subject, token.issuer, at: provider)
@@ -88,24 +69,10 @@ extension SessionServer {
                 [TaggedCredential]()
             }
         guard let sessionID = token.sessionID else { return ofUser }
-        let ofSession = try await sessions(ofProviderSession: sessionID, token.issuer, at: provider).filter(isOfUser)
+        let ofSession = try await sessions(ofProviderSession: sessionID, token.issuer, at: provider)
+            .filter(token.isForUser)
         // A sign-in whose ID Token had no session identifier may belong to this session.
         return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
-    }
-
-    /// Whether the tokens of a session are revoked when it ends.
-    static func endsWithItsSession(_ credential: Credential) -> Bool {
-        !credential.tokens.scopes.contains("offline_access")
-    }
-
-    private static func isOfSession(_ credential: Credential, _ token: LogoutToken) -> Bool {
-        token.sessionID != nil && sessionID(of: credential) == token.sessionID
-    }
-
-    /// The start of a session, according to the provider's clock if possible. A refresh may have replaced the ID Token
-    /// with a later one, and this machine's clock may be ahead, so the earlier of the two times is used.
-    private static func beginning(of credential: Credential) -> Date {
-        min(credential.signedInAt, credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt)
     }
 
     static func sessionID(of credential: Credential) -> String? {
@@ -122,27 +89,8 @@ extension SessionServer {
 // this machine's time.
 
 extension SessionServer {
-    /// The subject of a logout record: a user, a session at the provider, or both. For a token with both, one record
-    /// applies to that session, and another record applies to sign-ins of the user without a session identifier, which
-    /// may belong to that session.
-    private enum Mark {
-        case user(String)
-        case session(String)
-        case userInSession(String, String)
-        case userInSomeSession(String)
-
-        var parts: [String] {
-            switch self {
-            case .user(let subject): ["user", subject]
-            case .session(let identifier): ["session", identifier]
-            case .userInSession(let subject, let identifier): ["user in session", subject, identifier]
-            case .userInSomeSession(let subject): ["user in some session", subject]
-            }
-        }
-    }
-
     /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.
-    private func keys(of mark: Mark, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
+    private func keys(of mark: LogoutMark, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
         return HashedTag(["logout", clientID, issuer] + mark.parts, keys: options.tagKeys).all.map { tag in
             RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
@@ -152,14 +100,7 @@ extension SessionServer {
     /// Stores the records of a logout token for the maximum duration of a sign-in, so that sign-ins in progress can
     /// find them.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
-        let marks: [Mark] =
-            switch (token.subject, token.sessionID) {
-            case (let subject?, nil): [.user(subject)]
-            case (nil, let session?): [.session(session)]
-            case (let subject?, let session?): [.userInSession(subject, session), .userInSomeSession(subject)]
-            case (nil, nil): []
-            }
-        for mark in marks { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
+        for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
     /// Stores a record for a session that the provider has just ended.
@@ -167,7 +108,9 @@ extension SessionServer {
         try await leave(.session(name), issuer, host.now(), at: provider)
     }
 
-    private func leave(_ mark: Mark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions) async throws {
+    private func leave(_ mark: LogoutMark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions)
+        async throws
+    {
         guard let key = keys(of: mark, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
             // An earlier time does not replace a later time.
@@ -191,16 +134,9 @@ extension SessionServer {
         // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInPatience.seconds else { return true }
-        let issued = (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970
-        let subject = identity.subject
-        let marks: [Mark] =
-            if let session = Self.sessionID(of: credential) {
-                [.user(subject), .session(session), .userInSession(subject, session)]
-            } else {
-                [.user(subject), .userInSomeSession(subject)]
-            }
+        let marks = LogoutMark.concerning(identity.subject, session: Self.sessionID(of: credential))
         for key in marks.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
-            if let time = try await timeOfMark(key), time >= issued { return true }
+            if let time = try await timeOfMark(key), LogoutMark.ends(credential, at: time) { return true }
         }
         return false
     }

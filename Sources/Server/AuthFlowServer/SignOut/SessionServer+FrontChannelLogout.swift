@@ -27,7 +27,7 @@ extension SessionServer {
                     found,
                     at: provider,
                     .providerLogout,
-                    revoking: Self.endsWithItsSession
+                    revoking: \.endsWithProviderSession
                 )
             }
             var response = ServerResponse.plain(.ok, [], "text/html; charset=utf-8")

@@ -1,0 +1,110 @@
+import AuthFlow
+import AuthFlowEssentials
+
+/// The decisions at the end of a sign-in about the session that starts and the browser's previous sessions: what the new session takes over
+/// from them, and which tokens are revoked. It performs no I/O: ``SessionServer`` reads the sessions and performs the actions.
+struct SessionSuccession: Sendable {
+    /// A session that the browser had when the sign-in started, or has now.
+    struct Predecessor: Sendable {
+        let session: KnownSession
+        let credential: Credential
+        let key: RecordKey
+    }
+
+    /// The start of a session that the application has accepted.
+    struct Start: Sendable {
+        /// The credential to store, with the application's data.
+        let credential: Credential
+        /// The predecessor of the same user, and the application's data that was carried over from it.
+        fileprivate let carried: (key: RecordKey, data: Secret?)?
+    }
+
+    private let pending: PendingSignIn
+    private let provider: String
+    private let credential: Credential
+    private let predecessors: [Predecessor]
+
+    /// Creates the decisions of one sign-in.
+    /// - Parameters:
+    ///   - provider: The name of the provider.
+    ///   - credential: The credential that the provider has issued.
+    ///   - predecessors: The browser's previous sessions that have not ended.
+    init(_ pending: PendingSignIn, at provider: String, _ credential: Credential, after predecessors: [Predecessor]) {
+        self.pending = pending
+        self.provider = provider
+        self.credential = credential
+        self.predecessors = predecessors
+    }
+
+    /// The predecessor of the same user. Two users without an identity cannot be distinguished.
+    private var continued: Predecessor? {
+        predecessors.first { $0.credential.identity != nil && $0.credential.account == credential.account }
+    }
+
+    /// Whether the new tokens are revoked if the sign-in is rejected: not if a session of the same user continues, whose tokens may belong to
+    /// the same grant.
+    var revokesRejectedTokens: Bool { continued == nil }
+
+    /// Checks that the provider has authenticated the user as the page requires.
+    /// - Throws: ``/AuthFlow/AuthError`` with `insufficient_user_authentication`.
+    func checkAuthentication(at now: Date) throws(AuthError) {
+        if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: now) {
+            throw AuthError(.insufficientUserAuthentication, "The provider did not authenticate the user as required.")
+        }
+    }
+
+    /// The sign-in, for the application's decision. If accounts are linked, it names the session with which the user requested the linking, and
+    /// never a session that the browser started in the meantime.
+    var proposal: NewSignIn {
+        NewSignIn(
+            provider: provider,
+            credential: credential,
+            returnPath: pending.returnPath,
+            previous: pending.linksAccounts
+                ? predecessors.first { $0.key.name == pending.previous?.name }?.session : nil
+        )
+    }
+
+    /// The session of an accepted sign-in. The data of a previous session is carried over only if that session is the same user's.
+    /// - Parameter data: The application's data; nil to keep the data of the previous session.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
+    func start(with data: Secret?) throws(AuthError) -> Start {
+        let carried = data == nil ? continued?.credential.applicationData : nil
+        var credential = credential
+        credential.applicationData = data ?? carried
+        guard credential.hasStorableSize else {
+            throw AuthError(
+                .sessionDataUnusable,
+                "The session cannot be stored with this data, because it would be too large."
+            )
+        }
+        return Start(credential: credential, carried: continued.map { ($0.key, carried) })
+    }
+
+    /// Whether the tokens of a predecessor are revoked when the new session replaces it. Tokens of the same user may belong to the same grant,
+    /// which is still in use. The accounts are compared, because the user's claims may have changed in the meantime.
+    func revokes(_ replaced: Credential, at other: String) -> Bool {
+        replaced.account != credential.account || other != provider
+    }
+}
+
+extension SessionSuccession.Start {
+    /// Whether a request with the replaced session changed the application's data during the sign-in, so that the new session must take over
+    /// the change. Data that the application has set in the sign-in is not overwritten.
+    func takesOver(_ replaced: TaggedCredential) -> Bool {
+        guard let carried, carried.key == replaced.key, let last = replaced.credential else { return false }
+        return last.applicationData != carried.data && credential.applicationData == carried.data
+    }
+}
+
+extension Collection<TaggedCredential> {
+    /// The least recently used sessions of a user who has more sessions than a limit. They are all older than the new session, so that of two
+    /// simultaneous sign-ins only one can end the session of the other.
+    func beyond(limit: Int, after new: RecordKey) -> [RecordKey] {
+        guard count > limit, let newest = first(where: { $0.key == new }) else { return [] }
+        return filter { ($0.lastUse, $0.key.name) < (newest.lastUse, new.name) }
+            .sorted { $0.lastUse < $1.lastUse }
+            .prefix(count - limit)
+            .map(\.key)
+    }
+}
