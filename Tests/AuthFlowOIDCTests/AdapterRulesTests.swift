@@ -64,6 +64,14 @@ import Testing
         }
     }
 
+    @Test func anAdapterCannotReplaceTheUserOfTheIDToken() async throws {
+        var provider = Self.provider()
+        provider.naming = { Identity(issuer: $0.issuer, subject: "mallory", claims: $0.claims) }
+        let client = try scene().client(registration: EmulatorScene.registration(), adapter: provider)
+        await expectError(.invalidUserInfo) { try await client.signIn() }
+        #expect(try await client.credential() == nil)
+    }
+
     @Test func anAdapterThatAddsOpenIDGetsANonceAndAnIDToken() async throws {
         let scene = try scene()
         var settings = try EmulatorScene.registration()

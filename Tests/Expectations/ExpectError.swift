@@ -1,7 +1,8 @@
 package import AuthFlowHTTP
 import Testing
 
-/// Expects that a body throws an ``AuthError`` with a code, and not just any: a test of a refusal passes for the wrong reason otherwise.
+/// Expects that a body throws an ``AuthError`` with the given code. If any error were accepted, a test could pass for
+/// the wrong reason.
 package func expectError<Value>(
     _ code: AuthError.Code,
     _ comment: String = "",
@@ -20,7 +21,7 @@ package func expectError<Value>(
     }
 }
 
-/// The same for an asynchronous body.
+/// Expects that an asynchronous body throws an ``AuthError`` with the given code.
 package func expectError<Value>(
     _ code: AuthError.Code,
     _ comment: String = "",

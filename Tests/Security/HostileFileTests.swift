@@ -5,7 +5,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Files that an attacker can put into the tool's working directory, with the real tool.
+/// Files that an attacker can place in the tool's working directory, tested with the real tool.
 @Suite struct HostileFileTests {
     private static let password = ["PASSWORD": "wonderland"]
 
@@ -64,7 +64,7 @@ import Testing
                     #expect(list.output.contains("/authflow.json\n"))
                     let doctor = try await run(["doctor"], in: folder, home: home)
                     #expect(doctor.output.contains("in the working directory, and trusted"))
-                    // One byte more.
+                    // One additional byte.
                     try Data((text + " ").utf8).write(to: URL(fileURLWithPath: path))
                     let changed = try await run(["token"], in: folder, home: home)
                     #expect(changed.status == 2)
@@ -195,7 +195,7 @@ import Testing
                 }
                 try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
                 try FileManager.default.setAttributes([.posixPermissions: 0o1777], ofItemAtPath: folder)
-                // As in /tmp: only its owner can replace it.
+                // As in /tmp, only the owner of a file can replace it.
                 #expect(try await run(["status", "--config", path], in: "/", home: home).status == 4)
             }
         }
@@ -218,8 +218,8 @@ import Testing
         }
     }
 
-    /// The endpoints of another server together with the issuer of the real server: tokens stored for that issuer are not sent to
-    /// it.
+    /// A configuration with the real server's issuer and another server's endpoints. Tokens that are stored for the
+    /// issuer are not sent to the other server.
     @Test(arguments: ["token --min-ttl 86400", "userinfo", "logout", "logout --browser"])
     func sendsNoStoredTokenToOtherEndpointsOfTheSameIssuer(_ command: String) async throws {
         try await EmulatorServer.run {

@@ -7,9 +7,9 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Pages that a headless visit reaches, and forbidden actions there.
+/// Pages that a headless user agent visits, and the actions that it must not take there.
 @Suite struct HostilePageTests {
-    /// Visits a start URL in a network of functions, by origin.
+    /// Visits a start URL in a simulated network.
     private func visit(
         _ start: String = "https://id.example.com/start",
         purpose: RedirectOptions.Purpose = .signIn,
@@ -36,7 +36,7 @@ import Testing
         return try await agent.withRedirectSession(options) { try await $0.visit(start) }
     }
 
-    /// A network of functions that records its requests.
+    /// A simulated network that calls a function for each request, and records the requests.
     private final class Network: HTTPTransport {
         struct Seen: Sendable {
             let line: String
@@ -167,7 +167,7 @@ import Testing
         let (target, method, cookie) = (test.target, test.method, test.cookie)
         let network = Network { line in
             switch line {
-            // The target sets its cookie and sends the visit on to a page of the first site, whose form goes back to it.
+            // The target sets its cookie and redirects to a page of the first site, whose form submits to the target.
             case "GET https://id.example.com/start": return .redirect("\(target)/set")
             case "GET \(target)/set":
                 var response = TransportResponse.redirect("https://id.example.com/form")
@@ -201,7 +201,8 @@ import Testing
     @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoConsentButtonThatSendsTheSameAsAnother(
         _ consent: HTMLFormDriver.Consent
     ) async throws {
-        // A denial that sends what an approval sends would approve; an approval by the first button is what the page sends without a script.
+        // A denial that submits the same data as an approval would approve. An approval with the first button submits
+        // the same data as the page without a script.
         let same =
             consent == .deny
             ? [
@@ -270,7 +271,7 @@ import Testing
         #expect(response == "com.example.app:/callback?state=the-state")
     }
 
-    // MARK: What is shown
+    // MARK: Displayed text
 
     @Test(arguments: [
         (TransportResponse.html("<h1>Unknown client</h1>", status: .badRequest), "Unknown client"),
@@ -315,19 +316,19 @@ import Testing
             page: { "<form " + (0..<40_000).map { "a\($0)=x\"y" }.joined(separator: " ") + ">" }
         ),
         Monster(
-            name: "attributes behind a comment that not all parsers end alike",
+            name: "attributes after a comment that parsers end differently",
             page: { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
         ),
-        Monster(name: "attributes behind a tag that is cut off", page: { "<a <form \(attributes)>" }),
-        Monster(name: "attributes behind a declaration", page: { "<!doctype html \"><form \(attributes)>" }),
-        Monster(name: "attributes behind a processing instruction", page: { "<?x '><form \(attributes)?>'>" }),
+        Monster(name: "attributes after a truncated tag", page: { "<a <form \(attributes)>" }),
+        Monster(name: "attributes after a declaration", page: { "<!doctype html \"><form \(attributes)>" }),
+        Monster(name: "attributes after a processing instruction", page: { "<?x '><form \(attributes)?>'>" }),
         Monster(name: "attributes of a style", page: { "<style><!--</style><form \(attributes)>" }),
         Monster(
-            name: "attributes with equals signs alone",
+            name: "attributes with only equals signs",
             page: { "<form " + (0..<60_000).map { "a\($0)=" }.joined(separator: " ") }
         ),
-        Monster(name: "a tag without an end", page: { "<form x='" + String(repeating: "y", count: 400_000) }),
-        Monster(name: "nesting of elements that others close", page: { String(repeating: "<b><p><i>", count: 40_000) }),
+        Monster(name: "an unterminated tag", page: { "<form x='" + String(repeating: "y", count: 400_000) }),
+        Monster(name: "nested elements that others close", page: { String(repeating: "<b><p><i>", count: 40_000) }),
         Monster(name: "forms", page: { String(repeating: "<form><p>", count: 50_000) }),
         Monster(name: "nesting", page: { String(repeating: "<div>", count: 100_000) }),
         Monster(name: "tags", page: { String(repeating: "<br>", count: 100_000) }),

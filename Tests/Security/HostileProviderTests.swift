@@ -63,7 +63,7 @@ import Testing
 
     private static let failures: [Failing] = [
         Failing(
-            name: "discovery leads elsewhere",
+            name: "discovery redirects to another host",
             path: "/.well-known/openid-configuration",
             response: .redirect("https://other.example.com/"),
             status: 7,
@@ -84,7 +84,7 @@ import Testing
             words: "503"
         ),
         Failing(
-            name: "too many requests, with a time",
+            name: "too many requests, with Retry-After",
             path: "/token",
             response: TransportResponse(
                 head: HTTPResponse(status: .tooManyRequests, headerFields: [.retryAfter: "17"]),
@@ -193,7 +193,7 @@ import Testing
             _ = try await run("token", "--config", path)
             let second = try await run("token", "--config", path)
             #expect(second.status == 4, "\(second.talk)")
-            // It may have been a temporary fault of the provider.
+            // The provider's error may have been temporary.
             isOver.withLock { $0 = false }
             emulator.accessTokenLifetime = 3600
             #expect(try await run("token", "--config", path).status == 0)
@@ -209,7 +209,7 @@ import Testing
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(tokens.allSatisfy { $0.status == 0 })
-            // A token is replaced after half of its lifetime, which slow machines may reach.
+            // A token is replaced after half of its lifetime, which may pass on a slow machine.
             #expect(witness.requests.count { $0 == "POST /token" } <= 3)
         }
     }
@@ -230,7 +230,7 @@ import Testing
         }
     }
 
-    // MARK: What is shown
+    // MARK: Displayed text
 
     @Test func escapesProviderTextInAllOutput() async throws {
         let hostile = Self.hostileText
@@ -251,7 +251,7 @@ import Testing
                     environment: Self.environment
                 )
                 #expect(isClean(outcome.output + outcome.talk), "\(arguments): \(outcome.output)")
-                // Where the provider's words are part of the result they are there, escaped.
+                // If the provider's text is part of the result, it is printed, but escaped.
                 let isEscaped = outcome.output.contains("\\u202e")
                 #expect(
                     isEscaped == ["discover", "userinfo", "status"].contains(arguments[0]),

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A signal while a refresh token is in transit, with the real tool: the provider has already rotated it.
+/// A signal to the real tool while a token response is in transit: the provider has already rotated the token.
 @Suite struct InterruptionTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
@@ -54,7 +54,7 @@ import Testing
             let outcome = try await interrupted
             #expect(outcome.status == 130, "\(outcome.talk)")
             #expect(outcome.output.isEmpty)
-            // The new refresh token is stored: the old one would end the session, because it was used already.
+            // The new refresh token is stored. The old refresh token would end the session, because it was used.
             let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
             #expect(next.status == 0, "\(next.talk)")
             let status = try await CommandHarness.run(["status", "--config", path], environment: Self.environment)
@@ -62,7 +62,8 @@ import Testing
         }
     }
 
-    /// timeout(1) signals its child, and then the group of both; so do a closing terminal and its shell.
+    /// timeout(1) signals its child, and then the process group of both. A terminal that is closed, and its shell, do
+    /// the same.
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalThatIsSentTwiceCountsOnce(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
@@ -118,7 +119,8 @@ import Testing
             )
             await provider.arrival()
             let identifier = process.withLock { $0 }
-            // Until it has ended: a signal that comes before the first was seen is the first.
+            // Signals are sent until the tool has ended: a signal that arrives before the first signal was handled does
+            // not count as the second.
             let killer = Task {
                 while !Task.isCancelled {
                     kill(identifier, SIGINT)

@@ -1,10 +1,10 @@
-// A step of a sign-in, each in a separate process, as the processes of a web server share a sign-in:
+// Runs a step of a sign-in. Each step is a separate process, like the processes of a web server that share a sign-in:
 //
-//     sign-in-steps begin ISSUER FOLDER              keeps the request in FOLDER, and prints its URL
-//     sign-in-steps finish ISSUER FOLDER CALLBACK    takes it out, exchanges the code, keeps the credential, prints the user
+//     sign-in-steps begin ISSUER FOLDER              stores the request in FOLDER, and prints its URL
+//     sign-in-steps finish ISSUER FOLDER CALLBACK    exchanges the code, stores the credential, prints the user
 //     sign-in-steps token ISSUER FOLDER              prints the scopes of fresh tokens
-//     sign-in-steps seal ISSUER KEY                  prints the URL, and the request as a cookie would carry it
-//     sign-in-steps open ISSUER KEY SEALED CALLBACK  finishes with what the cookie brings back
+//     sign-in-steps seal ISSUER KEY                  prints the URL, and the sealed request for a cookie
+//     sign-in-steps open ISSUER KEY SEALED CALLBACK  completes the sign-in with the request from the cookie
 
 import AuthFlow
 import AuthFlowOIDC
@@ -12,7 +12,9 @@ import AuthFlowOIDC
 let arguments = Array(CommandLine.arguments.dropFirst())
 
 do {
-    guard arguments.count >= 3 else { throw AuthError(.invalidConfiguration, "begin, finish, token, seal or open.") }
+    guard arguments.count >= 3 else {
+        throw AuthError(.invalidConfiguration, "The command must be begin, finish, token, seal or open.")
+    }
     let (issuer, place) = (arguments[1], arguments[2])
     let client = OAuthClient(
         server: AuthorizationServer(issuer: issuer),

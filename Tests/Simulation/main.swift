@@ -3,17 +3,18 @@ import Foundation
 
 // Runs histories of credentials and of sessions under simulation.
 //
-//   simulate COUNT [SEED]     COUNT histories, with seeds from SEED upward (default: a random seed), in one process per core; then the seeds in
-//                             failed-seeds.txt. Prints the trace of the first that breaks a rule, and ends with status 1
+//   simulate COUNT [SEED]     COUNT histories, with seeds from SEED upward (default: a random seed), in one process per
+//                             core; then the seeds in failed-seeds.txt. Prints the trace of the first history that
+//                             violates a rule, and exits with status 1
 //   simulate replay SEED      one history, with its trace
 //   simulate load EVENT PROCESSES SESSIONS MINUTES
-//                             many sessions, from seed 1: prints what the provider and the database get, a line for each minute.
+//                             many sessions, from seed 1: prints the load of the provider and the database per minute.
 //                             EVENT: steady, restart, provider, database
-//   simulate twice COUNT      COUNT histories, each twice: prints a fingerprint of them all, which is the same on every machine
+//   simulate twice COUNT      COUNT histories, each twice: prints a fingerprint, which is the same on every machine
 let arguments = Array(CommandLine.arguments.dropFirst())
 
 guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] != nil else {
-    // The order of sets and dictionaries follows from it, and is chosen when a process starts.
+    // The variable fixes the order of sets and dictionaries, and is read when a process starts.
     exit(try runSelf(arguments))
 }
 
@@ -36,7 +37,7 @@ func usage() -> Never {
     exit(2)
 }
 
-/// Runs this program with another command.
+/// Runs this program with other arguments.
 func runSelf(_ arguments: [String]) throws -> Int32 {
     let process = try start(arguments, output: nil)
     process.waitUntilExit()
@@ -53,7 +54,8 @@ func start(_ arguments: [String], output: Pipe?) throws -> Process {
     return process
 }
 
-/// Histories of one process: the memory of a killed process is never freed, so each runs few histories.
+/// Runs the histories of one process. The memory of a killed simulated process is never freed, so each process runs few
+/// histories.
 func batch(_ first: UInt64, _ count: UInt64) {
     var (steps, calls) = (0, 0)
     for seed in first..<(first + count) {
@@ -77,13 +79,13 @@ func twice(_ count: UInt64) {
     var fingerprint: UInt64 = 0
     for seed in 1...count {
         let fingerprints = (0..<2).map { run in
-            // The second run with a trace, which must not change the result.
+            // The second run records a trace, which must not change the result.
             let history = history(of: seed, recordsTrace: run == 1)
             _ = history.run()
             return history.simulation.fingerprint
         }
         guard fingerprints[0] == fingerprints[1] else {
-            print("seed \(seed) has had two different histories")
+            print("seed \(seed) has two different histories")
             exit(1)
         }
         fingerprint = (fingerprint &* 31) ^ fingerprints[0]

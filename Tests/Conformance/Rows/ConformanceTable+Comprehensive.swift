@@ -9,20 +9,20 @@ extension ConformanceTable {
             .refuses(
                 "41",
                 "oidcc-client-test-missing-aud",
-                "Refuse an ID Token without aud.",
+                "Reject an ID Token without aud.",
                 fault: .idToken(.missingAudience)
             ),
             .refuses(
                 "42",
                 "oidcc-client-test-invalid-sig-es256",
-                "Refuse a wrong ES256 signature.",
+                "Reject an invalid ES256 signature.",
                 fault: .idToken(.badSignature),
                 last: "GET /jwks"
             ),
             .refuses(
                 "43",
                 "oidcc-client-test-invalid-sig-hs256",
-                "Refuse a wrong HS256 signature.",
+                "Reject an invalid HS256 signature.",
                 fault: .idToken(.badSignature),
                 algorithm: .hs256,
                 client: .confidential,
@@ -32,18 +32,18 @@ extension ConformanceTable {
                 try await ConformanceRow.signsIn(scene)
                 for request in scene.emulator.receivedRequests where request.path == "/userinfo" {
                     let field = request.request.headerFields[.authorization] ?? ""
-                    try ConformanceRow.require(field.hasPrefix("Bearer "), "The header carries it.")
-                    try ConformanceRow.require(request.query.pairs.isEmpty, "The query carries nothing.")
+                    try ConformanceRow.require(field.hasPrefix("Bearer "), "The header must contain the token.")
+                    try ConformanceRow.require(request.query.pairs.isEmpty, "The query must be empty.")
                 }
             },
-            .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "The alternative to 44, which is used."),
+            .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "An alternative to row 44, which is used."),
             .notApplicable("46", "oidcc-client-test-aggregated-claims", "Aggregated claims are passed on unchanged."),
             .notApplicable("47", "oidcc-client-test-distributed-claims", "Distributed claims are passed on unchanged."),
             certified(
                 "48",
                 "oidcc-client-test-mtls-endpoint-aliases",
                 .tlsClientAuth,
-                "Use the aliases, and no others."
+                "Use only the mTLS endpoint aliases."
             ),
             .accepts("49", "client authentication: none", "Send no client authentication.", client: .init(id: "public"))
             {
@@ -81,42 +81,45 @@ extension ConformanceTable {
                 $0.clientID = "key"
                 $0.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
             },
-            certified("53", "client authentication: tls_client_auth", .tlsClientAuth, "Authenticate by a certificate."),
+            certified("53", "client authentication: tls_client_auth", .tlsClientAuth, "Present a certificate."),
             certified(
                 "54",
                 "client authentication: self_signed_tls_client_auth",
                 .selfSignedTLSClientAuth,
-                "Authenticate by a registered certificate."
+                "Present a registered certificate."
             ),
-            .row("55", "request object by value", "Sign the request.", clients: [keyClient]) { scene in
+            .row("55", "request object by value", "Send a signed request object.", clients: [keyClient]) { scene in
                 try await ConformanceRow.signsIn(scene) {
                     $0.clientID = "key"
                     $0.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
                     $0.requestObjectKey = SigningKeySource(try key.get())
                 }
                 let visited = scene.emulator.receivedRequests.first { $0.path == "/authorize" }
-                try ConformanceRow.require(visited?.query["request"] != nil, "The request is signed.")
+                try ConformanceRow.require(
+                    visited?.query["request"] != nil,
+                    "The request must contain a request object."
+                )
             },
-            .accepts("74", "rp-id_token-sig-es256", "Accept ES256."),
+            .accepts("74", "rp-id_token-sig-es256", "Accept an ES256 signature."),
             .accepts(
                 "75",
                 "rp-id_token-sig-hs256",
-                "Accept HS256 made with the client secret.",
+                "Accept an HS256 signature made with the client secret.",
                 algorithm: .hs256,
                 client: .confidential,
                 settings: hmac
             ),
         ] + encryptedIDTokens + [
-            .row("78", "rp-claims_request-id_token", "Request claims of the ID Token, and check essential ones.") {
+            .row("78", "rp-claims_request-id_token", "Request ID Token claims, and validate essential claims.") {
                 scene in
                 let claims = #"{"id_token":{"acr":{"essential":true,"values":["gold"]}}}"#
                 try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
             },
-            .row("79", "rp-claims_request-userinfo", "Request claims of userinfo.") { scene in
+            .row("79", "rp-claims_request-userinfo", "Request userinfo claims.") { scene in
                 let claims = #"{"userinfo":{"picture":null}}"#
                 try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
                 let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["claims"]
-                try ConformanceRow.require(asked == claims, "The claims are requested.")
+                try ConformanceRow.require(asked == claims, "The claims must be requested.")
             },
         ] + encryptedUserInfo
 
@@ -124,44 +127,50 @@ extension ConformanceTable {
         .row("56", "oidcc-client-test-refresh-token", "Refresh, and call userinfo with the new token.") { scene in
             let (client, first) = try await signedInForLong(scene)
             let second = try await client.refresh()
-            try ConformanceRow.require(second.tokens.accessToken != first.tokens.accessToken, "The token is new.")
-            try ConformanceRow.require(second.tokens.refreshToken != first.tokens.refreshToken, "Both tokens are new.")
+            try ConformanceRow.require(
+                second.tokens.accessToken != first.tokens.accessToken,
+                "The access token must change."
+            )
+            try ConformanceRow.require(
+                second.tokens.refreshToken != first.tokens.refreshToken,
+                "The refresh token must change."
+            )
             let claims = try await client.userInfo()
-            try ConformanceRow.require(claims["sub"] == "248289761001", "Userinfo accepts the new token.")
+            try ConformanceRow.require(claims["sub"] == "248289761001", "Userinfo must accept the new token.")
             let asked = scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"]
             let granted = Set(first.tokens.scopes)
             let isWithin = asked.map { granted.isSuperset(of: $0.split(separator: " ").map(String.init)) } ?? true
-            try ConformanceRow.require(isWithin, "No more scopes are requested than were granted.")
+            try ConformanceRow.require(isWithin, "The refresh may request only granted scopes.")
         },
-        refusesRefresh("57", "oidcc-client-test-refresh-token-invalid-issuer", "Refuse another issuer.", .wrongIssuer),
-        refusesRefresh("58", "oidcc-client-test-refresh-token-invalid-sub", "Refuse another subject.", .wrongSubject),
+        refusesRefresh("57", "oidcc-client-test-refresh-token-invalid-issuer", "Reject a wrong issuer.", .wrongIssuer),
+        refusesRefresh("58", "oidcc-client-test-refresh-token-invalid-sub", "Reject a wrong subject.", .wrongSubject),
         .notApplicable(
             "59",
             "oidcc-client-test-3rd-party-init-login",
-            "An initiate_login_uri is a page of a website; an app that has one calls signIn() there."
+            "An initiate_login_uri is a page of a website. An application with such a page calls signIn() there."
         ),
         .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the redirect.") { scene in
             let (credential, signOut) = try await signsOut(scene, fault: nil)
             guard case .done = signOut.endSession else {
-                throw ConformanceRow.Failure(description: "The session has ended: \(signOut.endSession)")
+                throw ConformanceRow.Failure(description: "The session must end: \(signOut.endSession)")
             }
             let request = scene.emulator.receivedRequests.last { $0.path == "/end_session" }?.query
             let hint = credential.tokens.idToken?.exposed
-            try ConformanceRow.require(request?["id_token_hint"] == hint, "The hint is the ID Token.")
+            try ConformanceRow.require(request?["id_token_hint"] == hint, "The hint must be the ID Token.")
             let uri = request?["post_logout_redirect_uri"]
-            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The URI is the registered one.")
+            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The URI must be the registered one.")
         },
-        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Detect another state in the redirect.") { scene in
+        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Detect a wrong state in the redirect.") { scene in
             try await noticesTheReturn(scene, .wrongState)
         },
-        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a redirect without a state.") { scene in
+        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a missing state in the redirect.") { scene in
             try await noticesTheReturn(scene, .missingState)
         },
-        .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; apps cannot be called."),
+        .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; an app cannot be called."),
         .notApplicable(
             "71 to 73",
             "front-channel logout, session management",
-            "Session management is a frame in a website's pages. A server can have front-channel logout as an option."
+            "Session management uses an iframe in a website. Front-channel logout is an option for servers."
         ),
     ]
 
@@ -170,7 +179,7 @@ extension ConformanceTable {
         $0.idTokenSigningAlgorithms = [.hs256]
     }
 
-    /// A sign-in whose transport shows a certificate. TLS itself is tried with Glewlwyd and nginx in `make interop`.
+    /// A sign-in whose transport presents a certificate. `make interop` tests TLS itself, with Glewlwyd and nginx.
     private static func certified(
         _ number: String,
         _ name: String,
@@ -197,8 +206,8 @@ extension ConformanceTable {
             _ = try await client.refresh()
             let called = Set(scene.emulator.receivedRequests.map(\.path))
             for name in ["token", "par", "userinfo"] {
-                try ConformanceRow.require(called.contains("/mtls/\(name)"), "The alias of \(name) is used.")
-                try ConformanceRow.require(!called.contains("/\(name)"), "\(name) itself is not used.")
+                try ConformanceRow.require(called.contains("/mtls/\(name)"), "The alias of \(name) must be used.")
+                try ConformanceRow.require(!called.contains("/\(name)"), "\(name) itself must not be used.")
             }
             let without = try scene.client(registration: settings)
             do {
@@ -206,10 +215,10 @@ extension ConformanceTable {
             } catch let error as AuthError {
                 return try ConformanceRow.require(
                     error.providerError?.error == "invalid_client",
-                    "Without the certificate the provider refuses."
+                    "The provider must reject a client without the certificate."
                 )
             }
-            throw ConformanceRow.Failure(description: "Without the certificate the provider refuses.")
+            throw ConformanceRow.Failure(description: "The provider must reject a client without the certificate.")
         }
     }
     private static let key = Result { try PrivateKey(generatedFor: .es256) }
@@ -226,14 +235,14 @@ extension ConformanceTable {
         let credential = try await client.signIn().credential
         scene.emulator.fault = fault.map { .callback($0) }
         let signOut = try await client.signOut(endingSession: true)
-        try ConformanceRow.require(try await client.credential() == nil, "The credential is deleted.")
+        try ConformanceRow.require(try await client.credential() == nil, "The credential must be deleted.")
         return (credential, signOut)
     }
 
     private static func noticesTheReturn(_ scene: EmulatorScene, _ fault: CallbackFault) async throws {
         let (_, signOut) = try await signsOut(scene, fault: fault)
         guard case .failed(let error) = signOut.endSession, error.code == .invalidCallback else {
-            throw ConformanceRow.Failure(description: "The end is reported as not confirmed: \(signOut.endSession)")
+            throw ConformanceRow.Failure(description: "The sign-out must be reported as failed: \(signOut.endSession)")
         }
     }
 
@@ -245,7 +254,7 @@ extension ConformanceTable {
         return (client, try await client.signIn().credential)
     }
 
-    /// A row in which the ID Token of a refresh must be rejected.
+    /// A row in which the client must reject a refreshed ID Token.
     static func refusesRefresh(
         _ number: String,
         _ name: String,
@@ -260,18 +269,21 @@ extension ConformanceTable {
                 do {
                     _ = try await client.refresh()
                 } catch let error as AuthError {
-                    try ConformanceRow.require(error.code == .invalidIDToken, "It is refused as expected: \(error)")
+                    try ConformanceRow.require(
+                        error.code == .invalidIDToken,
+                        "The error code must be invalidIDToken: \(error)"
+                    )
                     let last = scene.emulator.requests.last
-                    try ConformanceRow.require(last == "POST /token", "No further request is sent.")
-                    // The provider has rotated the refresh token; nothing else of the rejected response is stored.
+                    try ConformanceRow.require(last == "POST /token", "No further request may be sent.")
+                    // From the rejected response, only the rotated refresh token is stored.
                     let kept = try await client.credential()?.tokens
                     try ConformanceRow.require(
                         kept?.accessToken == first.tokens.accessToken && kept?.idToken == first.tokens.idToken,
-                        "Nothing that was refused is stored."
+                        "The rejected tokens must not be stored."
                     )
                     continue
                 }
-                throw ConformanceRow.Failure(description: "It is refused.")
+                throw ConformanceRow.Failure(description: "The ID Token must be rejected.")
             }
         }
     }

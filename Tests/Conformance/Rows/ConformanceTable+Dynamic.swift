@@ -8,7 +8,7 @@ import Synchronization
 extension ConformanceTable {
     static let dynamic: [ConformanceRow] = [
         .row("20", "oidcc-client-test-discovery-webfinger-acct", "Find the issuer of an account.") { scene in
-            // In process the host is looked up over https, on loopback over http.
+            // WebFinger requests use https in process, and http on loopback.
             let host = try Endpoint(scene.emulator.issuer).authority
             try await findsIssuer(scene, of: "acct:alice@\(host)", asking: "acct:alice@\(host)")
         },
@@ -48,16 +48,19 @@ extension ConformanceTable {
                 settings.clientID = signedUserInfo.id
                 do {
                     _ = try await scene.client(registration: settings).signIn()
-                    throw ConformanceRow.Failure(description: "Userinfo with a wrong signature or claim is refused.")
+                    throw ConformanceRow.Failure(description: "Invalid signed userinfo must be rejected.")
                 } catch let error as AuthError {
-                    try ConformanceRow.require(error.code == .invalidUserInfo, "It is refused as expected: \(error)")
+                    try ConformanceRow.require(
+                        error.code == .invalidUserInfo,
+                        "The code must be invalidUserInfo: \(error)"
+                    )
                 }
             }
         },
         ConformanceRow(
             number: "85",
             name: "rp-discovery-webfinger-http-href",
-            demand: "Refuse an issuer that is not https.",
+            demand: "Reject an issuer that is not an https URL.",
             check: .trial { _ in
                 let finder = WebFinger(
                     transport: transport(linking: ["rel": .string(relation), "href": "http://id.example.com"])
@@ -65,9 +68,12 @@ extension ConformanceTable {
                 do {
                     _ = try await finder.issuer(of: "alice@id.example.com")
                 } catch let error as AuthError {
-                    return try ConformanceRow.require(error.code == .discoveryFailed, "It is refused.")
+                    return try ConformanceRow.require(
+                        error.code == .discoveryFailed,
+                        "The error code must be discoveryFailed."
+                    )
                 }
-                throw ConformanceRow.Failure(description: "It is refused.")
+                throw ConformanceRow.Failure(description: "The issuer must be rejected.")
             }
         ),
         ConformanceRow(
@@ -81,19 +87,19 @@ extension ConformanceTable {
                     ])
                 )
                 let issuer = try await finder.issuer(of: "alice@id.example.com")
-                try ConformanceRow.require(issuer == "https://op.example.com", "The issuer is found.")
+                try ConformanceRow.require(issuer == "https://op.example.com", "The issuer must be found.")
             }
         ),
     ]
 
     private static let requestKey = Result { try PrivateKey(generatedFor: .rs256) }
 
-    /// A sign-in whose request object the provider fetches from the client.
+    /// A sign-in in which the provider fetches the request object from the client.
     private static func byReference(_ number: String, _ name: String, isSigned: Bool) -> ConformanceRow {
         var registered = OIDCEmulator.Client.demo
         registered.sendsUnsignedRequests = !isSigned
         registered.jwks = (try? requestKey.get()).map { ["keys": [$0.publicJWK]] }
-        return .row(number, name, "Publish the request object, and send its address.", clients: [registered]) { scene in
+        return .row(number, name, "Publish the request object, and send its URL.", clients: [registered]) { scene in
             let published = Mutex<[String: String]>([:])
             let publish: @Sendable (Secret) async throws -> String = { object in
                 published.withLock { all in
@@ -112,7 +118,7 @@ extension ConformanceTable {
             let visited = scene.emulator.receivedRequests.first { $0.path == "/authorize" }
             try ConformanceRow.require(
                 visited?.query.names.sorted() == ["client_id", "request_uri", "response_type", "scope"],
-                "The parameters are in the object, and its address is sent."
+                "Only the object's URL and the required parameters may be sent."
             )
         }
     }
@@ -132,10 +138,10 @@ extension ConformanceTable {
     private static func findsIssuer(_ scene: EmulatorScene, of identifier: String, asking resource: String) async throws
     {
         let issuer = try await WebFinger(transport: scene.transport).issuer(of: identifier)
-        try ConformanceRow.require(issuer == scene.emulator.issuer, "The issuer is found.")
+        try ConformanceRow.require(issuer == scene.emulator.issuer, "The issuer must be found.")
         let asked = scene.emulator.receivedRequests.first
-        try ConformanceRow.require(asked?.path == "/.well-known/webfinger", "WebFinger is queried.")
-        try ConformanceRow.require(asked?.query["resource"] == resource, "The resource is \(resource).")
+        try ConformanceRow.require(asked?.path == "/.well-known/webfinger", "The first request must query WebFinger.")
+        try ConformanceRow.require(asked?.query["resource"] == resource, "The resource must be \(resource).")
         try await ConformanceRow.signsIn(scene)
     }
 }

@@ -18,7 +18,7 @@ extension ConformanceTable {
         .row(
             "82",
             "rp-key-rotation-rp-enc-key",
-            "Decrypt with the new key, and with the old one while tokens for it are under way.",
+            "Decrypt with the new key, and with the old key while tokens encrypted for it are in transit.",
             clients: [client(older, .ecdhESA128KW, [.idToken])]
         ) { scene in
             try await ConformanceRow.signsIn(scene) {
@@ -34,14 +34,14 @@ extension ConformanceTable {
         .refuses(
             "124",
             "ID Token encrypted with RSA1_5",
-            "Refuse it.",
+            "Reject the ID Token.",
             fault: .idToken(.text { _ in "eyJhbGciOiJSU0ExXzUiLCJlbmMiOiJBMTI4Q0JDLUhTMjU2In0.AA.AA.AA.AA" }),
             settings: { $0.decryptionKeys = DecryptionKeySource([try rsa.get()]) }
         ),
     ]
 
     private static let encryptedRequests =
-        "Requests are signed and pushed instead: what is pushed over TLS needs no encryption (FAPI 2.0 Message Signing has none)."
+        "Requests are signed and pushed over TLS instead, without encryption, as in FAPI 2.0 Message Signing."
 
     private static func client(
         _ key: Result<DecryptionKey, any Error>,
@@ -70,7 +70,7 @@ extension ConformanceTable {
         .accepts(
             number,
             name,
-            "Decrypt it, and refuse a plain one.",
+            "Decrypt the response, and reject an unencrypted response.",
             client: client(key, algorithm, responses, signature: signature)
         ) {
             $0.decryptionKeys = DecryptionKeySource([try key.get()])

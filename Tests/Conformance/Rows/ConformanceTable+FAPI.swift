@@ -7,75 +7,75 @@ extension ConformanceTable {
 
     static let fapi: [ConformanceRow] =
         [
-            bound("87", prefix + "happy-path", "Sign in and call a resource, with nonces.") { scene in
+            bound("87", prefix + "happy-path", "Sign in and call a resource with nonces.") { scene in
                 scene.emulator.dpop = .requiredWithNonce
                 scene.emulator.resourceWantsNonce = true
             },
             .refuses(
                 "88",
                 prefix + "discovery-issuer-mismatch",
-                "Stop when the document names another issuer.",
+                "Stop if the metadata contains a different issuer.",
                 fault: .metadata(.wrongIssuer),
                 code: .issuerMismatch,
                 last: "GET /.well-known/openid-configuration"
             ),
-            .refuses("89", prefix + "invalid-iss", "Refuse another issuer.", fault: .idToken(.wrongIssuer)),
-            .refuses("90", prefix + "invalid-aud", "Refuse another audience.", fault: .idToken(.wrongAudience)),
+            .refuses("89", prefix + "invalid-iss", "Reject a wrong issuer.", fault: .idToken(.wrongIssuer)),
+            .refuses("90", prefix + "invalid-aud", "Reject a wrong audience.", fault: .idToken(.wrongAudience)),
             .refuses(
                 "91",
                 prefix + "invalid-secondary-aud",
-                "Refuse an additional audience that is not trusted.",
+                "Reject an additional audience that is not trusted.",
                 fault: .idToken(.secondAudience)
             ),
-            .refuses("92", prefix + "invalid-null-alg", "Refuse an unsigned ID Token.", fault: .idToken(.unsigned)),
+            .refuses("92", prefix + "invalid-null-alg", "Reject an unsigned ID Token.", fault: .idToken(.unsigned)),
             .refuses(
                 "93",
                 prefix + "invalid-alternate-alg",
-                "Refuse a valid signature by another algorithm than the one agreed.",
+                "Reject a valid signature made with an algorithm that was not agreed on.",
                 fault: .idToken(.signed(with: .rs256))
             ) { $0.idTokenSigningAlgorithms = [.ps256, .es256] },
             .refuses(
                 "94",
                 prefix + "invalid-expired-exp",
-                "Refuse an ID Token that expired six minutes ago.",
+                "Reject an ID Token that expired six minutes ago.",
                 fault: .idToken(.expired(secondsAgo: 360))
             ),
-            .refuses("95", prefix + "invalid-missing-exp", "Refuse a missing exp.", fault: .idToken(.missingExpiry)),
-            .refuses("96", prefix + "invalid-missing-aud", "Refuse a missing aud.", fault: .idToken(.missingAudience)),
-            .refuses("97", prefix + "invalid-missing-iss", "Refuse a missing iss.", fault: .idToken(.missingIssuer)),
+            .refuses("95", prefix + "invalid-missing-exp", "Reject a missing exp.", fault: .idToken(.missingExpiry)),
+            .refuses("96", prefix + "invalid-missing-aud", "Reject a missing aud.", fault: .idToken(.missingAudience)),
+            .refuses("97", prefix + "invalid-missing-iss", "Reject a missing iss.", fault: .idToken(.missingIssuer)),
             .accepts("98", prefix + "valid-aud-as-array", "Accept aud as an array.", fault: .idToken(.audienceAsArray)),
-            .refuses("99", prefix + "invalid-nonce", "Refuse another nonce.", fault: .idToken(.wrongNonce)),
+            .refuses("99", prefix + "invalid-nonce", "Reject a wrong nonce.", fault: .idToken(.wrongNonce)),
             .refuses(
                 "100",
                 prefix + "invalid-missing-nonce",
-                "Refuse a missing nonce.",
+                "Reject a missing nonce.",
                 fault: .idToken(.missingNonce)
             ),
             refusesAnswer(
                 "101",
                 "invalid-authorization-response-iss",
-                "Refuse an authorization response of another issuer.",
+                "Reject an authorization response from another issuer.",
                 .wrongIss,
                 .issuerMismatch
             ),
             refusesAnswer(
                 "102",
                 "remove-authorization-response-iss",
-                "Refuse an authorization response without iss.",
+                "Reject an authorization response without iss.",
                 .missingIss,
                 .issuerMismatch
             ),
             refusesAnswer(
                 "103",
                 "ensure-authorization-response-with-invalid-state-fails",
-                "Refuse an authorization response with a wrong state.",
+                "Reject an authorization response with a wrong state.",
                 .wrongState,
                 .invalidCallback
             ),
             refusesAnswer(
                 "104",
                 "ensure-authorization-response-with-invalid-missing-state-fails",
-                "Refuse an authorization response without a state.",
+                "Reject an authorization response without a state.",
                 .missingState,
                 .invalidCallback
             ),
@@ -98,18 +98,18 @@ extension ConformanceTable {
             bound(
                 "107",
                 prefix + "rs-dpop-auth-scheme-case-insensitivity",
-                "Use the nonce of a challenge whose scheme is written dPoP."
+                "Use the nonce from a challenge whose scheme is spelled dPoP."
             ) { scene in
                 scene.emulator.dpop = .required
                 scene.emulator.resourceWantsNonce = true
             },
-            bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource, without nonces.") { scene in
+            bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource without nonces.") { scene in
                 scene.emulator.dpop = .required
             },
             .row(
                 "109",
                 "fapi2-security-profile-final-client-refresh-token-test",
-                "Refresh each time the resource refuses the token, with the latest refresh token."
+                "Refresh with the latest refresh token whenever the resource rejects the access token."
             ) { scene in
                 scene.emulator.dpop = .requiredWithNonce
                 var settings = try boundSettings()
@@ -121,11 +121,11 @@ extension ConformanceTable {
                     _ = try await client.userInfo()
                     tokens.append(try await client.freshTokens().refreshToken)
                 }
-                try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
+                try ConformanceRow.require(Set(tokens).count == 3, "Each refresh must return a new refresh token.")
             },
-            .notApplicable("110", "invalid-openbanking-intent-id", "A rule of Open Banking in the United Kingdom."),
-            .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
-            .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
+            .notApplicable("110", "invalid-openbanking-intent-id", "Specific to Open Banking in the United Kingdom."),
+            .refuses("120", "iat one week ago", "Reject the ID Token.", fault: .idToken(.issuedLongAgo)),
+            .accepts("121", "at_hash absent", "Accept the ID Token.", fault: .idToken(.claim("at_hash", nil))),
             .accepts(
                 "122",
                 "scope absent from the token response",
@@ -133,7 +133,7 @@ extension ConformanceTable {
                 fault: .tokenResponse(.missingScope)
             ),
         ] + encryptedFAPI + [
-            .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks")
+            .refuses("125", "invalid signature", "Reject it.", fault: .idToken(.badSignature), last: "GET /jwks")
         ]
 
     /// The settings of a client with DPoP-bound tokens.

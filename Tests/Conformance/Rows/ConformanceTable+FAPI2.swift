@@ -3,14 +3,14 @@ import AuthFlowJSON
 import AuthFlowTesting
 
 /// The modules of the FAPI 2.0 client plans, each with a fully conforming client: private_key_jwt, pushed requests,
-/// DPoP with nonces, and for message signing also signed requests and responses.
+/// DPoP with nonces and, for message signing, signed requests and responses.
 extension ConformanceTable {
     private static let prefix = "fapi2-security-profile-final-client-test-"
 
     /// The expected result of a row.
     private enum Outcome: Sendable {
         case accepted
-        /// Rejected with this code, and no request follows the given request.
+        /// Rejected with this code; `last` is the last request that the provider receives.
         case refused(AuthError.Code, last: String)
     }
 
@@ -20,35 +20,35 @@ extension ConformanceTable {
             row(
                 "F2",
                 "discovery-issuer-mismatch",
-                "Stop when the document names another issuer.",
+                "Stop if the metadata contains a different issuer.",
                 .refused(.issuerMismatch, last: "GET /.well-known/openid-configuration"),
                 .metadata(.wrongIssuer)
             ),
-            idToken("F3", "invalid-iss", "Refuse another issuer.", .wrongIssuer),
-            idToken("F4", "invalid-aud", "Refuse another audience.", .wrongAudience),
-            idToken("F5", "invalid-secondary-aud", "Refuse an additional audience.", .secondAudience),
-            idToken("F6", "invalid-null-alg", "Refuse an unsigned ID Token.", .unsigned),
-            idToken("F7", "invalid-alternate-alg", "Refuse RS256.", .signed(with: .rs256)),
-            idToken("F8", "invalid-expired-exp", "Refuse an ID Token that has expired.", .expired(secondsAgo: 360)),
-            idToken("F9", "invalid-missing-exp", "Refuse a missing exp.", .missingExpiry),
-            idToken("F10", "invalid-missing-aud", "Refuse a missing aud.", .missingAudience),
-            idToken("F11", "invalid-missing-iss", "Refuse a missing iss.", .missingIssuer),
+            idToken("F3", "invalid-iss", "Reject a wrong issuer.", .wrongIssuer),
+            idToken("F4", "invalid-aud", "Reject a wrong audience.", .wrongAudience),
+            idToken("F5", "invalid-secondary-aud", "Reject an additional audience.", .secondAudience),
+            idToken("F6", "invalid-null-alg", "Reject an unsigned ID Token.", .unsigned),
+            idToken("F7", "invalid-alternate-alg", "Reject RS256.", .signed(with: .rs256)),
+            idToken("F8", "invalid-expired-exp", "Reject an expired ID Token.", .expired(secondsAgo: 360)),
+            idToken("F9", "invalid-missing-exp", "Reject a missing exp.", .missingExpiry),
+            idToken("F10", "invalid-missing-aud", "Reject a missing aud.", .missingAudience),
+            idToken("F11", "invalid-missing-iss", "Reject a missing iss.", .missingIssuer),
             row("F12", "valid-aud-as-array", "Accept aud as an array.", .accepted, .idToken(.audienceAsArray)),
-            idToken("F13", "invalid-nonce", "Refuse another nonce.", .wrongNonce),
-            idToken("F14", "invalid-missing-nonce", "Refuse a missing nonce.", .missingNonce),
-            response("F15", "invalid-authorization-response-iss", "Refuse another iss.", .wrongIss, .issuerMismatch),
-            response("F16", "remove-authorization-response-iss", "Refuse a missing iss.", .missingIss, .issuerMismatch),
+            idToken("F13", "invalid-nonce", "Reject a wrong nonce.", .wrongNonce),
+            idToken("F14", "invalid-missing-nonce", "Reject a missing nonce.", .missingNonce),
+            response("F15", "invalid-authorization-response-iss", "Reject a wrong iss.", .wrongIss, .issuerMismatch),
+            response("F16", "remove-authorization-response-iss", "Reject a missing iss.", .missingIss, .issuerMismatch),
             response(
                 "F17",
                 "ensure-authorization-response-with-invalid-state-fails",
-                "Refuse a wrong state.",
+                "Reject a wrong state.",
                 .wrongState,
                 .invalidCallback
             ),
             response(
                 "F18",
                 "ensure-authorization-response-with-invalid-missing-state-fails",
-                "Refuse a missing state.",
+                "Reject a missing state.",
                 .missingState,
                 .invalidCallback
             ),
@@ -69,10 +69,10 @@ extension ConformanceTable {
             row(
                 "F21",
                 "rs-dpop-auth-scheme-case-insensitivity",
-                "Use the nonce of a challenge whose scheme is written dPoP.",
+                "Use the nonce from a challenge whose scheme is spelled dPoP.",
                 .accepted
             ),
-            row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource, without nonces.", .accepted) { scene in
+            row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource without nonces.", .accepted) { scene in
                 scene.emulator.dpop = .required
                 scene.emulator.resourceWantsNonce = false
             },
@@ -80,12 +80,12 @@ extension ConformanceTable {
             .notApplicable(
                 "F31",
                 prefix + "invalid-openbanking-intent-id",
-                "A rule of Open Banking in the United Kingdom."
+                "Specific to Open Banking in the United Kingdom."
             ),
             .row(
                 "F32",
                 "fapi2-security-profile-final-client-refresh-token-test",
-                "Refresh each time the resource refuses the token, with the latest refresh token.",
+                "Refresh with the latest refresh token whenever the resource rejects the access token.",
                 clients: [Self.client(.fapi2)]
             ) { scene in
                 prepare(scene)
@@ -96,31 +96,31 @@ extension ConformanceTable {
                     _ = try await client.userInfo()
                     tokens.append(try await client.freshTokens().refreshToken)
                 }
-                try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
+                try ConformanceRow.require(Set(tokens).count == 3, "Each refresh must return a new refresh token.")
             },
         ]
 
     private static let messageSigning: [ConformanceRow] = [
         row("119", "request_object signed, non-repudiation", "Sign the request, and push it.", .accepted, .signing),
-        jarm("F23 (111)", "ensure-jarm-without-iss-fails", "Refuse a response without iss.", .missingIssuer),
-        jarm("F24 (112)", "ensure-jarm-with-invalid-iss-fails", "Refuse another issuer's response.", .wrongIssuer),
-        jarm("F25 (113)", "ensure-jarm-without-aud-fails", "Refuse a response without aud.", .missingAudience),
-        jarm("F26 (114)", "ensure-jarm-with-invalid-aud-fails", "Refuse another client's response.", .wrongAudience),
-        jarm("F27 (115)", "ensure-jarm-without-exp-fails", "Refuse a response without exp.", .missingExpiry),
-        jarm("F28 (116)", "ensure-jarm-with-expired-exp-fails", "Refuse an expired response.", .expired),
+        jarm("F23 (111)", "ensure-jarm-without-iss-fails", "Reject a response without iss.", .missingIssuer),
+        jarm("F24 (112)", "ensure-jarm-with-invalid-iss-fails", "Reject another issuer's response.", .wrongIssuer),
+        jarm("F25 (113)", "ensure-jarm-without-aud-fails", "Reject a response without aud.", .missingAudience),
+        jarm("F26 (114)", "ensure-jarm-with-invalid-aud-fails", "Reject another client's response.", .wrongAudience),
+        jarm("F27 (115)", "ensure-jarm-without-exp-fails", "Reject a response without exp.", .missingExpiry),
+        jarm("F28 (116)", "ensure-jarm-with-expired-exp-fails", "Reject an expired response.", .expired),
         jarm(
             "F29 (117)",
             "ensure-jarm-with-invalid-sig-fails",
-            "Refuse a wrong signature.",
+            "Reject an invalid signature.",
             .badSignature,
             last: "GET /jwks"
         ),
-        jarm("F30 (118)", "ensure-jarm-signature-is-not-none", "Refuse an unsigned response.", .unsigned),
+        jarm("F30 (118)", "ensure-jarm-signature-is-not-none", "Reject an unsigned response.", .unsigned),
     ]
 
     // MARK: The client
 
-    /// The key of the client, registered with every emulator of these rows.
+    /// The client's key, which is registered with every emulator in these rows.
     private static let key = Result { try PrivateKey(generatedFor: .ps256) }
 
     private static func client(_ profile: SecurityProfile) -> OIDCEmulator.Client {
@@ -175,26 +175,26 @@ extension ConformanceTable {
                 let signIn = try await client.signIn()
                 try ConformanceRow.require(
                     signIn.credential.identity?.subject == "248289761001",
-                    "Alice is signed in."
+                    "Alice must be signed in."
                 )
                 _ = try await client.userInfo()
                 let visited = scene.emulator.receivedRequests.filter { $0.path == "/authorize" }
                 try ConformanceRow.require(
                     visited.count == 1
                         && visited.allSatisfy { $0.query.names.sorted() == ["client_id", "request_uri"] },
-                    "Only client_id and request_uri go through the browser."
+                    "Only client_id and request_uri may go through the browser."
                 )
             case .refused(let code, let last):
                 do {
                     _ = try await client.signIn()
                 } catch let error as AuthError {
                     let name = error.code.rawValue
-                    try ConformanceRow.require(error.code == code, "It is refused with \(code.rawValue), not \(name).")
+                    try ConformanceRow.require(error.code == code, "The code must be \(code.rawValue), not \(name).")
                     let heard = scene.emulator.requests.last { $0 != "POST /revoke" } ?? "nothing"
-                    try ConformanceRow.require(heard == last, "The last request is \(last), not \(heard).")
+                    try ConformanceRow.require(heard == last, "The last request must be \(last), not \(heard).")
                     return
                 }
-                try ConformanceRow.require(false, "It is refused.")
+                try ConformanceRow.require(false, "The sign-in must be rejected.")
             }
         }
     }

@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Rows for logout tokens, by the clauses of OpenID Connect Back-Channel Logout 1.0 section 2.6.
+/// Rows for logout tokens, by clause of OpenID Connect Back-Channel Logout 1.0 section 2.6.
 extension ConformanceTable {
     private static func logout(
         _ number: String,
@@ -23,17 +23,17 @@ extension ConformanceTable {
             try await browser.signIn(web, at: server)
             let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001", change: change)
             let response = try await web.logOut(token, at: server)
-            try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
+            try ConformanceRow.require(response.status == 400, "The status must be 400, not \(response.status).")
             try ConformanceRow.require(
                 response.head.headerFields[.cacheControl] == "no-store",
-                "No cache keeps the response."
+                "The response must not be cacheable."
             )
-            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session must continue.")
         }
     }
 
     static let logoutTokens: [ConformanceRow] = [
-        web("L1", "a user", "ends all sessions of the user in every process, and no other user's") {
+        web("L1", "a user", "ends all of the user's sessions in every process, and no other sessions") {
             web,
             server,
             browser in
@@ -44,23 +44,26 @@ extension ConformanceTable {
             for (process, browser) in [(server, phone), (other, browser)] {
                 try ConformanceRow.require(
                     try await browser.session(at: process) != nil,
-                    "Every process has seen both."
+                    "Both sessions must exist in every process."
                 )
             }
             let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
             let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(
                 response.status == 200 && response.body.isEmpty,
-                "The response is 200, without a body."
+                "The response must be 200 without a body."
             )
             for process in [server, other] {
                 for browser in [browser, phone] {
-                    try ConformanceRow.require(try await browser.session(at: process) == nil, "The session has ended.")
+                    try ConformanceRow.require(try await browser.session(at: process) == nil, "The session must end.")
                 }
             }
-            try ConformanceRow.require(try await bob.session(at: server) != nil, "Another user's goes on.")
+            try ConformanceRow.require(
+                try await bob.session(at: server) != nil,
+                "The other user's session must continue."
+            )
         },
-        web("L2", "a session", "with sid ends the sessions of that session at the provider") { web, server, browser in
+        web("L2", "a session", "with a sid, ends only the sessions that have that sid") { web, server, browser in
             let phone = WebBrowser()
             try await browser.signIn(web, at: server)
             try await phone.signIn(web, at: server)
@@ -70,49 +73,49 @@ extension ConformanceTable {
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
                 _ = try await web.logOut(token, at: server)
                 let isOver = try await browser.session(at: server) == nil
-                try ConformanceRow.require(isOver == (subject == "248289761001"), "Both have to agree.")
+                try ConformanceRow.require(isOver == (subject == "248289761001"), "Both sub and sid must match.")
             }
-            try ConformanceRow.require(try await phone.session(at: server) != nil, "The user's other session goes on.")
+            try ConformanceRow.require(try await phone.session(at: server) != nil, "The other session must continue.")
         },
-        logout("L3", "typ, no string", "refuses a type that is no string") { header, _ in header["typ"] = 7 },
-        logout("L4", "typ", "refuses another kind of token") { header, _ in header["typ"] = "at+jwt" },
-        logout("L5", "alg", "refuses an algorithm that was not agreed on") { header, _ in header["alg"] = "none" },
-        logout("L6", "iss", "refuses another issuer's") { _, claims in claims["iss"] = "https://other.example.com" },
-        logout("L7", "aud", "refuses another client's") { _, claims in claims["aud"] = "another" },
-        logout("L8", "aud, several", "refuses one that is also another client's") { _, claims in
+        logout("L3", "typ, not a string", "rejects a typ that is not a string") { header, _ in header["typ"] = 7 },
+        logout("L4", "typ", "rejects a different type of token") { header, _ in header["typ"] = "at+jwt" },
+        logout("L5", "alg", "rejects an algorithm that was not agreed on") { header, _ in header["alg"] = "none" },
+        logout("L6", "iss", "rejects a different issuer") { _, claims in claims["iss"] = "https://other.example.com" },
+        logout("L7", "aud", "rejects a token for a different client") { _, claims in claims["aud"] = "another" },
+        logout("L8", "aud, several", "rejects a token that is also for another client") { _, claims in
             claims["aud"] = ["web", "another"]
         },
-        logout("L9", "iat", "refuses one without iat") { _, claims in claims["iat"] = nil },
-        logout("L10", "iat, future", "refuses one of the future") { _, claims in
+        logout("L9", "iat", "rejects a token without iat") { _, claims in claims["iat"] = nil },
+        logout("L10", "iat, future", "rejects a token issued in the future") { _, claims in
             claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + 3600)
         },
-        logout("L11", "exp", "refuses one that has expired") { _, claims in
+        logout("L11", "exp", "rejects an expired token") { _, claims in
             claims["exp"] = .integer((claims["iat"]?.integer ?? 0) - 3600)
         },
-        logout("L12", "exp, missing", "refuses one without exp") { _, claims in claims["exp"] = nil },
-        logout("L13", "sub, sid", "refuses one that names neither") { _, claims in claims["sub"] = nil },
-        logout("L14", "sub, no string", "refuses a user who is no string") { _, claims in claims["sub"] = 7 },
-        logout("L15", "events", "refuses one without the event") { _, claims in
+        logout("L12", "exp, missing", "rejects a token without exp") { _, claims in claims["exp"] = nil },
+        logout("L13", "sub, sid", "rejects a token without sub and sid") { _, claims in claims["sub"] = nil },
+        logout("L14", "sub, not a string", "rejects a sub that is not a string") { _, claims in claims["sub"] = 7 },
+        logout("L15", "events", "rejects a token without the event") { _, claims in
             claims["events"] = ["http://schemas.openid.net/event/other": [:]]
         },
-        logout("L16", "events, no object", "refuses an event that is no object") { _, claims in
+        logout("L16", "events, not an object", "rejects an event that is not an object") { _, claims in
             claims["events"] = ["http://schemas.openid.net/event/backchannel-logout": true]
         },
-        logout("L17", "nonce", "refuses one with a nonce, whatever it is") { _, claims in claims["nonce"] = .null },
-        logout("L18", "jti", "refuses one without jti") { _, claims in claims["jti"] = nil },
-        web("L19", "signature", "refuses one that the provider has not signed") { web, server, browser in
+        logout("L17", "nonce", "rejects a token with a nonce of any value") { _, claims in claims["nonce"] = .null },
+        logout("L18", "jti", "rejects a token without jti") { _, claims in claims["jti"] = nil },
+        web("L19", "signature", "rejects a token that the provider did not sign") { web, server, browser in
             try await browser.signIn(web, at: server)
             let other = try OIDCEmulator(issuer: web.scene.emulator.issuer, clients: [WebScene.client])
             let token = try other.logoutToken(for: "web", subject: "248289761001")
             let response = try await web.logOut(token, at: server)
-            try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
-            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+            try ConformanceRow.require(response.status == 400, "The status must be 400, not \(response.status).")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session must continue.")
         },
-        web("L20", "jti once", "a token that was used ends no session that was begun later, in any process") {
+        web("L20", "repeated jti", "does not end a later session, in any process") {
             web,
             server,
             browser in
-            // A session of a few seconds ago, a token of the last second, and then a session of the current second.
+            // A session from a few seconds ago, a token from one second ago, and then a session from this second.
             let now = Int64(Date().timeIntervalSince1970)
             web.scene.emulator.fault = .idToken(.claim("iat", .integer(now - 5)))
             try await browser.signIn(web, at: server)
@@ -124,15 +127,15 @@ extension ConformanceTable {
                 let response = try await web.logOut(token, at: process)
                 try ConformanceRow.require(
                     response.status == 200,
-                    "A provider that repeats itself is told that it is done."
+                    "A provider that repeats a request must receive status 200."
                 )
             }
             try await browser.signIn(web, at: server)
             let response = try await web.logOut(token, at: web.process())
-            try ConformanceRow.require(response.status == 400, "It is refused.")
-            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+            try ConformanceRow.require(response.status == 400, "The token must be rejected.")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session must continue.")
         },
-        web("L21", "exp, by a setting", "accepts one without exp for two minutes, where a setting says so") {
+        web("L21", "missing exp", "accepts the token for two minutes if a setting allows it") {
             web,
             _,
             browser in
@@ -147,11 +150,11 @@ extension ConformanceTable {
                 let response = try await web.logOut(token, at: server)
                 try ConformanceRow.require(
                     response.status == status,
-                    "The status is \(response.status), \(age) seconds later."
+                    "The status must be \(status), not \(response.status), for a token that is \(age) seconds old."
                 )
             }
         },
-        web("L22", "a refresh under way", "what it brings is dropped") { web, server, browser in
+        web("L22", "a refresh in progress", "discards the refreshed tokens") { web, server, browser in
             web.scene.emulator.accessTokenLifetime = 0
             try await browser.signIn(web, at: server)
             let key = server.credentials.recordKey(for: CredentialKey(browser.session ?? ""))
@@ -161,20 +164,20 @@ extension ConformanceTable {
                     let bytes = try await web.store.bytes(for: key).required()
                     let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
                     let response = try await web.logOut(token, at: server)
-                    try ConformanceRow.require(response.status == 200, "The provider's request does not wait for it.")
+                    try ConformanceRow.require(response.status == 200, "The logout request must not wait.")
                     try await web.store.write(bytes, under: lease)
                 }
             }
             do {
                 try await refresh.value
-                throw ConformanceRow.Failure(description: "What the refresh brought was written.")
+                throw ConformanceRow.Failure(description: "The refreshed tokens must not be written.")
             } catch let error as AuthError where error.code == .leaseLost {}
             try ConformanceRow.require(
                 try await browser.session(at: try web.process()) == nil,
-                "The session has ended."
+                "The session must end."
             )
         },
-        web("L23", "users of several tenants", "ends the sessions of its tenant's user alone") { web, _, _ in
+        web("L23", "users of several tenants", "ends only the sessions of its tenant's user") { web, _, _ in
             let emulator = web.scene.emulator
             let (template, tenants) = ("\(emulator.issuer)/{tenant}", ["first", "second"])
             let rule = try TokenIssuerTemplate(template, claim: "tid")
@@ -200,25 +203,29 @@ extension ConformanceTable {
                 (emulator.issuer, "first"),
             ] {
                 let status = try await status(issuer: issuer, tenant: tenant)
-                try ConformanceRow.require(status == 400, "\(issuer) is no issuer of \(tenant ?? "no tenant").")
+                try ConformanceRow.require(status == 400, "\(issuer) is not the issuer of \(tenant ?? "no tenant").")
             }
             let accepted = try await status(issuer: "\(emulator.issuer)/first", tenant: "first")
-            try ConformanceRow.require(accepted == 200, "The status is \(accepted).")
+            try ConformanceRow.require(accepted == 200, "The status must be 200, not \(accepted).")
             let left = try await [browsers[0].session(at: server), browsers[1].session(at: server)].map { $0 != nil }
-            try ConformanceRow.require(left == [false, true], "Left: \(left).")
+            try ConformanceRow.require(
+                left == [false, true],
+                "Only the second tenant's session must continue: \(left)."
+            )
         },
-        web("L24", "a sign-in under way", "what the provider has ended meanwhile begins no session, in any process") {
+        web("L24", "a sign-in in progress", "starts no session if the provider has ended it, in any process") {
             web,
             server,
             browser in
             let (emulator, other, subject) = (web.scene.emulator, try web.process(), "248289761001")
-            // Whether the token names the user, and the session; the last one ends every sign-in of the user.
+            // The token's user, whether it contains the sign-in's sid (nil: no sid), and whether it ends the sign-in.
+            // The last token ends every sign-in of the user.
             for (number, (user, isOfSession, isEnded)) in [
                 (nil, true, true), (subject, true, true), (subject, false, false), (nil, false, false),
                 ("another", nil, false), ("another", true, false), (subject, nil, true),
             ].enumerated() as EnumeratedSequence<[(String?, Bool?, Bool)]> {
                 emulator.fault = .idToken(.claim("sid", .string("session-\(number)")))
-                // By the provider's clock: before the ID Token, and after.
+                // The token was issued before, or after, the ID Token by the provider's clock.
                 for (time, isEnded) in [(Int64(-20), false), (20, isEnded)] {
                     let callback = try await browser.visitProvider(web, at: server)
                     let token = try emulator.logoutToken(
@@ -227,7 +234,7 @@ extension ConformanceTable {
                         sessionID: isOfSession.map { $0 ? "session-\(number)" : "another-\(number)" }
                     ) { _, claims in claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + time) }
                     let heard = try await web.logOut(token, at: other)
-                    try ConformanceRow.require(heard.status == 200, "The status is \(heard.status).")
+                    try ConformanceRow.require(heard.status == 200, "The status must be 200, not \(heard.status).")
                     let status = try await browser.send(.get, callback, to: server).status
                     let isSignedIn = try await browser.session(at: server) != nil
                     try ConformanceRow.require(
@@ -238,26 +245,32 @@ extension ConformanceTable {
                 }
             }
         },
-        web("L25", "a token that was long on its way", "ends no session that was begun later") { web, server, browser in
+        web("L25", "a delayed token", "does not end a session that was started later") { web, server, browser in
             try await browser.signIn(web, at: server)
             for (age, isEnded) in [(Int64(100), false), (0, true)] {
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                     claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
                 }
                 let response = try await web.logOut(token, at: server)
-                try ConformanceRow.require(response.status == 200, "The status is \(response.status).")
+                try ConformanceRow.require(response.status == 200, "The status must be 200, not \(response.status).")
                 let isOver = try await browser.session(at: server) == nil
-                try ConformanceRow.require(isOver == isEnded, "\(age) seconds old.")
+                try ConformanceRow.require(
+                    isOver == isEnded,
+                    "A token that is \(age) seconds old has the wrong effect."
+                )
             }
         },
-        web("L27", "exp, without end", "accepts and remembers a token for a day at most") { web, server, browser in
+        web("L27", "exp in the distant future", "accepts and remembers it for at most a day") { web, server, browser in
             for exp in [9.3e15, 1e19, 1e300] {
                 try await browser.signIn(web, at: server)
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                     claims["exp"] = .double(exp)
                 }
-                try ConformanceRow.require(try await web.logOut(token, at: server).status == 200, "\(exp) is accepted.")
-                try ConformanceRow.require(try await browser.session(at: server) == nil, "The session has ended.")
+                try ConformanceRow.require(
+                    try await web.logOut(token, at: server).status == 200,
+                    "\(exp) must be accepted."
+                )
+                try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
             }
             let old = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                 claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 172_800)
@@ -265,10 +278,10 @@ extension ConformanceTable {
             }
             try ConformanceRow.require(
                 try await web.logOut(old, at: server).status == 400,
-                "Two days later it is refused."
+                "The token must be rejected two days later."
             )
         },
-        web("L26", "a clock that is ahead", "ends sessions whose beginning this machine's clock puts after the token") {
+        web("L26", "a local clock that is ahead", "ends sessions that the clock dates after the token") {
             web,
             _,
             browser in
@@ -282,8 +295,8 @@ extension ConformanceTable {
                     sessionID: isOfSession ? tokens.verifiedIDToken?.claims["sid"]?.string : nil
                 )
                 let status = try await web.logOut(token, at: ahead).status
-                try ConformanceRow.require(status == 200, "The status is \(status).")
-                try ConformanceRow.require(try await browser.session(at: ahead) == nil, "The session has ended.")
+                try ConformanceRow.require(status == 200, "The status must be 200, not \(status).")
+                try ConformanceRow.require(try await browser.session(at: ahead) == nil, "The session must end.")
             }
         },
     ]

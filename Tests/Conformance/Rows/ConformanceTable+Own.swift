@@ -9,64 +9,65 @@ extension ConformanceTable {
         request("I1", "scope", "Request the openid scope.") { scene in
             try ConformanceRow.require(
                 scene.authorization?["scope"]?.hasPrefix("openid") == true,
-                "openid is requested."
+                "The openid scope must be requested."
             )
         },
         request("I2", "redirect_uri", "Send the registered redirect URI.") { scene in
             let uri = scene.authorization?["redirect_uri"]
-            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "It is the registered one.")
+            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "It must be the registered URI.")
         },
-        request("I3", "redirect_uri at the token endpoint", "Send the value of the authorization request.") { scene in
+        request("I3", "redirect_uri at the token endpoint", "Repeat the authorization request's value.") { scene in
             let uri = scene.tokenRequest?["redirect_uri"]
-            try ConformanceRow.require(uri == scene.authorization?["redirect_uri"], "It is the same.")
+            try ConformanceRow.require(uri == scene.authorization?["redirect_uri"], "The values must match.")
         },
-        request("I4", "client_id at the token endpoint", "Send the value of the authorization request.") { scene in
-            try ConformanceRow.require(scene.tokenRequest?["client_id"] == "authflow-demo", "It is the same.")
+        request("I4", "client_id at the token endpoint", "Repeat the authorization request's value.") { scene in
+            try ConformanceRow.require(scene.tokenRequest?["client_id"] == "authflow-demo", "The values must match.")
         },
-        .row("I5", "client authentication", "Use one method only.", clients: [.confidential]) { scene in
+        .row("I5", "client authentication", "Use only one method.", clients: [.confidential]) { scene in
             try await ConformanceRow.signsIn(scene) { $0.becomeConfidential() }
             let request = scene.emulator.receivedRequests.first { $0.path == "/token" }
-            try ConformanceRow.require(request?.request.headerFields[.authorization] != nil, "The header is used.")
+            try ConformanceRow.require(request?.request.headerFields[.authorization] != nil, "The header must be used.")
             let repeated = ["client_id", "client_secret", "client_assertion"].contains { request?.form[$0] != nil }
-            try ConformanceRow.require(!repeated, "The body is not.")
+            try ConformanceRow.require(!repeated, "The body must not be used.")
         },
-        .row("I6", "PKCE", "Use S256 with a new verifier of 256 bits each time.") { scene in
+        .row("I6", "PKCE", "Use S256 with a new 256-bit verifier each time.") { scene in
             for _ in 0..<2 { try await ConformanceRow.signsIn(scene) }
             let requests = scene.emulator.receivedRequests
             let methods = requests.filter { $0.path == "/authorize" }.map { $0.query["code_challenge_method"] }
-            try ConformanceRow.require(methods == ["S256", "S256"], "The method is S256.")
+            try ConformanceRow.require(methods == ["S256", "S256"], "The method must be S256.")
             let verifiers = requests.filter { $0.path == "/token" }.compactMap { $0.form["code_verifier"] }
-            try ConformanceRow.require(Set(verifiers).count == 2, "Verifiers are new.")
-            try ConformanceRow.require(verifiers.allSatisfy { $0.utf8.count == 43 }, "They have 256 bits.")
+            try ConformanceRow.require(Set(verifiers).count == 2, "Each verifier must be new.")
+            try ConformanceRow.require(verifiers.allSatisfy { $0.utf8.count == 43 }, "Verifiers must have 256 bits.")
         },
-        request("I7", "access token", "Send it in the Authorization header alone.") { scene in
+        request("I7", "access token", "Send it only in the Authorization header.") { scene in
             let users = scene.emulator.receivedRequests.filter { $0.request.headerFields[.authorization] != nil }
-            try ConformanceRow.require(!users.isEmpty, "It is used.")
+            try ConformanceRow.require(!users.isEmpty, "The access token must be used.")
             let isElsewhere = scene.emulator.receivedRequests.contains {
                 $0.query["access_token"] != nil || $0.form["access_token"] != nil
             }
-            try ConformanceRow.require(!isElsewhere, "It is in the header alone.")
+            try ConformanceRow.require(!isElsewhere, "It may only be in the header.")
         },
-        bound("I11", "DPoP proofs", "Make a new proof for each request, with ath at resources alone.") { scene in
+        bound("I11", "DPoP proofs", "Create a new proof for each request, with ath only at resources.") { scene in
             scene.emulator.dpop = .requiredWithNonce
         },
     ]
 
     static let own: [ConformanceRow] = [
-        .refuses("O1", "azp of another client", "Refuse it.", fault: .idToken(.wrongAuthorizedParty)),
-        .refuses("O2", "exp is now", "Refuse it.", fault: .idToken(.expired(secondsAgo: 0))) { $0.clockLeeway = .zero },
-        .refuses("O3", "wrong at_hash", "Refuse it.", fault: .idToken(.wrongAccessTokenHash)),
-        .row("O4", "repeated code, state or iss", "Refuse the response.") { scene in
+        .refuses("O1", "azp of another client", "Reject the ID Token.", fault: .idToken(.wrongAuthorizedParty)),
+        .refuses("O2", "exp is now", "Reject it.", fault: .idToken(.expired(secondsAgo: 0))) { $0.clockLeeway = .zero },
+        .refuses("O3", "wrong at_hash", "Reject the ID Token.", fault: .idToken(.wrongAccessTokenHash)),
+        .row("O4", "repeated code, state or iss", "Reject the response.") { scene in
             for fault in [CallbackFault.repeatedCode, .repeatedState, .repeatedIss] {
                 scene.emulator.fault = .callback(fault)
                 try await refused(scene, .invalidCallback)
                 let last = scene.emulator.requests.last { $0 != "POST /revoke" }
-                try ConformanceRow.require(last == "POST /consent", "No further request is sent.")
+                try ConformanceRow.require(last == "POST /consent", "No further request may be sent.")
             }
         },
-        .refuses("O5", "crit in the header", "Refuse it.", fault: .idToken(.criticalHeader)),
-        .row("O6", "a nonce that was never sent", "Refuse it.") { scene in
-            // Without openid no nonce is sent, and no ID Token is expected; one that is returned must have no nonce.
+        .refuses("O5", "crit in the header", "Reject the ID Token.", fault: .idToken(.criticalHeader)),
+        .row("O6", "a nonce that was not sent", "Reject the ID Token.") { scene in
+            // Without the openid scope, no nonce is sent and no ID Token is expected. If the provider returns
+            // an ID Token anyway, it must not contain a nonce.
             scene.emulator.fault = .tokenResponse(
                 .member("id_token", .string(try unexpectedIDToken(scene.emulator.issuer)))
             )
@@ -74,10 +75,10 @@ extension ConformanceTable {
             settings.scopes = ["profile"]
             try await refused(scene, .invalidIDToken, settings)
         },
-        .accepts("O7", "keys with the same ID", "Choose by key type and try each.", fault: .jwks(.decoys)),
-        .accepts("O8", "keys that cannot be read", "Skip them.", fault: .jwks(.unreadableKeys)),
-        .accepts("O9", "keys for encryption and of unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
-        .row("O10", "oversized responses", "Refuse them.") { scene in
+        .accepts("O7", "keys with the same ID", "Select keys by type, and try each.", fault: .jwks(.decoys)),
+        .accepts("O8", "keys that cannot be parsed", "Skip them.", fault: .jwks(.unreadableKeys)),
+        .accepts("O9", "encryption keys and unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
+        .row("O10", "oversized responses", "Reject them.") { scene in
             for fault in [
                 EmulatorFault.jwks(.oversized), .tokenResponse(.oversized), .userInfo(.oversized),
             ] {
@@ -87,7 +88,7 @@ extension ConformanceTable {
             scene.emulator.fault = .metadata(.oversized)
             try await refused(scene, .discoveryFailed)
         },
-        .row("O11", "redirects on back channel calls", "Follow none.") { scene in
+        .row("O11", "redirects of back-channel requests", "Do not follow them.") { scene in
             let faults: [EmulatorFault] = [.jwks(.redirected), .tokenResponse(.redirected), .userInfo(.redirected)]
             for fault in faults {
                 scene.emulator.fault = fault
@@ -96,26 +97,26 @@ extension ConformanceTable {
             scene.emulator.fault = .metadata(.redirected)
             try await refused(scene, .discoveryFailed)
         },
-        .row("O12", "a storm of unknown key IDs", "Fetch the keys twice at most.") { scene in
+        .row("O12", "many unknown key IDs", "Fetch the keys at most twice.") { scene in
             scene.emulator.fault = .idToken(.unknownKeyID)
             let client = try scene.client()
             for _ in 0..<4 {
                 do {
                     _ = try await client.signIn()
-                    throw ConformanceRow.Failure(description: "It is refused.")
+                    throw ConformanceRow.Failure(description: "The ID Token must be rejected.")
                 } catch is AuthError {}
             }
             let fetches = scene.emulator.requests.count { $0 == "GET /jwks" }
-            try ConformanceRow.require(fetches <= 2, "The keys are fetched twice at most, not \(fetches) times.")
+            try ConformanceRow.require(fetches <= 2, "The keys may be fetched twice, not \(fetches) times.")
         },
         refusesRefresh(
             "O13",
-            "refreshed ID Token with another aud",
-            "Refuse it.",
+            "refreshed ID Token with a different aud",
+            "Reject the ID Token.",
             .wrongAudience,
             .secondAudience
         ),
-        .row("O14", "auth_time and max_age", "Refuse a sign-in that is too old.") { scene in
+        .row("O14", "auth_time and max_age", "Reject an authentication that is too old.") { scene in
             var settings = try EmulatorScene.registration()
             settings.parameters[.authorization] = ["max_age": "60"]
             try await ConformanceRow.signsIn(scene) { [settings] in $0 = settings }
@@ -127,7 +128,7 @@ extension ConformanceTable {
         .row(
             "O15",
             "HS256 with the public key as the secret",
-            "Refuse it, even from a client that may use HS256.",
+            "Reject the ID Token, even if the client allows HS256.",
             clients: [.confidential]
         ) { scene in
             scene.emulator.signingAlgorithm = .rs256
@@ -163,12 +164,12 @@ extension ConformanceTable {
         do {
             _ = try await scene.client(registration: settings).signIn()
         } catch let error as AuthError {
-            return try ConformanceRow.require(error.code == code, "It is refused as expected: \(error)")
+            return try ConformanceRow.require(error.code == code, "The code must be \(code.rawValue): \(error)")
         }
-        throw ConformanceRow.Failure(description: "It is refused.")
+        throw ConformanceRow.Failure(description: "The sign-in must be rejected.")
     }
 
-    /// An ID Token with a nonce that was never sent. Its claims are refused before its signature is checked.
+    /// An ID Token with a nonce that was not sent. Its claims are rejected before its signature is verified.
     private static func unexpectedIDToken(_ issuer: String) throws -> String {
         let keys = try EmulatorKeys()
         let now = Int64(HostServices.system.now().timeIntervalSince1970)

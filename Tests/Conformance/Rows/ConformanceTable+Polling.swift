@@ -3,7 +3,7 @@ import AuthFlowTesting
 import Foundation
 
 extension ConformanceTable {
-    /// The rows of the suite's polling test, applied to the device grant (RFC 8628 section 3.5).
+    /// The rows of the conformance suite's polling test, applied to the device grant (RFC 8628 section 3.5).
     static let polling: [ConformanceRow] = [
         .polls(
             "126",
@@ -13,16 +13,16 @@ extension ConformanceTable {
             responses: [.error("authorization_pending"), .error("authorization_pending")]
         ) { trial in
             try trial.requireSignedIn()
-            try ConformanceRow.require(trial.waits.count == 3, "It polls until there are tokens.")
+            try ConformanceRow.require(trial.waits.count == 3, "Polling must continue until tokens are returned.")
             try ConformanceRow.require(
                 trial.waits.allSatisfy { $0 >= 31 },
-                "Every wait is long enough: \(trial.waits)."
+                "Every wait must be at least 31 s: \(trial.waits)."
             )
         },
         .polls(
             "127",
             "slow_down",
-            "Increase the interval by five seconds, for all later polls.",
+            "Increase the interval by five seconds for all later polls.",
             responses: [
                 .slowDown(interval: nil), .error("authorization_pending"), .error("authorization_pending"),
                 .slowDown(interval: nil), .error("authorization_pending"),
@@ -32,7 +32,7 @@ extension ConformanceTable {
             let least: [Double] = [5, 10, 10, 10, 15, 15]
             try ConformanceRow.require(
                 trial.waits.count == least.count && zip(trial.waits, least).allSatisfy { $0 >= $1 },
-                "The waits grow and stay: \(trial.waits)."
+                "The waits must be at least \(least): \(trial.waits)."
             )
         },
         .polls("128", "access_denied", "Stop polling.", responses: [.error("access_denied")]) { trial in
@@ -44,10 +44,10 @@ extension ConformanceTable {
         .polls("130", "invalid_request", "Stop polling.", responses: [.error("invalid_request")]) { trial in
             try trial.requireStopped(.providerRejected)
         },
-        .polls("131", "no device_code", "Refuse it.", fault: .deviceAuthorization(.member("device_code", nil))) {
+        .polls("131", "no device_code", "Reject it.", fault: .deviceAuthorization(.member("device_code", nil))) {
             try $0.requireStopped(.invalidResponse, polls: 0)
         },
-        .polls("131b", "no expires_in", "Refuse it.", fault: .deviceAuthorization(.member("expires_in", nil))) {
+        .polls("131b", "no expires_in", "Reject it.", fault: .deviceAuthorization(.member("expires_in", nil))) {
             try $0.requireStopped(.invalidResponse, polls: 0)
         },
     ]
@@ -62,20 +62,23 @@ struct PollingTrial: Sendable {
 
     func requireSignedIn() throws {
         guard case .success(let signIn) = result else { throw ConformanceRow.Failure(description: "\(result)") }
-        try ConformanceRow.require(signIn.credential.identity?.subject == "248289761001", "Alice is signed in.")
+        try ConformanceRow.require(signIn.credential.identity?.subject == "248289761001", "Alice must be signed in.")
     }
 
     func requireStopped(_ code: AuthError.Code, polls: Int = 1) throws {
         guard case .failure(let error) = result else {
-            throw ConformanceRow.Failure(description: "It stops.")
+            throw ConformanceRow.Failure(description: "Polling must stop.")
         }
-        try ConformanceRow.require((error as? AuthError)?.code == code, "It stops with \(code.rawValue), not \(error).")
-        try ConformanceRow.require(waits.count == polls, "It polls \(polls) times, not \(waits.count).")
+        try ConformanceRow.require(
+            (error as? AuthError)?.code == code,
+            "The code must be \(code.rawValue), not \(error)."
+        )
+        try ConformanceRow.require(waits.count == polls, "It must poll \(polls) times, not \(waits.count).")
     }
 }
 
 extension ConformanceRow {
-    /// A row in which the user approves the device grant at once, and time passes only in the waits.
+    /// A row in which the user approves the device grant immediately, and time advances only during the waits.
     static func polls(
         _ number: String,
         _ name: String,

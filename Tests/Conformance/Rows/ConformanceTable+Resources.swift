@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// The requirements of MCP's authorization and transport for a client, by the numbers of ResourceScenario.
+// The requirements of MCP authorization and transport on a client, by the numbers of the scenarios in ResourceScenario.
 
 extension ConformanceTable {
     static let resources: [ConformanceRow] = [
@@ -18,177 +18,183 @@ extension ConformanceTable {
             let sum = try await host.call("add_numbers", ["a": 5, "b": 3])
             try ConformanceRow.require(
                 sum["result"]?["content"]?.array?.first?["text"]?.string == "8.0",
-                "The sum is returned."
+                "The sum must be returned."
             )
         },
-        .modern(2, "Name the revision in the header as in the body; pass on which ones the server speaks.") { _, host in
+        .modern(2, "Send the same revision in header and body; forward the supported revisions.") { _, host in
             let refused = try await host.ask("tools/list", version: "2099-01-01")
-            try ConformanceRow.require(refused["error"]?["code"]?.integer == -32022, "The error is passed on.")
+            try ConformanceRow.require(refused["error"]?["code"]?.integer == -32022, "The error must be forwarded.")
             try ConformanceRow.require(
                 refused["error"]?["data"]?["supported"]?.strings == ["2026-07-28"],
-                "What the server speaks is passed on."
+                "The supported revisions must be forwarded."
             )
         },
-        .signsIn(3, "Take the metadata address of the challenge, and never ask the root."),
-        .signsIn(4, "Find the metadata at the well-known address, and OpenID Connect's document."),
-        .signsIn(5, "Find the metadata at the root without a challenge; insert the issuer's path."),
-        .signsIn(6, "Take a metadata address that only the challenge names; append to the issuer's path."),
-        .signsIn(7, "Be the address of the own description.") {
+        .signsIn(3, "Use the metadata URL in the challenge, and never request the root document."),
+        .signsIn(4, "Find the metadata at the well-known URL, and the OpenID Connect discovery document."),
+        .signsIn(5, "Find the metadata at the root without a challenge; insert .well-known before the issuer's path."),
+        .signsIn(6, "Use a metadata URL that only the challenge contains; append .well-known to the issuer's path."),
+        .signsIn(7, "Use the URL of the client ID metadata document as the client ID.") {
             $0.clientMetadataDocument = "https://conformance-test.local/client-metadata.json"
         } then: { scene, _ in
-            try ConformanceRow.require(scene.emulator.registrations == 0, "No client registers.")
+            try ConformanceRow.require(scene.emulator.registrations == 0, "No client may be registered.")
         },
-        .signsIn(8, "Ask for the scopes of the challenge.") { scene, _ in
+        .signsIn(8, "Request the scopes in the challenge.") { scene, _ in
             try ConformanceRow.require(
                 scene.emulator.authorizations == [["mcp:basic"]],
-                "The scope is that of the challenge."
+                "The request must contain the challenge's scope."
             )
         },
-        .signsIn(9, "Ask for all scopes that the resource lists.") { scene, _ in
+        .signsIn(9, "Request all scopes that the resource lists.") { scene, _ in
             try ConformanceRow.require(
                 scene.emulator.authorizations == [["mcp:basic", "mcp:read", "mcp:write"]],
-                "All of them are asked for."
+                "All listed scopes must be requested."
             )
         },
-        .signsIn(10, "Leave the scope out where nothing names one.") { scene, _ in
-            try ConformanceRow.require(scene.emulator.authorizations == [[]], "No scope is asked for.")
+        .signsIn(10, "Omit the scope if no challenge or metadata contains one.") { scene, _ in
+            try ConformanceRow.require(scene.emulator.authorizations == [[]], "No scope may be requested.")
         },
-        .signsIn(11, "Step up with the union of the scopes.") { scene, _ in
+        .signsIn(11, "Step up with the union of the old and new scopes.") { scene, _ in
             try ConformanceRow.require(
                 scene.emulator.authorizations == [["mcp:basic"], ["mcp:basic", "mcp:write"]],
-                "The second request has both scopes."
+                "The second request must contain both scopes."
             )
         },
-        .refuses(12, "Give up when new tokens do not help.", code: .insufficientScope) { scene in
+        .refuses(12, "Give up if new tokens do not help.", code: .insufficientScope) { scene in
             try ConformanceRow.require(
                 (1...3).contains(scene.emulator.authorizations.count),
-                "There are one to three sign-ins."
+                "There must be one to three sign-ins."
             )
         },
-        .signsIn(13, "Authenticate by client_secret_basic where that is registered."),
-        .signsIn(14, "Authenticate by client_secret_post where that is registered."),
-        .signsIn(15, "Send no secret where none is registered."),
-        .withClient(16, "Use the client that was registered beforehand.") { scene in
+        .signsIn(13, "Authenticate with client_secret_basic if it is registered."),
+        .signsIn(14, "Authenticate with client_secret_post if it is registered."),
+        .signsIn(15, "Send no secret if none is registered."),
+        .withClient(16, "Use the preregistered client.") { scene in
             try scene.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
             }
         },
-        .refuses(17, "Refuse metadata of another resource before any authorization request.", code: .discoveryFailed) {
+        .refuses(17, "Reject metadata for another resource before any authorization request.", code: .discoveryFailed) {
             scene in
-            try ConformanceRow.require(scene.emulator.authorizations.isEmpty, "No authorization request is sent.")
+            try ConformanceRow.require(scene.emulator.authorizations.isEmpty, "No authorization request may be sent.")
         },
-        .signsIn(18, "Ask for offline_access where the server lists it.") { scene, _ in
+        .signsIn(18, "Request offline_access if the server lists it.") { scene, _ in
             try ConformanceRow.require(
                 scene.emulator.authorizations == [["mcp:basic", "offline_access"]],
-                "It is asked for."
+                "offline_access must be requested."
             )
         },
-        .signsIn(19, "Do not ask for offline_access where the server does not list it."),
-        .signsIn(20, "Register anew when the resource names another server, and show it nothing of the first.") {
+        .signsIn(19, "Do not request offline_access if the server does not list it."),
+        .signsIn(20, "Register again if the resource moves to another server, and send it nothing from the first.") {
             scene,
             client in
             let again = try await scene.call(client)
-            try ConformanceRow.require(again == 200 && scene.emulator.registrations == 2, "A second client registers.")
+            try ConformanceRow.require(
+                again == 200 && scene.emulator.registrations == 2,
+                "A second client must be registered."
+            )
         },
-        .signsIn(21, "Accept the right iss."), .signsIn(22, "Accept no iss where none is announced."),
-        .refuses(23, "Refuse a response without the announced iss.", code: .issuerMismatch, last: "/authorize"),
-        .refuses(24, "Refuse the iss of another.", code: .issuerMismatch, last: "/authorize"),
-        .refuses(25, "Refuse a wrong iss where none is announced.", code: .issuerMismatch, last: "/authorize"),
+        .signsIn(21, "Accept the correct iss."), .signsIn(22, "Accept a missing iss if none is advertised."),
+        .refuses(23, "Reject a response without the advertised iss.", code: .issuerMismatch, last: "/authorize"),
+        .refuses(24, "Reject another issuer's iss.", code: .issuerMismatch, last: "/authorize"),
+        .refuses(25, "Reject a wrong iss, even if none is advertised.", code: .issuerMismatch, last: "/authorize"),
         .refuses(26, "Compare iss without normalization.", code: .issuerMismatch, last: "/authorize"),
         .refuses(
             27,
-            "Use nothing of metadata that names another issuer.",
+            "Use nothing from metadata that contains a different issuer.",
             code: .issuerMismatch,
             last: "/.well-known/oauth-authorization-server"
         ),
-        .modern(28, "Pass requestState on, exactly and nowhere else.") { scene, host in
+        .modern(28, "Forward requestState unchanged, and only in the retry.") { scene, host in
             let first = try await host.call("asks")
             let state = first["result"]?["requestState"]
             let second = try await host.call("asks", ["answered": true], ["requestState": state ?? .null])
-            try ConformanceRow.require(second["result"]?["resultType"] == nil, "The retry is complete.")
+            try ConformanceRow.require(second["result"]?["resultType"] == nil, "The retry must complete.")
             let other = try await host.call("test-tool")
-            try ConformanceRow.require(other["result"] != nil, "Another call has nothing of it.")
+            try ConformanceRow.require(other["result"] != nil, "Another call must not contain it.")
         },
-        .modern(29, "Mirror the method and the name in the header.") { _, host in
-            try ConformanceRow.require(try await host.ask("server/discover")["result"] != nil, "Discovery succeeds.")
-            try ConformanceRow.require(try await host.call("test-tool")["result"] != nil, "A call succeeds.")
+        .modern(29, "Mirror the method and the name in the headers.") { _, host in
+            try ConformanceRow.require(
+                try await host.ask("server/discover")["result"] != nil,
+                "Discovery must succeed."
+            )
+            try ConformanceRow.require(try await host.call("test-tool")["result"] != nil, "A call must succeed.")
         },
         .modern(30, "Mirror annotated arguments: plain, encoded, or not at all.") { _, host in
             for region in ["eu-west1", "Hello, 世界", " blank ", "=?base64?eA==?=", "", "tab\there"] {
                 let arguments: [String: JSON] = ["region": .string(region), "count": -7, "dry": false, "plain": "x"]
                 try ConformanceRow.require(
                     try await host.call("annotated", arguments)["result"] != nil,
-                    "\(region) is mirrored."
+                    "\(region) must be mirrored."
                 )
             }
             try ConformanceRow.require(
                 try await host.call("annotated", ["region": .null])["result"] != nil,
-                "Null has no field."
+                "A null argument must have no header."
             )
             try ConformanceRow.require(
                 try await host.call("plain", ["region": "x"])["result"] != nil,
-                "Others have none."
+                "An argument without an annotation must have no header."
             )
         },
-        .modern(31, "Leave tools with annotations that are not allowed out of the list.") { _, host in
+        .modern(31, "Omit tools with forbidden annotations from the list.") { _, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array ?? []
             try ConformanceRow.require(
                 tools.compactMap { $0["name"]?.string } == ["test-tool", "valid_tool"],
-                "Only the allowed ones are listed."
+                "Only the allowed tools must be listed."
             )
             try ConformanceRow.require(
                 try await host.call("valid_tool", ["region": "x"])["result"] != nil,
-                "The valid one is called."
+                "The valid tool must be called."
             )
         },
-        .calls(32, "Fetch no address that a schema refers to.") { scene, host in
+        .calls(32, "Do not fetch URLs that a schema references.") { scene, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array
-            try ConformanceRow.require(tools?.last?["inputSchema"]?["$ref"] != nil, "The schema is passed on.")
+            try ConformanceRow.require(tools?.last?["inputSchema"]?["$ref"] != nil, "The schema must be forwarded.")
         },
         .withClient(
             33,
-            "Authenticate as the client itself by private_key_jwt, for the issuer.",
+            "Use client credentials with private_key_jwt, and the issuer as the audience.",
             methods: [.clientCredentials]
         ) { scene in
             let key = try PrivateKey(generatedFor: .es256)
             scene.emulator.settings.clientKey = key.publicJWK
             return try scene.registered("machine") { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
         },
-        .withClient(34, "Authenticate as the client itself by client_secret_basic.", methods: [.clientCredentials]) {
+        .withClient(34, "Use client credentials with client_secret_basic.", methods: [.clientCredentials]) {
             scene in
             try scene.registered("machine") {
                 $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
             }
         },
-        .enterprise(35, "Exchange the enterprise's ID Token for an identity assertion, and that for a token."),
-        .signsIn(36, "Bind tokens to a key, and prove it in every request."),
-        .signsIn(37, "Honor the nonces of both servers, each with a fresh proof."),
-        .workload(38, "Send a workload's assertion once, and no other."),
-        .calls(39, "Pass a schema on as it is.") { _, host in
+        .enterprise(35, "Exchange the enterprise ID Token for an identity assertion, and the assertion for a token."),
+        .signsIn(36, "Bind tokens to a key, and prove possession in every request."),
+        .signsIn(37, "Use both servers' nonces, each with a new proof."),
+        .workload(38, "Send a workload's assertion only once, even if it is rejected."),
+        .calls(39, "Forward a schema unchanged.") { _, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array
             let schema = tools?.last?["inputSchema"]
             try ConformanceRow.require(
                 schema?["$defs"]?["a"]?["$anchor"]?.string == "a" && schema?["allOf"] != nil
                     && schema?["$schema"] != nil,
-                "Nothing of it is lost."
+                "The schema must be complete."
             )
         },
-        .signsIn(40, "Take the origin for the authorization server where that is allowed by name.") {
+        .signsIn(40, "Use the origin as the authorization server if an option allows it.") {
             $0.assumesAuthorizationServerAtOrigin = true
         },
-        .signsIn(41, "Take the addresses of 2025-03-26 where that is allowed by name.") {
+        .signsIn(41, "Use the endpoint URLs of revision 2025-03-26 if an option allows it.") {
             $0.assumesAuthorizationServerAtOrigin = true
         },
         .calls(42, "Initialize with a revision and the host's name."),
-        .calls(43, "Resume a broken stream after the time that the server asks for.") { scene, host in
+        .calls(43, "Resume a broken stream after the server's retry time.") { scene, host in
             let response = try await host.call("test-tool")
-            try ConformanceRow.require(response["result"] != nil, "The response comes by the second stream.")
+            try ConformanceRow.require(response["result"] != nil, "The second stream must return the response.")
         },
-        .calls(44, "Pass on what the server says before its response.") { _, host in
+        .calls(44, "Forward notifications that the server sends before its response.") { _, host in
             _ = try await host.call("test-tool")
             try ConformanceRow.require(
                 host.notifications.contains { $0["method"]?.string == "notifications/message" },
-                "The host has heard it."
+                "The host must receive the notification."
             )
         },
     ]
@@ -226,7 +232,7 @@ extension ConformanceRow {
             change(&options)
             let client = try scene.client(options: options)
             let status = try await scene.call(client)
-            try require(status == 200, "The call is answered with 200, not \(status).")
+            try require(status == 200, "The status of the call must be 200, not \(status).")
             try await body(scene, client)
         }
     }
@@ -237,7 +243,7 @@ extension ConformanceRow {
         _ body: @escaping @Sendable (ResourceScene, ResourceClient) async throws -> Void
     ) -> ConformanceRow { signsIn(number, demand, then: body) }
 
-    /// A row in which a client that was registered beforehand calls a tool.
+    /// A row in which a preregistered client calls a tool.
     fileprivate static func withClient(
         _ number: Int,
         _ demand: String,
@@ -247,11 +253,11 @@ extension ConformanceRow {
         resource(number, demand) { scene in
             let client = try scene.client(methods: methods, registered: try registered(scene))
             let status = try await scene.call(client)
-            try require(status == 200, "The call is answered with 200, not \(status).")
+            try require(status == 200, "The status of the call must be 200, not \(status).")
         }
     }
 
-    /// A row in which a sign-in must be rejected, and nothing be sent after the invalid message.
+    /// A row in which the client must reject a sign-in, and send nothing after the invalid message.
     fileprivate static func refuses(
         _ number: Int,
         _ demand: String,
@@ -264,15 +270,15 @@ extension ConformanceRow {
             do {
                 _ = try await scene.call(client)
             } catch let error as AuthError {
-                try require(error.code == code, "It is refused with \(code.rawValue), not \(error.code.rawValue).")
+                try require(error.code == code, "The code must be \(code.rawValue), not \(error.code.rawValue).")
                 if let last {
                     let heard = scene.emulator.requests.last { $0 != "POST /revoke" } ?? ""
-                    try require(heard.hasSuffix(last), "The last request is to \(last), not \(heard).")
-                    try require(try await client.status()?.credential == nil, "Nothing is kept.")
+                    try require(heard.hasSuffix(last), "The last request must be to \(last), not \(heard).")
+                    try require(try await client.status()?.credential == nil, "No credential may be stored.")
                 }
                 return try body(scene)
             }
-            throw Failure(description: "It is refused.")
+            throw Failure(description: "The sign-in must be rejected.")
         }
     }
 
@@ -285,15 +291,15 @@ extension ConformanceRow {
         resource(number, demand) { scene in
             let host = scene.host(try scene.client())
             let initialized = try await host.initialize()
-            try require(initialized["result"]?["protocolVersion"]?.string == "2025-11-25", "The revision is agreed on.")
+            try require(initialized["result"]?["protocolVersion"]?.string == "2025-11-25", "The revision must match.")
             let tools = try await host.ask("tools/list")
-            try require(tools["result"]?["tools"]?.array?.isEmpty == false, "The tools are listed.")
+            try require(tools["result"]?["tools"]?.array?.isEmpty == false, "The tools must be listed.")
             try await body(scene, host)
             await host.close()
         }
     }
 
-    /// The same, with the requests of revision 2026-07-28.
+    /// Like `calls`, but with requests of revision 2026-07-28.
     fileprivate static func modern(
         _ number: Int,
         _ demand: String,
@@ -302,7 +308,7 @@ extension ConformanceRow {
         resource(number, demand) { scene in
             let host = scene.host(try scene.client(), version: "2026-07-28")
             let tools = try await host.ask("tools/list")
-            try require(tools["result"]?["tools"]?.array?.isEmpty == false, "The tools are listed.")
+            try require(tools["result"]?["tools"]?.array?.isEmpty == false, "The tools must be listed.")
             try await body(scene, host)
             await host.close()
         }
@@ -331,11 +337,11 @@ extension ConformanceRow {
             }
             let client = try scene.client(methods: [.jwtBearer(source)], registered: registered)
             let status = try await scene.call(client)
-            try require(status == 200, "The call is answered with 200, not \(status).")
+            try require(status == 200, "The status of the call must be 200, not \(status).")
         }
     }
 
-    /// Row 38: an assertion of the platform, which is rejected when it has another audience or has expired.
+    /// Row 38: an assertion from the platform that the server accepts, and one that the server rejects.
     fileprivate static func workload(_ number: Int, _ demand: String) -> ConformanceRow {
         resource(number, demand) { scene in
             func client(_ assertion: Assertion) throws -> ResourceClient {
@@ -363,21 +369,21 @@ extension ConformanceRow {
             let (good, bad) = (try assertion("good"), try assertion("bad"))
             scene.emulator.settings.assertions = [good.jwt.exposed]
             let status = try await scene.call(try client(good))
-            try require(status == 200, "The call is answered with 200, not \(status).")
+            try require(status == 200, "The status of the call must be 200, not \(status).")
             let before = scene.emulator.requests.filter { $0 == "POST /token" }.count
-            try require(before == 1, "There is one token request.")
+            try require(before == 1, "There must be one token request.")
             do {
                 _ = try await scene.call(try client(bad))
             } catch {
                 let after = scene.emulator.requests.filter { $0 == "POST /token" }.count
-                return try require(after == before + 1, "A refused assertion is sent once.")
+                return try require(after == before + 1, "A rejected assertion may be sent only once.")
             }
-            throw Failure(description: "It is refused.")
+            throw Failure(description: "The assertion must be rejected.")
         }
     }
 }
 
-/// A server of which only the token endpoint is known.
+/// A server whose metadata contains only the issuer and the token endpoint.
 private struct FixedServer: ProviderAdapter {
     let issuer: String
     let token: String

@@ -13,7 +13,7 @@ extension OIDCEmulator.Client {
 }
 
 extension ClientRegistration.Values {
-    /// Turns these into the settings of the confidential client.
+    /// Changes these to the settings of the confidential client.
     mutating func becomeConfidential() {
         clientID = OIDCEmulator.Client.confidential.id
         authentication = .clientSecretBasic(Secret(OIDCEmulator.Client.confidential.secret ?? ""))
@@ -25,7 +25,7 @@ extension ConformanceTable {
 
     static let formPost =
         codeFlow(from: 26, prefix: "oidcc-client-test", mode: .formPost) + [
-            .row("40", "oidcc-client-test-form-post-error", "Report the error that was posted.") { scene in
+            .row("40", "oidcc-client-test-form-post-error", "Report the posted error.") { scene in
                 var settings = try EmulatorScene.registration()
                 settings.responseMode = .formPost
                 settings.parameters[.authorization] = ["max_age": "0", "prompt": "none"]
@@ -34,15 +34,15 @@ extension ConformanceTable {
                 } catch let error as AuthError {
                     try ConformanceRow.require(
                         error.providerError?.error == "login_required",
-                        "The error is reported."
+                        "The error must be reported."
                     )
                     try ConformanceRow.require(
                         !scene.emulator.requests.contains("POST /token"),
-                        "No code is exchanged."
+                        "No code may be exchanged."
                     )
                     return
                 }
-                throw ConformanceRow.Failure(description: "The sign-in fails.")
+                throw ConformanceRow.Failure(description: "The sign-in must fail.")
             }
         ]
 
@@ -92,53 +92,56 @@ extension ConformanceTable {
         }
         return [
             accepts(1, "", "Sign in and call userinfo."),
-            refuses(2, "-invalid-iss", "Refuse an ID Token of another issuer.", .idToken(.wrongIssuer)),
-            refuses(3, "-missing-sub", "Refuse an ID Token without sub.", .idToken(.missingSubject)),
-            refuses(4, "-invalid-aud", "Refuse an ID Token for another client.", .idToken(.wrongAudience)),
-            refuses(5, "-missing-iat", "Refuse an ID Token without iat.", .idToken(.missingIssuedAt)),
+            refuses(2, "-invalid-iss", "Reject an ID Token from another issuer.", .idToken(.wrongIssuer)),
+            refuses(3, "-missing-sub", "Reject an ID Token without sub.", .idToken(.missingSubject)),
+            refuses(4, "-invalid-aud", "Reject an ID Token for another client.", .idToken(.wrongAudience)),
+            refuses(5, "-missing-iat", "Reject an ID Token without iat.", .idToken(.missingIssuedAt)),
             accepts(
                 6,
                 "-kid-absent-single-jwks",
-                "Choose the key by its type; skip keys that cannot be used.",
+                "Select the key by type; skip unusable keys.",
                 .jwks(.withoutKeyIDs)
             ),
             accepts(
                 7,
                 "-kid-absent-multiple-jwks",
-                "Try every key of the type (refusing passes too).",
+                "Try every key of the type (rejecting passes too).",
                 .jwks(.severalWithoutKeyIDs)
             ),
             accepts(8, "-idtoken-sig-rs256", "Accept RS256."),
-            refuses(9, "-idtoken-sig-none", "Refuse an unsigned ID Token (accepting passes too).", .idToken(.unsigned)),
+            refuses(9, "-idtoken-sig-none", "Reject an unsigned ID Token (accepting passes too).", .idToken(.unsigned)),
             refuses(
                 10,
                 "-invalid-sig-rs256",
-                "Refuse a wrong signature.",
+                "Reject an invalid signature.",
                 .idToken(.badSignature),
                 last: "GET /jwks"
             ),
             refuses(
                 11,
                 "-userinfo-invalid-sub",
-                "Refuse userinfo about another subject.",
+                "Reject userinfo about another subject.",
                 .userInfo(.wrongSubject),
                 .invalidUserInfo,
                 last: "GET /userinfo"
             ),
-            refuses(12, "-nonce-invalid", "Refuse another nonce.", .idToken(.wrongNonce)),
-            .row(number(13), prefix + "-scope-userinfo-claims", "Request claims by scope.", clients: [client]) {
+            refuses(12, "-nonce-invalid", "Reject a wrong nonce.", .idToken(.wrongNonce)),
+            .row(number(13), prefix + "-scope-userinfo-claims", "Request claims with scopes.", clients: [client]) {
                 scene in
                 var own = try EmulatorScene.registration()
                 try settings(&own)
                 own.scopes = ["openid", "profile", "email", "address", "phone"]
                 let client = try scene.client(registration: own)
                 let identity = try await client.signIn().credential.identity
-                try ConformanceRow.require(identity?.claims["email"] == "alice@example.com", "The claims are there.")
-                try ConformanceRow.require(identity?.claims["name"] == "Alice Example", "The claims are there.")
+                try ConformanceRow.require(identity?.claims["email"] == "alice@example.com", "The email must match.")
+                try ConformanceRow.require(identity?.claims["name"] == "Alice Example", "The name must match.")
                 let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["scope"]
-                try ConformanceRow.require(asked == "openid profile email address phone", "The scopes are requested.")
+                try ConformanceRow.require(
+                    asked == "openid profile email address phone",
+                    "The scopes must be requested."
+                )
             },
-            accepts(14, "-client-secret-basic", "Encode both halves of the Basic header."),
+            accepts(14, "-client-secret-basic", "Form-encode the client ID and the secret in the Basic header."),
         ]
     }
 
@@ -146,18 +149,21 @@ extension ConformanceTable {
         .row("15", "oidcc-client-test-discovery-openid-config", "Fetch the metadata document and use it.") { scene in
             try await ConformanceRow.signsIn(scene)
             let first = scene.emulator.requests.first
-            try ConformanceRow.require(first == "GET /.well-known/openid-configuration", "Discovery comes first.")
+            try ConformanceRow.require(
+                first == "GET /.well-known/openid-configuration",
+                "Discovery must be the first request."
+            )
         },
-        .row("16", "oidcc-client-test-discovery-jwks-uri-keys", "Use the jwks_uri of the document.") { scene in
+        .row("16", "oidcc-client-test-discovery-jwks-uri-keys", "Use the jwks_uri in the document.") { scene in
             scene.emulator.fault = .metadata(.member("jwks_uri", .string("\(scene.emulator.issuer)/jwks?run=81623")))
             try await ConformanceRow.signsIn(scene)
             let fetched = scene.emulator.receivedRequests.first { $0.path == "/jwks" }?.query["run"]
-            try ConformanceRow.require(fetched == "81623", "The keys come from there.")
+            try ConformanceRow.require(fetched == "81623", "The keys must be fetched from that URL.")
         },
         .refuses(
             "17",
             "oidcc-client-test-discovery-issuer-mismatch",
-            "Stop when the document names another issuer.",
+            "Stop if the metadata contains a different issuer.",
             fault: .metadata(.wrongIssuer),
             code: .issuerMismatch,
             last: "GET /.well-known/openid-configuration"
@@ -165,26 +171,29 @@ extension ConformanceTable {
         .row(
             "18",
             "oidcc-client-test-signing-key-rotation-just-before-signing",
-            "Fetch the keys again for an unknown key."
+            "Refetch the keys for an unknown key."
         ) { scene in
             let client = try scene.client()
             _ = try await client.signIn()
             scene.emulator.fault = .jwks(.rotateBeforeSigning)
             _ = try await client.signIn()
             let fetches = scene.emulator.requests.count { $0 == "GET /jwks" }
-            try ConformanceRow.require(fetches == 2, "The keys are fetched twice.")
+            try ConformanceRow.require(fetches == 2, "The keys must be fetched twice.")
         },
         .row(
             "19",
             "oidcc-client-test-signing-key-rotation",
-            "Sign in twice in a row although the keys change in between."
+            "Sign in twice, with a key rotation in between."
         ) { scene in
             scene.emulator.fault = .jwks(.rotateAtAuthorization)
             let client = try scene.client()
             for _ in 0..<2 { _ = try await client.signIn() }
             let requests = scene.emulator.requests
-            try ConformanceRow.require(requests.count { $0 == "GET /jwks" } == 2, "The keys are fetched twice.")
-            try ConformanceRow.require(requests.count { $0 == "GET /userinfo" } == 2, "Userinfo is requested twice.")
+            try ConformanceRow.require(requests.count { $0 == "GET /jwks" } == 2, "The keys must be fetched twice.")
+            try ConformanceRow.require(
+                requests.count { $0 == "GET /userinfo" } == 2,
+                "Userinfo must be requested twice."
+            )
         },
     ]
 }

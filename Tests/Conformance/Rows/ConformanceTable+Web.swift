@@ -5,7 +5,7 @@ import AuthFlowTesting
 import HTTPTypes
 import Synchronization
 
-/// Rows for web applications, by the sections of RFC 10017.
+/// Rows for web applications, by section of RFC 10017.
 extension ConformanceTable {
     static func web(
         _ number: String,
@@ -24,13 +24,13 @@ extension ConformanceTable {
     }
 
     static let webApplications: [ConformanceRow] = [
-        web("W1", "6.1.3.1 confidential client", "refuses a client that does not authenticate") { web, _, _ in
+        web("W1", "6.1.3.1 confidential client", "rejects a client that does not authenticate") { web, _, _ in
             do {
                 _ = try web.process(registration: { $0.authentication = .none })
-                throw ConformanceRow.Failure(description: "A public client is accepted.")
+                throw ConformanceRow.Failure(description: "A public client must be rejected.")
             } catch let error as AuthError where error.code == .invalidConfiguration {}
         },
-        web("W2", "6.1.3.2 transport", "refuses to be served without TLS, but for trials on this machine") {
+        web("W2", "6.1.3.2 transport", "requires TLS, except on loopback if a setting allows it") {
             web,
             _,
             _ in
@@ -40,7 +40,7 @@ extension ConformanceTable {
                 } registration: {
                     $0.redirectURIs = [RedirectURI("http://127.0.0.1:8080/callback")]
                 }
-                try ConformanceRow.require((server != nil) == allowed, "Without TLS it is served by a setting only.")
+                try ConformanceRow.require((server != nil) == allowed, "Only the setting may allow plain HTTP.")
             }
         },
         web("W3", "6.1.3.2 cookie", "Secure, HttpOnly, SameSite=Strict, Path=/, no Domain, __Host-Http-") {
@@ -53,30 +53,30 @@ extension ConformanceTable {
             let attributes = Set(field.split(separator: ";").dropFirst().map { $0.drop { $0 == " " } })
             try ConformanceRow.require(
                 attributes == ["Secure", "HttpOnly", "SameSite=Strict", "Path=/"],
-                "The cookie is \(attributes)."
+                "The cookie has the wrong attributes: \(attributes)."
             )
         },
-        web("W4", "6.1.2.1 session in the cookie", "a random identifier of 256 bits, of which the store keeps a hash") {
+        web("W4", "6.1.2.1 session in the cookie", "a random 256-bit identifier; the store contains only its hash") {
             web,
             server,
             browser in
             try await browser.signIn(web, at: server)
             let value = browser.session ?? ""
-            try ConformanceRow.require(Base64URL.decode(value)?.count == 32, "The identifier has 32 bytes.")
+            try ConformanceRow.require(Base64URL.decode(value)?.count == 32, "The identifier must have 32 bytes.")
             let session = try await browser.session(at: server)
             try ConformanceRow.require(
                 session.map { !$0.name.contains(value) } == true,
-                "The session's name is a hash."
+                "The session's name must not contain the identifier."
             )
         },
-        web("W5", "6.1.3.3 CSRF", "answers no script without the header field, or of another site") {
+        web("W5", "6.1.3.3 CSRF", "rejects scripts without the header field, and scripts of other sites") {
             web,
             server,
             browser in
             try await browser.signIn(web, at: server)
             try ConformanceRow.require(
                 try await browser.send(.get, "/session", to: server).status == 403,
-                "No header field: 403."
+                "A request without the header field must get 403."
             )
             for (name, value) in [
                 ("Origin", "https://evil.example"), ("Sec-Fetch-Site", "same-site"), ("Sec-Fetch-Site", "cross-site"),
@@ -85,50 +85,50 @@ extension ConformanceTable {
                 fields[try HTTPField.Name(name).required()] = value
                 try ConformanceRow.require(
                     try await browser.send(.get, "/session", to: server, fields).status == 403,
-                    "\(name): \(value): 403."
+                    "\(name): \(value) must get 403."
                 )
             }
             let response = try await browser.send(.get, "/session", to: server, WebBrowser.ownPage)
             try ConformanceRow.require(
                 response.status == 200 && response.head.headerFields[.accessControlAllowOrigin] == nil,
-                "Its own page is answered."
+                "The application's own page must get a response without CORS headers."
             )
         },
-        web("W6", "6.1.3.3 sign-out", "is a POST of the application's own page") { web, server, browser in
+        web("W6", "6.1.3.3 sign-out", "accepts only a POST from the application's own pages") { web, server, browser in
             try await browser.signIn(web, at: server)
             try ConformanceRow.require(
                 try await browser.send(.get, "/logout", to: server).status == 405,
-                "GET is refused."
+                "GET must be rejected."
             )
             try ConformanceRow.require(
                 try await browser.send(.post, "/logout", to: server).status == 403,
-                "A POST without an origin is refused."
+                "A POST without an origin must be rejected."
             )
             try ConformanceRow.require(
                 try await browser.send(.post, "/logout", to: server, [.origin: "https://evil.example"]).status == 403,
-                "Another site's is refused."
+                "A POST from another site must be rejected."
             )
-            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session is still there.")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session must continue.")
             let response = try await browser.send(.post, "/logout", to: server, [.origin: WebScene.origin])
             let location = response.head.headerFields[.location] ?? ""
             try ConformanceRow.require(
                 response.status == 303 && location.hasPrefix("\(web.scene.emulator.issuer)/end_session"),
-                "The browser is sent to the provider's sign-out page."
+                "The browser must be redirected to the provider's sign-out page."
             )
-            try ConformanceRow.require(browser.session == nil, "The cookie is gone.")
+            try ConformanceRow.require(browser.session == nil, "The cookie must be deleted.")
         },
-        web("W7", "6.1.2.2 refusal of a refresh token", "ends the session") { web, server, browser in
+        web("W7", "6.1.2.2 rejected refresh token", "ends the session") { web, server, browser in
             web.scene.emulator.accessTokenLifetime = 0
             try await browser.signIn(web, at: server)
             let session = try await browser.session(at: server).required()
             web.scene.emulator.endSessions()
             do {
                 _ = try await server.freshTokens(for: session)
-                throw ConformanceRow.Failure(description: "Tokens are returned.")
+                throw ConformanceRow.Failure(description: "No tokens may be returned.")
             } catch let error as AuthError where error.code == .loginRequired {}
-            try ConformanceRow.require(try await browser.session(at: server) == nil, "There is no session.")
+            try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
         },
-        web("W8", "sign-in in another process", "a sign-in that one process begins is finished by any other") {
+        web("W8", "sign-in in another process", "a sign-in can be completed by any other process") {
             web,
             server,
             browser in
@@ -139,12 +139,15 @@ extension ConformanceTable {
             let page = String(decoding: response.body, as: UTF8.self)
             try ConformanceRow.require(
                 response.status == 200 && page.contains("url=/orders?page=2"),
-                "The page that was asked for comes next."
+                "The browser must be sent to the requested page."
             )
             let third = try await browser.session(at: try web.process())
-            try ConformanceRow.require(third?.identity?.subject == "248289761001", "Every process sees the session.")
+            try ConformanceRow.require(
+                third?.identity?.subject == "248289761001",
+                "Every process must find the session."
+            )
         },
-        web("W9", "session fixation", "a sign-in gives a new identifier, and the one before has no session") {
+        web("W9", "session fixation", "a sign-in creates a new identifier, and invalidates the previous one") {
             web,
             server,
             browser in
@@ -153,16 +156,19 @@ extension ConformanceTable {
             try await attacker.signIn(web, at: server, user: .bob)
             browser.cookies = attacker.cookies
             try await browser.signIn(web, at: server)
-            try ConformanceRow.require(browser.session != attacker.session, "The identifier is new.")
-            try ConformanceRow.require(try await attacker.session(at: server) == nil, "The attacker's has ended.")
+            try ConformanceRow.require(browser.session != attacker.session, "The identifier must be new.")
+            try ConformanceRow.require(
+                try await attacker.session(at: server) == nil,
+                "The attacker's session must end."
+            )
             let invented = WebBrowser()
             invented.cookies = ["__Host-Http-authflow": Base64URL.encode([UInt8](repeating: 7, count: 32))]
             try ConformanceRow.require(
                 try await invented.session(at: server) == nil,
-                "A forged identifier has no session."
+                "A forged identifier must not have a session."
             )
         },
-        web("W10", "sign-in CSRF", "a response for another browser's sign-in signs no user in") {
+        web("W10", "sign-in CSRF", "rejects the response to another browser's sign-in") {
             web,
             server,
             browser in
@@ -170,54 +176,57 @@ extension ConformanceTable {
             let target = try await attacker.visitProvider(web, at: server, user: .bob)
             _ = try await browser.send(.get, "/login", to: server)
             let response = try await browser.send(.get, target, to: server)
-            try ConformanceRow.require(response.status == 400 && browser.session == nil, "It is refused.")
+            try ConformanceRow.require(
+                response.status == 400 && browser.session == nil,
+                "The response must be rejected."
+            )
         },
-        web("W11", "replayed callback", "a response is taken once, also when it has failed") { web, server, browser in
+        web("W11", "replayed callback", "accepts a response only once, even if it failed") { web, server, browser in
             let target = try await browser.visitProvider(web, at: server)
             let cookies = browser.cookies
             try ConformanceRow.require(
                 try await browser.send(.get, target, to: server).status == 200,
-                "The first is accepted."
+                "The first response must be accepted."
             )
             let thief = WebBrowser()
             thief.cookies = cookies
             try ConformanceRow.require(
                 try await thief.send(.get, target, to: server).status == 400,
-                "The second is refused."
+                "The second response must be rejected."
             )
-            try ConformanceRow.require(thief.session == nil, "It gives no session.")
+            try ConformanceRow.require(thief.session == nil, "The replay must not start a session.")
         },
-        web("W12", "two tabs", "both sign-ins of one browser end well, in any order") { web, server, browser in
+        web("W12", "two tabs", "both sign-ins of one browser succeed, in any order") { web, server, browser in
             let first = try await browser.visitProvider(web, at: server, returnTo: "/one")
             let second = try await browser.visitProvider(web, at: server, returnTo: "/two")
             for (target, page) in [(second, "/two"), (first, "/one")] {
                 let response = try await browser.send(.get, target, to: server)
                 try ConformanceRow.require(
                     response.status == 200 && String(decoding: response.body, as: UTF8.self).contains("url=\(page)"),
-                    "\(page) comes next."
+                    "The browser must be sent to \(page)."
                 )
             }
-            try ConformanceRow.require(try await browser.session(at: server) != nil, "The user is signed in.")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The user must be signed in.")
             let left = browser.cookies.keys.filter { $0.contains("-login-") }
-            try ConformanceRow.require(left.isEmpty, "No sign-in is left under way.")
+            try ConformanceRow.require(left.isEmpty, "No sign-in may remain in progress.")
         },
-        web("W13", "many tabs", "a browser has at most five sign-ins under way; another one replaces the oldest") {
+        web("W13", "many tabs", "a browser has at most five sign-ins in progress; a new one replaces the oldest") {
             web,
             server,
             browser in
             for _ in 0..<9 { _ = try await browser.send(.get, "/login", to: server) }
             let slots = browser.cookies.keys.filter { $0.contains("-login-") }
-            try ConformanceRow.require(slots.count == 5, "There are \(slots.count).")
+            try ConformanceRow.require(slots.count == 5, "There must be five, not \(slots.count).")
         },
-        web("W14", "cookie tossing", "two cookies of the session's name are none") { web, server, browser in
+        web("W14", "cookie tossing", "ignores the cookie if it is sent twice") { web, server, browser in
             try await browser.signIn(web, at: server)
             var request = browser.request(.get, "/")
             let other = Base64URL.encode([UInt8](repeating: 7, count: 32))
             request.headerFields[.cookie] =
                 "__Host-Http-authflow=\(other); __Host-Http-authflow=\(browser.session ?? "")"
-            try ConformanceRow.require(try await server.session(of: request) == nil, "There is no session.")
+            try ConformanceRow.require(try await server.session(of: request) == nil, "No session may be found.")
         },
-        web("W15", "RFC 9700 section 4.11 open redirector", "returns to a page of the application only") {
+        web("W15", "RFC 9700 section 4.11 open redirector", "returns only to a page of the application") {
             web,
             server,
             browser in
@@ -230,15 +239,15 @@ extension ConformanceTable {
             for page in pages {
                 let response = try await browser.signIn(web, at: server, returnTo: page)
                 let text = String(decoding: response.body, as: UTF8.self)
-                try ConformanceRow.require(text.contains("content=\"0;url=/\""), "\(page) leads to the start page.")
+                try ConformanceRow.require(text.contains("content=\"0;url=/\""), "\(page) must lead to the start page.")
             }
             let text = String(
                 decoding: try await browser.signIn(web, at: server, returnTo: "/a?b=\"><script>").body,
                 as: UTF8.self
             )
-            try ConformanceRow.require(!text.contains("<script>"), "What stands in an address is no markup.")
+            try ConformanceRow.require(!text.contains("<script>"), "Text in a URL must not become markup.")
         },
-        web("W16", "sign out everywhere", "ends all sessions of the user in every process, and no other user's") {
+        web("W16", "sign out everywhere", "ends all of the user's sessions in every process, and no other sessions") {
             web,
             server,
             browser in
@@ -250,25 +259,25 @@ extension ConformanceTable {
             let list = try await server.sessions(ofUserOf: session)
             try ConformanceRow.require(
                 list.count == 2 && list.filter(\.isCurrent).count == 1,
-                "Both sessions are listed."
+                "Both sessions must be listed."
             )
             let bobs = try await bob.session(at: other).required()
             try await server.endSessions(ofUserOf: session, named: [bobs.name])
             try ConformanceRow.require(
                 try await bob.session(at: other) != nil,
-                "Another user's session cannot be ended by its name."
+                "It must not be possible to end another user's session by its name."
             )
             _ = try await browser.send(.post, "/logout?everywhere=1", to: server, [.origin: WebScene.origin])
             for (browser, isSignedIn) in [(browser, false), (phone, false), (bob, true)] {
                 for process in [server, other] {
                     try ConformanceRow.require(
                         try await (browser.session(at: process) != nil) == isSignedIn,
-                        "Alice's sessions alone end."
+                        "Only Alice's sessions must end."
                     )
                 }
             }
         },
-        web("W17", "idle and absolute ends", "a session ends when it is not used, and however much it is used") {
+        web("W17", "idle and absolute timeout", "a session ends when it is idle, and after its maximum lifetime") {
             web,
             _,
             _ in
@@ -284,16 +293,16 @@ extension ConformanceTable {
                 time.advance(by: .seconds(400))
                 let process = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
                 let isBusy = try await busy.session(at: process) != nil
-                // A script of an abandoned page requests the signed-in user.
+                // A script on an abandoned page requests the signed-in user.
                 let status = try await idle.send(.get, "/session", to: process, WebBrowser.ownPage).status
                 seen.append([isBusy, status == 200])
             }
             try ConformanceRow.require(
                 seen == [[true, true], [true, false], [true, false], [false, false]],
-                "A session that is used lasts its lifetime, and one that is not ends before: \(seen)."
+                "An active session must end after its lifetime, and an idle session before that: \(seen)."
             )
         },
-        web("W18", "a grant for one resource", "is kept, found and refreshed as any other") { web, _, browser in
+        web("W18", "a grant for one resource", "is stored, found and refreshed like any other") { web, _, browser in
             let server = try web.process(registration: { $0.resources = ["https://api.example.com"] })
             try await browser.signIn(web, at: server)
             let session = try await browser.session(at: server).required()
@@ -306,9 +315,9 @@ extension ConformanceTable {
                 [.origin: WebScene.origin],
                 body: Array("everywhere=1".utf8)
             )
-            try ConformanceRow.require(try await browser.session(at: server) == nil, "The session has ended.")
+            try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
         },
-        web("W19", "a stolen identifier", "ends when the user signs in again, which the callback alone cannot know") {
+        web("W19", "a stolen identifier", "becomes invalid at the next sign-in, although the callback lacks it") {
             web,
             server,
             browser in
@@ -318,16 +327,19 @@ extension ConformanceTable {
             try await browser.signIn(web, at: try web.process())
             try ConformanceRow.require(
                 try await thief.session(at: server) == nil,
-                "The identifier before has no session."
+                "The previous identifier must not have a session."
             )
-            try ConformanceRow.require(try await browser.session(at: server) != nil, "The new one has.")
+            try ConformanceRow.require(
+                try await browser.session(at: server) != nil,
+                "The new identifier must have one."
+            )
         },
-        web("W20", "tabs that are restored at once", "have a sign-in each") { web, server, browser in
+        web("W20", "tabs restored simultaneously", "complete separate sign-ins") { web, server, browser in
             let cookies = browser.cookies
             var targets: [String] = []
             var collected = cookies
             for _ in 0..<3 {
-                // None of them has seen the others' cookies.
+                // No tab has the cookies of the other tabs.
                 browser.cookies = cookies
                 targets.append(try await browser.visitProvider(web, at: server))
                 collected.merge(browser.cookies) { $1 }
@@ -336,11 +348,11 @@ extension ConformanceTable {
             for target in targets {
                 try ConformanceRow.require(
                     try await browser.send(.get, target, to: server).status == 200,
-                    "Each is finished."
+                    "Each sign-in must be completed."
                 )
             }
         },
-        web("W21", "sign-out everywhere, from a form", "reads the parameter from the body too") {
+        web("W21", "sign-out everywhere, from a form", "also reads the parameter from the body") {
             web,
             server,
             browser in
@@ -350,9 +362,9 @@ extension ConformanceTable {
             var fields: HTTPFields = [.origin: "null"]
             fields[try HTTPField.Name("Sec-Fetch-Site").required()] = "same-origin"
             _ = try await browser.send(.post, "/logout", to: server, fields, body: Array("everywhere=1".utf8))
-            try ConformanceRow.require(try await phone.session(at: server) == nil, "The other session has ended.")
+            try ConformanceRow.require(try await phone.session(at: server) == nil, "The other session must end.")
         },
-        web("W23", "6.1.3.6 nested routes", "cannot be bypassed, however a path is written") { web, _, browser in
+        web("W23", "6.1.3.6 nested routes", "cannot be bypassed with another spelling of a path") { web, _, browser in
             let asked = Mutex(0)
             let transport = APITransport(web.scene.transport) { _, _ in
                 asked.withLock { $0 += 1 }
@@ -374,11 +386,11 @@ extension ConformanceTable {
             ] {
                 let found = await proxy.response(to: browser.request(.delete, "/api/\(path)", WebBrowser.ownPage))?
                     .status
-                try ConformanceRow.require(found == status, "\(path) is \(found ?? 0).")
+                try ConformanceRow.require(found == status, "\(path) must get \(status), not \(found ?? 0).")
             }
-            try ConformanceRow.require(asked.withLock { $0 } == 2, "Only the last two have reached the API.")
+            try ConformanceRow.require(asked.withLock { $0 } == 2, "Only the last two may reach the API.")
         },
-        web("W24", "6.1.3.6 header fields", "passes listed fields only, in both directions") { web, _, browser in
+        web("W24", "6.1.3.6 header fields", "forwards only listed fields, in both directions") { web, _, browser in
             let seen = Mutex<Set<String>>([])
             let control = Mutex<String?>(nil)
             let transport = APITransport(web.scene.transport) { request, _ in
@@ -415,18 +427,18 @@ extension ConformanceTable {
             var response = await proxy.response(to: browser.request(.get, "/api/x", fields))
             try ConformanceRow.require(
                 seen.withLock { $0 } == ["accept", "x-request-id", "via", "authorization"],
-                "The API gets \(seen.withLock { $0 })."
+                "The API received the wrong fields: \(seen.withLock { $0 })."
             )
             try ConformanceRow.require(
                 Set((response?.head.headerFields ?? [:]).map(\.name.canonicalName))
                     == ["etag", "cache-control", "vary", "content-security-policy", "x-content-type-options"],
-                "The page gets \((response?.head.headerFields ?? [:]).map(\.name.canonicalName))."
+                "The page received the wrong fields: \((response?.head.headerFields ?? [:]).map(\.name.canonicalName))."
             )
-            // A navigation is rejected, and is not served from the cache of a script's request either.
+            // A navigation is rejected, and must not be served from the cached response to a script either.
             try ConformanceRow.require(
                 response?.head.headerFields[.vary]?.contains("X-AuthFlow") == true
                     && response?.head.headerFields[.contentSecurityPolicy]?.hasPrefix("sandbox") == true,
-                "A response may be shown as a page of the application's."
+                "A response must not be rendered as a page of the application."
             )
             for (sent, returned) in [
                 (nil, "private, no-cache"), ("public, s-maxage=60, max-age=5", "private, max-age=5"),
@@ -435,21 +447,24 @@ extension ConformanceTable {
                 control.withLock { $0 = sent }
                 response = await proxy.response(to: browser.request(.get, "/api/x", fields))
                 let found = response?.head.headerFields[.cacheControl]
-                try ConformanceRow.require(found == returned, "Cache-Control is \(found ?? "none").")
+                try ConformanceRow.require(
+                    found == returned,
+                    "Cache-Control must be \(returned), not \(found ?? "none")."
+                )
             }
             try ConformanceRow.require(
                 response?.head.headerFields[.vary]?.hasSuffix("Cookie") == true,
-                "Responses vary with the cookie."
+                "Responses must vary with the cookie."
             )
             fields[.ifNoneMatch] = "\"1\""
             response = await proxy.response(to: browser.request(.get, "/api/x", fields))
-            try ConformanceRow.require(response?.status == 304, "A page may revalidate (304).")
+            try ConformanceRow.require(response?.status == 304, "A page must be able to revalidate (304).")
             do {
                 _ = try ResourceProxy.Route("/a/", to: Endpoint("https://a.example/"), forwardedFields: [.cookie])
-                throw ConformanceRow.Failure(description: "The session's cookie is forwarded.")
+                throw ConformanceRow.Failure(description: "The session cookie must not be forwarded.")
             } catch is AuthError {}
         },
-        web("W22", "6.1.3.6 proxy", "sends to the listed APIs and paths only, with the token and without the cookie") {
+        web("W22", "6.1.3.6 proxy", "sends only to listed APIs and paths, with the token and without the cookie") {
             web,
             server,
             browser in
@@ -460,11 +475,11 @@ extension ConformanceTable {
             )
             let url = "/api/userinfo"
             let anonymous = await proxy.response(to: browser.request(.get, url, WebBrowser.ownPage))
-            try ConformanceRow.require(anonymous?.status == 401, "Without a session it is 401.")
+            try ConformanceRow.require(anonymous?.status == 401, "A request without a session must get 401.")
             try await browser.signIn(web, at: server)
             try ConformanceRow.require(
                 await proxy.response(to: browser.request(.get, url))?.status == 403,
-                "Another page's is 403."
+                "A request without the header field must get 403."
             )
             let count = web.scene.emulator.requests.count
             let paths = [
@@ -476,38 +491,41 @@ extension ConformanceTable {
             ]
             for path in paths where !path.contains("@") {
                 let status = await proxy.response(to: browser.request(.get, path, WebBrowser.ownPage))?.status
-                try ConformanceRow.require(status == 400, "\(path) is \(status ?? 0).")
+                try ConformanceRow.require(status == 400, "\(path) must get 400, not \(status ?? 0).")
             }
             let post = await proxy.response(to: browser.request(.post, url, WebBrowser.ownPage))
-            try ConformanceRow.require(post?.status == 405, "Only listed methods are handed on.")
-            try ConformanceRow.require(web.scene.emulator.requests.count == count, "None of these has reached an API.")
+            try ConformanceRow.require(post?.status == 405, "Only listed methods may be forwarded.")
+            try ConformanceRow.require(web.scene.emulator.requests.count == count, "None of these may reach an API.")
             try ConformanceRow.require(
                 await proxy.response(to: browser.request(.get, "/other")) == nil,
-                "Other paths are the application's."
+                "Other paths must be left to the application."
             )
             var request = browser.request(.get, url, WebBrowser.ownPage)
             request.headerFields[.authorization] = "Bearer invented"
             let response = await proxy.response(to: request)
-            try ConformanceRow.require(response?.status == 200, "The API is asked: \(response?.status ?? 0).")
+            try ConformanceRow.require(
+                response?.status == 200,
+                "The API must return 200, not \(response?.status ?? 0)."
+            )
             let body = String(decoding: response?.body ?? [], as: UTF8.self)
-            try ConformanceRow.require(body.contains("248289761001"), "It knows the user by the session's token.")
+            try ConformanceRow.require(body.contains("248289761001"), "It must receive the session's token.")
             let fields = web.scene.emulator.receivedRequests.last?.request.headerFields ?? [:]
             let own = try [HTTPField.Name.cookie, .origin, HTTPField.Name("X-AuthFlow").required()]
-            try ConformanceRow.require(own.allSatisfy { fields[$0] == nil }, "It is told nothing of the application's.")
+            try ConformanceRow.require(own.allSatisfy { fields[$0] == nil }, "It must not receive the page's fields.")
             let signOut = "/api/end_session?client_id=web&post_logout_redirect_uri=\(WebScene.origin)/"
             let redirected = await proxy.response(to: browser.request(.get, signOut, WebBrowser.ownPage))
             try ConformanceRow.require(
                 redirected?.status == 502 && redirected?.head.headerFields[.location] == nil,
-                "A redirect is neither followed nor forwarded."
+                "A redirect must be neither followed nor forwarded."
             )
         },
     ]
 }
 
 extension Optional {
-    /// The value, or a failed row.
+    /// Returns the value, or fails the row if it is nil.
     func required() throws -> Wrapped {
-        guard let self else { throw ConformanceRow.Failure(description: "Something is missing.") }
+        guard let self else { throw ConformanceRow.Failure(description: "A required value is nil.") }
         return self
     }
 }

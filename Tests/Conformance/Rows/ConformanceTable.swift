@@ -2,13 +2,13 @@
 public enum ConformanceTable {
     /// A part of the table.
     public struct Section: Sendable {
-        /// The subject that its rows share.
+        /// The subject of its rows.
         public let title: String
         /// Its rows.
         public let rows: [ConformanceRow]
     }
 
-    /// Every section, in the order of the numbers.
+    /// All sections, in the order of their row numbers.
     public static let sections: [Section] = [
         Section(title: "Basic: code, client_secret_basic (1 to 14)", rows: basic),
         Section(title: "Configuration and keys (15 to 19)", rows: configuration),
@@ -17,16 +17,16 @@ public enum ConformanceTable {
         Section(title: "The comprehensive plan and client authentication (41 to 55, 74 to 84)", rows: comprehensive),
         Section(title: "Refresh, third-party-initiated login and logout (56 to 73)", rows: life),
         Section(title: "FAPI (87 to 125)", rows: fapi),
-        Section(title: "FAPI 2.0 as a whole (F1 to F32, 111 to 119)", rows: fapi2),
+        Section(title: "The complete FAPI 2.0 client plans (F1 to F32, 111 to 119)", rows: fapi2),
         Section(title: "Polling in the device grant (126 to 131)", rows: polling),
-        Section(title: "Requirements on every request (I1 to I7, I11)", rows: requests),
+        Section(title: "Requirements for every request (I1 to I7, I11)", rows: requests),
         Section(title: "Protected resources and MCP (M1 to M44)", rows: resources),
-        Section(title: "Web applications (W1 to W22)", rows: webApplications),
-        Section(title: "Logout tokens (L1 to L23)", rows: logoutTokens),
+        Section(title: "Web applications (W1 to W24)", rows: webApplications),
+        Section(title: "Logout tokens (L1 to L27)", rows: logoutTokens),
         Section(title: "APIs that receive access tokens (A1 to A81)", rows: apiRows),
-        Section(title: "AuthFlow's own (O1 to O15)", rows: own),
+        Section(title: "Additional rows of AuthFlow (O1 to O15)", rows: own),
     ]
 
-    /// Every row.
+    /// All rows.
     public static let rows: [ConformanceRow] = sections.flatMap(\.rows)
 }

@@ -6,12 +6,12 @@ import AuthFlowOIDC
 public import AuthFlowTesting
 import Synchronization
 
-/// An emulated MCP server, the transport for it, and clients of it.
+/// An emulated MCP server, its transport and its clients.
 public struct ResourceScene: Sendable {
     /// The server.
     public let emulator: ProtectedResourceEmulator
 
-    /// The transport for it.
+    /// The transport to the server.
     public let transport: any HTTPTransport
 
     /// Creates a scene.
@@ -74,7 +74,7 @@ public struct ResourceScene: Sendable {
         BridgedHost(client: client, transport: transport, version: version)
     }
 
-    /// A client of the authorization server that was pre-registered.
+    /// A preregistered client of the authorization server.
     public func registered(_ clientID: String, _ change: (inout ClientRegistration.Values) throws -> Void) throws
         -> OAuthClient
     {
@@ -91,7 +91,7 @@ public struct ResourceScene: Sendable {
     }
 }
 
-/// A host of MCP servers, at the other end of a bridge.
+/// An MCP host at the other end of a bridge.
 public final class BridgedHost: Sendable {
     private let bridge: MCPBridge
     private let inbox: Inbox
@@ -157,7 +157,7 @@ public final class BridgedHost: Sendable {
         }
     }
 
-    /// Starts a session of a revision up to 2025-11-25.
+    /// Initializes a session with a revision up to 2025-11-25.
     public func initialize(_ version: String = "2025-11-25") async throws -> JSON {
         let response = try await ask(
             "initialize",
@@ -167,7 +167,7 @@ public final class BridgedHost: Sendable {
         return response
     }
 
-    /// Sends a message without a response.
+    /// Sends a message that has no response.
     public func tell(_ message: JSON) throws { bridge.receive(try message.serialized()) }
 
     /// Calls a tool.
@@ -180,6 +180,6 @@ public final class BridgedHost: Sendable {
         )
     }
 
-    /// Ends the bridge.
+    /// Closes the bridge.
     public func close() async { await bridge.close() }
 }

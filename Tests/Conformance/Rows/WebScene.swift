@@ -18,7 +18,7 @@ package struct WebScene: Sendable {
     package let scene: EmulatorScene
     package let store: any SessionTokenStore
 
-    /// The store of the scenes that are created within its scope; default: an in-memory store for each.
+    /// The store for the scenes created within its scope; default: a separate in-memory store for each scene.
     @TaskLocal package static var store: (any SessionTokenStore)?
 
     package init(_ scene: EmulatorScene, store: (any SessionTokenStore)? = nil) {
@@ -60,7 +60,7 @@ package struct WebScene: Sendable {
         )
     }
 
-    /// The provider's logout token request to a process of the application.
+    /// Sends the provider's back-channel logout request to a process of the application.
     package func logOut(_ token: String, at server: SessionServer) async throws -> TransportResponse {
         try await WebBrowser().send(.post, "/backchannel-logout", to: server, body: Array("logout_token=\(token)".utf8))
     }
@@ -94,10 +94,10 @@ package final class WebBrowser: Sendable {
         set { jar.withLock { $0 = newValue } }
     }
 
-    /// The session's cookie.
+    /// The session cookie.
     package var session: String? { cookies["__Host-Http-authflow"] }
 
-    /// The header fields of a request of a page's script.
+    /// The header fields of a request from a script on the application's own page.
     package static let ownPage: HTTPFields = {
         var fields: HTTPFields = [.origin: WebScene.origin]
         for (name, value) in [("X-AuthFlow", "1"), ("Sec-Fetch-Site", "same-origin")] {
@@ -126,7 +126,7 @@ package final class WebBrowser: Sendable {
         body: [UInt8] = []
     ) async throws -> TransportResponse {
         guard let response = await server.response(to: request(method, target, fields), body: body) else {
-            throw ConformanceRow.Failure(description: "\(target) is no route of the server")
+            throw ConformanceRow.Failure(description: "The server has no route for \(target).")
         }
         keep(response)
         return response
@@ -157,7 +157,7 @@ package final class WebBrowser: Sendable {
         let target = "/login" + (page == nil ? "" : "?\(FormURLEncoding.encodeQuery(query))")
         let response = try await send(.get, target, to: server)
         let url = response.head.headerFields[.location] ?? ""
-        try ConformanceRow.require(response.status == 303 && !url.isEmpty, "The browser is sent to the provider.")
+        try ConformanceRow.require(response.status == 303 && !url.isEmpty, "The browser must be redirected.")
         return String(try await web.scene.visit(url, user: user).dropFirst(WebScene.origin.count))
     }
 
@@ -174,7 +174,7 @@ package final class WebBrowser: Sendable {
         return try await send(.get, target, to: server)
     }
 
-    /// The session that the server sees.
+    /// The session that the server finds.
     package func session(at server: SessionServer) async throws -> Session? {
         try await server.session(of: request(.get, "/"))
     }

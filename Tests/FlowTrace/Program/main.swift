@@ -1,6 +1,7 @@
-// Runs the flows whose files docs/architecture.md lists, at a provider in another process: make trace-flows.
+// Runs the flows whose files are listed in docs/architecture.md, with a provider in another process. Run by
+// `make trace-flows`.
 //
-//     flow-trace ISSUER BROWSER FOLDER    writes the calls of each flow into FOLDER
+//     flow-trace ISSUER BROWSER FOLDER    writes the calls of each flow to FOLDER
 
 import AuthFlow
 import AuthFlowDesktop
@@ -70,4 +71,4 @@ try process.run()
 let callback = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
 let cookie = begun?.head.headerFields[.setCookie]?.split(separator: ";").first.map(String.init)
 let response = await traced("callback") { await visit(String(callback.dropFirst(origin.count)), cookie: cookie) }
-guard response?.status == 200 else { fatalError("The callback has failed: \(response?.status ?? 0)") }
+guard response?.status == 200 else { fatalError("The callback failed with status \(response?.status ?? 0).") }

@@ -137,7 +137,16 @@ extension OAuthClient {
 
     private func identity(of tokens: TokenSet) async throws -> Identity? {
         guard let provider = adapter as? any UserInfoProviding else { return try await identityByIDToken(tokens) }
-        return try await provider.identity(for: tokens, in: providerContext)
+        let identity = try await provider.identity(for: tokens, in: providerContext)
+        // OIDC Core section 5.7: "the only guaranteed unique identifier for a given End-User is the combination of the iss Claim and the sub
+        // Claim". A value that an adapter has read elsewhere must not replace the verified one.
+        if let idToken = tokens.verifiedIDToken, let identity, !identity.subject.isIdentical(to: idToken.subject) {
+            throw AuthError(
+                .invalidUserInfo,
+                "The adapter identified a user other than the ID Token's (sub differs), so the tokens were not used."
+            )
+        }
+        return identity
     }
 
     /// The user of the verified ID Token, with the claims of the userinfo endpoint if the server has one and a granted scope
