@@ -75,7 +75,7 @@ struct PassiveCallbacks: CallbackHandler {
 /// Answers questions from a configuration: a user name, a password, and answers to specific questions.
 ///
 /// The user name and the password are used only for questions that ask for them. A one-time code is requested with the
-/// same callback as a password, and the password must not be sent in its place.
+/// same callback as a password, and the password must not be sent instead.
 public struct ConfiguredAnswers: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
