@@ -292,7 +292,7 @@ SANITIZE := --sanitize=address --scratch-path .build-sanitize
 sanitize: dependencies ## Run the tests of the C interfaces with the address and leak sanitizers
 	$(SANITIZED) $(SWIFT_TEST) $(SANITIZE)
 
-# The tests of the parser, of the resource server and of every adapter. An empty WITHOUT_JANSSON= runs all tests, as the nightly campaigns do.
+# The tests of the parser, of the resource server, and of the GitHub, Okta and ForgeRock adapters. An empty WITHOUT_JANSSON= runs all tests, as the nightly campaigns do.
 WITHOUT_JANSSON ?= AuthFlowJSONTests AuthFlowGitHubTests AuthFlowOktaTests AuthFlowForgeRockTests AuthFlowResourceServerTests
 NO_TRAITS := --disable-default-traits --scratch-path .build-no-traits
 no-traits: dependencies ## Build and test without libjansson
