@@ -290,7 +290,7 @@ consumer: dependencies ## Build packages that depend on this one: an app, and a 
 SANITIZED := AUTHFLOW_TESTS="AuthFlowJSONTests AuthFlowHeadlessTests AuthFlowTransportTests"
 SANITIZE := --sanitize=address --scratch-path .build-sanitize
 sanitize: dependencies ## Run the tests of the C interfaces with the address and leak sanitizers
-	$(SANITIZED) $(SWIFT_TEST) $(SANITIZE)
+	$(SANITIZED) $(AT_A_TIME) $(SWIFT_TEST) $(SANITIZE)
 
 # The tests of the parser, of the resource server, and of the GitHub, Okta and ForgeRock adapters. An empty WITHOUT_JANSSON= runs all tests, as the nightly campaigns do.
 WITHOUT_JANSSON ?= AuthFlowJSONTests AuthFlowGitHubTests AuthFlowOktaTests AuthFlowForgeRockTests AuthFlowResourceServerTests

@@ -191,10 +191,9 @@ import Testing
     @Test func aResponseThatDoesNotComeAfterTheBodyIsGivenUp() async throws {
         try await ScriptedServer.run([.receiveHead, .hold]) { server in
             let error = await #expect(throws: AuthError.self) {
-                _ = try await Self.send(Self.whole("first"), to: server, timeout: .seconds(1))
+                _ = try await Self.send(Self.whole("first"), to: server, timeout: .milliseconds(200))
             }
             #expect(error?.code == .timedOut)
-            #expect(error?.message.contains("sent nothing") == true)
         }
     }
 

@@ -24,7 +24,7 @@ struct CurlFailure {
         presentsCertificate: Bool,
         easy: CurlEasy?
     ) {
-        let place = call.head.authority ?? "the server"
+        let place = call.place
         // With a proxy, a failed connection is always the connection to the proxy, because there is no other
         // connection.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place

@@ -215,29 +215,21 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
 
     /// The time at which the transfer times out unless it makes progress, and the error; nil for no timeout at present.
     var deadline: (ContinuousClock.Instant, AuthError)? {
-        guard let sent else {
-            // libcurl enforces the timeout for connecting.
-            return easy == nil ? (added + call.timeout, call.wasNotSent) : nil
-        }
-        if isStream ? head.response == nil || upload?.isUnfinished == true : head.isEmpty {
-            // A stream has no time limit once its headers have arrived.
-            let timeout = isStream ? call.timeout : min(settings.firstByteTimeout, call.timeout)
-            if upload?.isAwaited == true {
-                return (
-                    sent + timeout,
-                    AuthError(.timedOut, "The body of \(call) stalled for \(timeout.formattedSeconds).")
-                )
-            }
-            return (sent + timeout, AuthError(.timedOut, "\(place) sent nothing within \(timeout.formattedSeconds)."))
-        }
-        guard !isStream else { return nil }
-        return (
-            sent + call.timeout,
-            AuthError(.timedOut, "\(place) did not respond within \(call.timeout.formattedSeconds).")
-        )
+        guard let wait else { return nil }
+        let limit = wait.limit(for: call, isStream: isStream, firstByte: settings.firstByteTimeout)
+        return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    private var place: String { call.head.authority ?? "the server" }
+    /// nil while libcurl connects, for which it has a timeout of its own, and once a stream has its headers: a stream has no time limit.
+    private var wait: TransferWait? {
+        guard sent != nil else { return easy == nil ? .forConnection : nil }
+        if isStream {
+            guard head.response == nil || upload?.isUnfinished == true else { return nil }
+        } else if !head.isEmpty {
+            return .forRest
+        }
+        return upload?.isAwaited == true ? .forBody : .forResponse
+    }
 
     // MARK: Callbacks of libcurl
 
@@ -382,7 +374,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             if attempts > 1, !isSafe, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 {
                 throw AuthError(
                     .networkFailed,
-                    "The connection to \(place) was lost after the request had been sent, and the request is not repeated. Try again."
+                    "The connection to \(call.place) was lost after the request had been sent, and the request is not repeated. Try again."
                 )
             }
             try call.willSend()
@@ -405,7 +397,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private var addressError: AuthError {
         AuthError(
             .networkFailed,
-            "\(place) resolves to an address of this machine or a private network, which a public server must not name."
+            "\(call.place) resolves to an address of this machine or a private network, which a public server must not name."
         )
     }
 
@@ -423,7 +415,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
             throw AuthError(
                 .networkFailed,
-                "No trusted TLS connection to \(place) could be established: its certificate was rejected: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
+                "No trusted TLS connection to \(call.place) could be established: its certificate was rejected: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
             )
         }
     }

@@ -1,0 +1,39 @@
+import AuthFlowHTTP
+import HTTPTypes
+
+#if os(Linux)
+/// What a transfer waits for, which decides how long it may wait and the error when it waits longer.
+enum TransferWait: Equatable {
+    /// The request has not been passed to libcurl, because every connection is in use.
+    case forConnection
+    /// The next part of the request's body, from the caller.
+    case forBody
+    /// The first byte of the response, or all header fields of a response whose body is streamed.
+    case forResponse
+    /// The rest of the response.
+    case forRest
+
+    /// The time limit, from the last progress of the transfer.
+    func limit(for call: TransportRequest, isStream: Bool, firstByte: Duration) -> Duration {
+        switch self {
+        case .forConnection, .forBody, .forRest: call.timeout
+        case .forResponse: isStream ? call.timeout : min(firstByte, call.timeout)
+        }
+    }
+
+    /// The error when the limit has passed.
+    func error(for call: TransportRequest, after limit: Duration) -> AuthError {
+        switch self {
+        case .forConnection: call.wasNotSent
+        case .forBody: AuthError(.timedOut, "The body of \(call) stalled for \(limit.formattedSeconds).")
+        case .forResponse: AuthError(.timedOut, "\(call.place) sent nothing within \(limit.formattedSeconds).")
+        case .forRest: AuthError(.timedOut, "\(call.place) did not respond within \(limit.formattedSeconds).")
+        }
+    }
+}
+
+extension TransportRequest {
+    /// The server in error messages.
+    var place: String { head.authority ?? "the server" }
+}
+#endif

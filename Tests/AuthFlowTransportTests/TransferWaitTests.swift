@@ -1,0 +1,33 @@
+#if os(Linux)
+@testable import AuthFlowTransport
+import Testing
+
+import AuthFlow
+
+@Suite struct TransferWaitTests {
+    private func request(timeout: Duration) throws -> TransportRequest {
+        TransportRequest(.post, try Endpoint("https://api.example.com/upload"), timeout: timeout)
+    }
+
+    @Test(arguments: [
+        (TransferWait.forConnection, "was not sent"),
+        (.forBody, "The body of POST https://api.example.com/upload stalled for 2 seconds."),
+        (.forResponse, "api.example.com sent nothing within 2 seconds."),
+        (.forRest, "api.example.com did not respond within 2 seconds."),
+    ])
+    func theErrorNamesTheMissingPart(_ wait: TransferWait, message: String) throws {
+        let error = wait.error(for: try request(timeout: .seconds(2)), after: .seconds(2))
+        #expect(error.code == .timedOut)
+        #expect(error.message.contains(message))
+    }
+
+    @Test func onlyTheFirstByteOfAWholeResponseHasAShorterLimit() throws {
+        let call = try request(timeout: .seconds(20))
+        let waits: [TransferWait] = [.forConnection, .forBody, .forResponse, .forRest]
+        let whole = waits.map { $0.limit(for: call, isStream: false, firstByte: .seconds(5)) }
+        #expect(whole == [.seconds(20), .seconds(20), .seconds(5), .seconds(20)])
+        let streamed = waits.map { $0.limit(for: call, isStream: true, firstByte: .seconds(5)) }
+        #expect(streamed == [.seconds(20), .seconds(20), .seconds(20), .seconds(20)])
+    }
+}
+#endif
