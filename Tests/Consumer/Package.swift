@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A third-party app, which depends only on the OIDC product, a program that only verifies tokens, and an API.
+// A third-party app that depends only on the OIDC product, a program that only verifies tokens, and an API.
 let package = Package(
     name: "Consumer",
     platforms: [.macOS(.v15)],

@@ -3,7 +3,7 @@ import AuthFlowTesting
 import ConformanceRows
 import Testing
 
-/// The conformance rows about web applications and logout tokens, with sessions in a database.
+/// The conformance rows for web applications and logout tokens, with sessions in a database.
 @Suite(.enabled(if: Database.areRunning)) struct DatabaseConformanceTests {
     private static let rows = ConformanceTable.rows.filter { $0.number.hasPrefix("W") || $0.number.hasPrefix("L") }
 
@@ -13,7 +13,7 @@ import Testing
         try await WebScene.$store.withValue(database.store()) { try await trial(.inProcess) }
     }
 
-    /// Without this, the rows could have their sessions in memory and no test would notice.
+    /// Without this test, the rows could store their sessions in memory unnoticed.
     @Test(arguments: Database.allCases) func theSessionsOfARowAreInTheDatabase(_ database: Database) async throws {
         let row = try #require(Self.rows.first { $0.number == "W3" })
         guard case .trial(let trial) = row.check else { return }

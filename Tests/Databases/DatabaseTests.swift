@@ -70,7 +70,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 }
 
-/// Leases and expiries use the database's clock, which no test can move: where time must pass, a test waits.
+/// Leases and expiries use the database's clock, which a test cannot advance, so tests wait where time must pass.
 @Suite(.enabled(if: Database.areRunning)) struct DatabaseTests {
     private func key(_ name: String) -> RecordKey {
         RecordKey(name: name, issuer: "https://id.example.com", clientID: "client")
@@ -157,22 +157,22 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await other.withLease(on: key) { _ in }
     }
 
-    /// Each process polls files several times per second.
+    /// SQLite is not included: each process polls the file several times per second.
     @Test(.timeLimit(.minutes(1)), arguments: [Database.postgreSQL, .redis])
     func aWaitingProcessIsWokenByTheHolder(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         let holder = try await database.store(named: name)
-        // It never polls by itself.
+        // With a stopped clock, this store never polls.
         let other = try await database.store(named: name, clock: StoppedClock())
         let key = key("awaited")
-        // The listening connection exists already.
+        // Wait until the listening connection exists.
         let (heard, report) = AsyncStream<Void>.makeStream()
         other.observeRemovals { _ in report.yield() }
         for await _ in heard { break }
         try await withThrowingTaskGroup(of: Void.self) { group in
             try await holder.withLease(on: key) { _ in
                 group.addTask { try await other.withLease(on: key) { _ in } }
-                // Long enough for a poll of the other process.
+                // Long enough for the other process to find the lease held.
                 try await Task.sleep(for: .milliseconds(500))
             }
             try await group.waitForAll()
@@ -208,19 +208,19 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
         other.observeRemovals { report.yield($0) }
         var messages = heard.makeAsyncIterator()
-        // The connection exists: notifications from now on are received.
+        // The connection exists, so notifications are received from now on.
         #expect(await messages.next() == .some(nil))
         while true {
             try await store.withLease(on: key) { try await store.write([1], under: $0) }
             _ = try await store.remove([key])
-            // A new connection reports that notifications may have been missed: nil.
+            // A new connection reports nil, because notifications may have been missed.
             guard let message = await messages.next(), let digest = message else { continue }
             #expect(digest == key.digest)
             return
         }
     }
 
-    /// The next release migrates the tables while replicas of this one run.
+    /// The next release migrates the tables while replicas of this release are still running.
     @Test(arguments: [(1, true), (2, false)])
     func tablesOfANewerVersionAreUsedWhereTheyNeedNoNewerProgram(_ needs: Int, _ isUsable: Bool) async throws {
         let name = "newer\(UInt64.random(in: 0..<UInt64.max))"
@@ -312,7 +312,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
         try await withThrowingTaskGroup(of: Int.self) { group in
             for process in 0..<4 {
-                // Two processes are behind: they still encrypt with the old key.
+                // Two processes have not been updated: they still encrypt with the old key.
                 let store = EncryptedSessionStore(
                     try await database.store(named: name),
                     keys: try keys(process < 2 ? ["a", "b"] : ["b", "a"])

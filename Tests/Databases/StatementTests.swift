@@ -6,9 +6,10 @@ import AuthFlowSQLite
 import AuthFlowSimulation
 import Testing
 
-/// The statements of each database against the rules of the simulation's table: the same random calls have the same results.
+/// Compares the statements of each database with the rules of the simulated table: the same random calls must have
+/// the same results.
 ///
-/// No time passes in them: a lease lasts for an hour, or has expired at once.
+/// No time passes during the calls: a lease lasts for an hour, or expires immediately.
 @Suite(.enabled(if: Database.areRunning)) struct StatementTests {
     @Test(arguments: Database.allCases, [UInt64](1...8))
     func statementsHaveTheRulesOfTheSimulation(_ database: Database, _ seed: UInt64) async throws {
@@ -32,7 +33,7 @@ private struct Comparison {
     private let table: any RecordTable
     private let model = SimulatedRecords(world: World(simulation: Simulation(seed: 0), faults: Faults()))
     private var random: SeededGenerator
-    /// The leases that were acquired, in the database and in the model. Most are lost.
+    /// The leases that were acquired in the database and in the model. Most of them have been lost.
     private var leases: [(table: HeldLease, model: HeldLease)] = []
 
     private static let keys = (0..<3).map {
@@ -81,7 +82,7 @@ private struct Comparison {
 
     private mutating func take(_ key: RecordKey, _ number: Int) async throws {
         let owner = try choose(Self.owners)
-        // Not shorter than that of another holder, which two databases interpret as a sign of a clock that was set back.
+        // Not shorter than another holder's lease, which two databases would interpret as a clock that was set back.
         let isFree = model.holder(of: key.digest).map { $0 == owner } ?? true
         let duration: Duration = isFree && random.happens(0.4) ? .zero : .seconds(3600)
         let (taken, expected) = (
@@ -90,18 +91,18 @@ private struct Comparison {
         switch (taken, expected) {
         case (.busy, .busy): break
         case (.taken(let fence, let isAfterUnfinished), .taken(let modelFence, let modelIsAfterUnfinished)):
-            #expect(isAfterUnfinished == modelIsAfterUnfinished, "call \(number): take, after an unfinished one")
+            #expect(isAfterUnfinished == modelIsAfterUnfinished, "call \(number): take after an unfinished lease")
             let new = (
                 table: HeldLease(digest: key.digest, owner: owner, fence: fence),
                 model: HeldLease(digest: key.digest, owner: owner, fence: modelFence)
             )
-            // The same fence for the same holder, otherwise a higher fence.
+            // The same holder gets the same fence; another holder gets a higher fence.
             for earlier in leases where earlier.table.digest == key.digest {
                 #expect((earlier.table.fence == fence) == (earlier.model.fence == modelFence), "call \(number): fence")
                 #expect(earlier.table.fence <= fence, "call \(number): fence")
             }
             leases.append(new)
-        default: Issue.record("call \(number): take: \(taken), and not \(expected)")
+        default: Issue.record("call \(number): take: \(taken), not \(expected)")
         }
     }
 

@@ -3,12 +3,12 @@
 #
 #   Tests/Databases/databases.sh COMMAND [ARGUMENT ...]
 #
-# Installs what is missing, starts both on sockets in a new folder, runs the command, and ends them again. The command finds in
-# its environment:
+# Installs missing packages, starts both servers on sockets in a new directory, runs the command, and stops the servers. The
+# command's environment contains:
 #   AUTHFLOW_POSTGRESQL  the database's URL
 #   AUTHFLOW_REDIS       the Redis server's URL
-#   AUTHFLOW_SQLITE      a folder for the files of SQLite
-#   AUTHFLOW_DATABASES   a program that is called with "postgresql" or "redis", and "stop", "start" or "crash"
+#   AUTHFLOW_SQLITE      a directory for SQLite files
+#   AUTHFLOW_DATABASES   a program that controls the servers: its arguments are "postgresql" or "redis", and "stop", "start" or "crash"
 set -euo pipefail
 
 missing=()
@@ -26,7 +26,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   binaries=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 fi
 
-# Short: the path of a socket has at most 107 characters.
+# A short name, because the path of a socket has at most 107 characters.
 work=$(mktemp -d /tmp/afdb.XXXXXX)
 chmod 755 "$work"
 mkdir "$work/data" "$work/s"
@@ -42,7 +42,7 @@ chmod 700 "$work/data"
 cat > "$work/control" <<CONTROL
 #!/usr/bin/env bash
 set -euo pipefail
-# An argument of its own for each word: the prefix is empty for other users than root.
+# One argument per word. The prefix is empty unless the user is root.
 as=(${as[@]+"${as[@]}"})
 case "\$1 \$2" in
   "postgresql start")
@@ -69,7 +69,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The files are the database's own user's, and read by no other.
+# The files belong to the database's user, and no other user can read them.
 (cd / && ${as[@]+"${as[@]}"} "$binaries/initdb" -D "$work/data" -U authflow -A trust --no-sync -E UTF8 --locale=C >/dev/null)
 "$work/control" postgresql start
 "$work/control" redis start

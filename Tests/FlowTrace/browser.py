@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A browser for the bundled provider: signs alice in, and follows the redirect. browser.py URL"""
+"""A browser for the bundled provider: signs in as alice, and follows the redirects. Usage: browser.py URL"""
 
 import html, http.cookiejar, re, sys, urllib.parse, urllib.request
 
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, and prints the one that leads to the web application."""
+    """Follows redirects, and prints the URL of the redirect to the web application."""
 
     def redirect_request(self, request, response, status, message, headers, url):
         if url.startswith("https:"):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the files that a login, a refresh and a server's callback pass into docs/architecture.md.
+"""Lists the files that a login, a refresh and a server's callback pass through, in docs/architecture.md.
 
     trace.py FLOW_TRACE AUTHFLOW DOCUMENT
 
-FLOW_TRACE was built with a call at the start of every function. Functions that continue after a wait, and accessors of
-values, are not counted as calls. A return is a call into
-a file that was left before. The user agent, the foundation (HTTP, JSON, transport) and what the compiler writes are not counted.
+FLOW_TRACE is built with a call at the start of every function. Functions that resume after a suspension, and accessors,
+are not counted as calls. A return is a call into a file that the flow has already left. The user agent, the foundation
+(HTTP, JSON, transport) and compiler-generated code are not counted.
 """
 
 import os, pathlib, re, subprocess, sys, tempfile
@@ -41,8 +41,8 @@ with tempfile.TemporaryDirectory() as folder:
         for call in calls:
             name, path = known[call]
             match = COUNTED.search(path)
-            # $s...TY0_ and $s...TQ1_ continue a function after a wait, v... are accessors of values, fA0_ default arguments, ==, hash and WZ
-            # what values and constants need.
+            # $s...TY0_ and $s...TQ1_ resume a function after a suspension, v... are accessors, fA0_ default arguments; ==, hash and WZ
+            # are the code that values and constants need.
             if not match or re.search(r"T[YQ]\d*_$|v[a-zA-Z]+$|v[a-z]+Z$|fA\d*_$|WZ$|v\w*Tu$|2eeoi|hash4into", name): continue
             file = match.group(1)
             if file == current: continue

@@ -2,12 +2,12 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Feeds every target with inputs generated from a seed, and reports an input that is wrongly accepted, or takes too
-/// long.
+/// Feeds every target inputs that are generated from a seed, and reports an input that is wrongly accepted or takes
+/// too long.
 ///
 ///     fuzz [total number of inputs] [seed] [target]
 @main enum Main {
-    /// The input that is being fed.
+    /// The current input.
     private static let current = Mutex<(target: String, number: Int)>(("", 0))
 
     static func main() async throws {
@@ -20,7 +20,7 @@ import Synchronization
             let start = ContinuousClock.now
             let share = max(1, count / targets.count)
             for number in 0..<share {
-                // Each input has a separate seed, so that it can be reproduced alone.
+                // Each input has a separate seed, so that it can be reproduced individually.
                 let own = seed &* 1_000_003 &+ UInt64(number)
                 current.withLock { $0 = (target.name, number) }
                 alarm(patience)
@@ -42,7 +42,7 @@ import Synchronization
     /// The maximum time for an input, in seconds.
     private static let patience: UInt32 = 20
 
-    /// Reports which input hangs when the alarm that is set for each of them goes off, and ends the run.
+    /// Reports the input that hangs, and ends the run, when the alarm that is set for each input goes off.
     private static func watch() -> any DispatchSourceSignal {
         signal(SIGALRM, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: SIGALRM)

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 
-/// A random generator that returns the same numbers for the same seed on every machine (SplitMix64).
+/// A random number generator that returns the same numbers for the same seed on every machine (SplitMix64).
 struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
@@ -16,7 +16,7 @@ struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
-/// Makes invalid inputs from valid ones.
+/// Creates invalid inputs from valid inputs.
 struct Mutator {
     var generator: SeededGenerator
 
@@ -54,7 +54,7 @@ struct Mutator {
 
     mutating func mutate(_ text: String) -> String { String(decoding: mutate(Array(text.utf8)), as: UTF8.self) }
 
-    /// Changes the header, the claims or the signature of a token below its encoding, so that the change gets further.
+    /// Changes the decoded header, claims or signature of a token, so that the change does not break the encoding.
     mutating func mutateToken(_ token: String) -> String {
         var parts = token.split(separator: ".").map(String.init)
         let index = Int.random(in: 0..<parts.count, using: &generator)

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A server that sends the given bytes on every connection, one at a time, and closes the connection.
+/// A server that sends the given bytes on every connection, one byte at a time, and then closes the connection.
 final class PuppetServer: Sendable {
     let port: Int
     private let bytes = Mutex<[UInt8]>([])

@@ -15,7 +15,7 @@ struct Finding: Error, CustomStringConvertible {
     let description: String
 }
 
-/// A provider with responses that a target can set.
+/// A provider whose responses a target can set.
 final class PuppetProvider: Sendable {
     static let issuer = "https://id.example.com"
 
@@ -68,11 +68,11 @@ final class PuppetProvider: Sendable {
     }
 }
 
-/// Code that is fuzzed.
+/// A fuzz target: the code under test and its inputs.
 struct Target: Sendable {
     let name: String
     /// Feeds one input.
-    /// - Throws: ``Finding`` when it accepts an input that it must reject. Crashes and hangs need no check.
+    /// - Throws: ``Finding`` if it accepts an input that it must reject. Crashes and hangs need no check.
     let feed: @Sendable (inout Mutator) async throws -> Void
 }
 
@@ -96,16 +96,16 @@ extension Target {
             let challenges = AuthenticationChallenge.challenges(in: fields)
             let names = challenges.flatMap { [$0.scheme] + $0.parameters.keys }
             guard names.allSatisfy({ !$0.isEmpty && !$0.contains { " ,=\"".contains($0) } }) else {
-                throw Finding(description: "\(challenges) was read of a challenge")
+                throw Finding(description: "\(challenges) was parsed from a challenge")
             }
             let scopes = ResourceChallenge(status: 401, challenges: challenges)?.scopes ?? []
             guard scopes.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } }) else {
-                throw Finding(description: "\(scopes) were read as scopes")
+                throw Finding(description: "\(scopes) were parsed as scopes")
             }
         }
     }
 
-    /// A resource's metadata: nothing is requested from loopback or a private network, and no token goes elsewhere.
+    /// A resource's metadata: requests are sent only over https and never to loopback, and their number is limited.
     private static var resourceMetadata: Target {
         let document =
             #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://id.example.com"],"scopes_supported":["a"]}"#
@@ -139,7 +139,7 @@ extension Target {
         }
     }
 
-    /// An event stream: the host gets one response to its request, and every line is one message.
+    /// An event stream: the host receives one response to its request, and every line is one message.
     private static var eventStream: Target {
         let stream =
             "\u{FEFF}: a\r\nid: 1\ndata:\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n"
@@ -163,7 +163,7 @@ extension Target {
             bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.utf8))
             for await line in answers.stream {
                 guard !line.contains(0x0A), let json = try? JSON(parsing: line) else {
-                    throw Finding(description: "the host was handed something else than a message")
+                    throw Finding(description: "the host received something other than a message")
                 }
                 if json["id"] == 1, json["method"] == nil { break }
             }
@@ -171,8 +171,8 @@ extension Target {
         }
     }
 
-    /// A request at the loopback port: an accepted one has a path, one host, a bounded body, and no line break where
-    /// none may be.
+    /// A request to the loopback port: an accepted request has a path, one host, a bounded body, and no line break
+    /// where none is allowed.
     private static var request: Target {
         let head = """
             POST /callback?code=1&state=2 HTTP/1.1\r
@@ -189,13 +189,13 @@ extension Target {
                 let values = request.headerFields.map(\.value) + [request.path ?? "", request.authority ?? "\n"]
                 let isPlain = values.allSatisfy { !$0.utf8.contains { [0, 10, 13].contains($0) } }
                 guard isPlain, request.path?.hasPrefix("/") == true, size <= HTTPMessageReader.maximumBodySize else {
-                    throw Finding(description: "\(request) was taken for a request")
+                    throw Finding(description: "\(request) was accepted as a request")
                 }
             }
         }
     }
 
-    /// A redirect is accepted when it is right to the last character, and then its code goes to the provider.
+    /// A redirect is accepted only if it is completely correct; its code is then sent to the provider.
     private static func callback() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
@@ -210,17 +210,17 @@ extension Target {
             let bad = mutator.mutate("\(request.redirectURI)?code=c&state=\(state)&iss=\(iss)")
             do {
                 _ = try await client.finishSignIn(request, with: bad)
-                throw Finding(description: "a sign-in without tokens was finished")
+                throw Finding(description: "a sign-in without tokens was completed")
             } catch let error as AuthError where error.code == .invalidCallback {
-                // Nothing was used up; the valid response could still arrive.
+                // The request is still pending, so the valid response would still be accepted.
             } catch is AuthError {
-                // The response was valid enough to be accepted, and the request was used up.
+                // The response was accepted, which used up the request.
                 pending.withLock { $0 = nil }
             }
         }
     }
 
-    /// A token is valid when it is right to the last character.
+    /// A token is valid only if it has not been changed in any character.
     private static func token() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
@@ -230,12 +230,12 @@ extension Target {
             let bad = Bool.random(using: &mutator.generator) ? mutator.mutate(good) : mutator.mutateToken(good)
             do {
                 _ = try await client.server.verify(Secret(bad), audience: "client", nonce: Secret("nonce"))
-                guard bad == good else { throw Finding(description: "a changed token was accepted: \(bad)") }
+                guard bad == good else { throw Finding(description: "a modified token was accepted: \(bad)") }
             } catch is AuthError {}
         }
     }
 
-    /// No key set makes a token valid that the owner of the keys did not sign.
+    /// A token that the owner of the keys did not sign is invalid with any key set.
     private static func keySet() throws -> Target {
         let provider = try PuppetProvider()
         let forged = try provider.token(.es256, signedBy: EmulatorKeys())
@@ -263,7 +263,7 @@ extension Target {
                     $0
                 }
                 guard metadata.issuer == PuppetProvider.issuer, endpoints.allSatisfy({ $0.scheme == "https" }) else {
-                    throw Finding(description: "another issuer or an unsafe address was accepted")
+                    throw Finding(description: "another issuer or an unsafe URL was accepted")
                 }
             } catch is AuthError {}
         }
@@ -290,7 +290,8 @@ extension Target {
         }
     }
 
-    /// No response of the endpoint for pushed requests opens anything but the authorization endpoint, with two parameters.
+    /// Whatever the pushed authorization request endpoint returns, only the authorization endpoint is opened, with two
+    /// parameters.
     private static func pushedAuthorization() throws -> Target {
         let provider = try PuppetProvider()
         var metadata = try JSON(parsing: provider.metadata).object ?? [:]
@@ -307,12 +308,12 @@ extension Target {
                 let names = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?.names
                 guard request.url.hasPrefix("\(PuppetProvider.issuer)/authorize?"),
                     names == ["client_id", "request_uri"]
-                else { throw Finding(description: "another address is opened") }
+                else { throw Finding(description: "a different URL is opened") }
             } catch is AuthError {}
         }
     }
 
-    /// No signed authorization response is accepted that was not signed with the provider's key (JARM).
+    /// An authorization response that was not signed with the provider's key is never accepted (JARM).
     private static func signedResponse() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client { $0.responseMode = .jwt }
@@ -334,9 +335,9 @@ extension Target {
                 )
                 throw Finding(description: "a forged response was accepted")
             } catch let error as AuthError {
-                // Without a token endpoint that responds, an accepted response would fail there.
+                // The token endpoint does not respond, so an accepted response would fail there.
                 if error.message.contains("/token") {
-                    throw Finding(description: "a code of a forged response was sent")
+                    throw Finding(description: "the code of a forged response was sent")
                 }
             }
         }
@@ -354,7 +355,7 @@ extension Target {
                 do {
                     let key = try PrivateKey(text: Secret(bent))
                     guard let algorithm = key.algorithms.first, key.publicJWK["d"] == nil else {
-                        throw Finding(description: "a key without an algorithm, or a public key with its private part")
+                        throw Finding(description: "a key without an algorithm, or a public key with a private part")
                     }
                     _ = try key.signature(over: [1, 2, 3], by: algorithm)
                 } catch is AuthError {}
@@ -362,7 +363,7 @@ extension Target {
         }
     }
 
-    /// Encrypted tokens: none is accepted that the provider has not signed, whatever its JWE header says.
+    /// Encrypted tokens: a token that the provider did not sign is rejected, regardless of its JWE header.
     private static func encryptedToken() throws -> Target {
         let provider = try PuppetProvider()
         let server = try provider.client().server
@@ -395,7 +396,7 @@ extension Target {
                     issuedWithin: nil,
                     decryptionKeys: DecryptionKeySource(keys)
                 )
-                throw Finding(description: "a token that the provider has not signed was accepted")
+                throw Finding(description: "a token that the provider did not sign was accepted")
             } catch is AuthError {}
         }
     }
@@ -411,13 +412,13 @@ extension Target {
             do {
                 let key = try DecryptionKey(pem: bentPEM)
                 guard !key.algorithms.isEmpty, key.publicJWK["d"] == nil else {
-                    throw Finding(description: "a key without an algorithm, or a public key with its private part")
+                    throw Finding(description: "a key without an algorithm, or a public key with a private part")
                 }
             } catch is AuthError {}
             do {
                 guard let json = try? JSON(parsing: bentJWK) else { return }
                 guard try DecryptionKey(jwk: json).publicJWK["d"] == nil else {
-                    throw Finding(description: "a public key with its private part")
+                    throw Finding(description: "a public key with a private part")
                 }
             } catch is AuthError {}
         }
@@ -430,13 +431,13 @@ extension Target {
             do {
                 let assertion = try Assertion(Secret(String(decoding: mutator.mutate(Array(good.utf8)), as: UTF8.self)))
                 guard assertion.description.allSatisfy({ !$0.isNewline }) else {
-                    throw Finding(description: "a description of several lines")
+                    throw Finding(description: "a description with several lines")
                 }
             } catch is AuthError {}
         }
     }
 
-    /// Responses of GitHub, in its three formats: a parsed response has a token, and nothing crashes.
+    /// GitHub responses in all three formats: a parsed response has a token, and nothing crashes.
     private static func gitHubResponse() throws -> Target {
         let json = #"{"access_token":"gho_x","scope":"repo,gist","token_type":"bearer","expires_in":28800}"#
         let form = "access_token=gho_x&scope=repo%2Cgist&token_type=bearer&expires_in=28800"
@@ -479,12 +480,12 @@ extension Target {
                 let values = response.head.headerFields.map(\.value)
                 guard (200...599).contains(response.status), response.body.count <= 100,
                     values.allSatisfy({ !$0.utf8.contains { [0, 10, 13].contains($0) } })
-                else { throw Finding(description: "\(response) was taken for a response") }
+                else { throw Finding(description: "\(response) was accepted as a response") }
             } catch is AuthError {}
         }
     }
 
-    /// A configuration makes a client, or an error names its mistake.
+    /// A configuration produces a client, or an error that describes the mistake.
     private static let configuration = Target(name: "configuration") { mutator in
         let good = """
             {"default_profile": "work", "profiles": {"work": {"provider": "oidc", "issuer": "https://id.example.com",
@@ -505,14 +506,14 @@ extension Target {
     }
 }
 
-/// A transport that is a function.
+/// A transport that calls a function.
 private struct WatchedTransport: HTTPTransport {
     let respond: @Sendable (TransportRequest) throws -> TransportResponse
     init(_ respond: @escaping @Sendable (TransportRequest) throws -> TransportResponse) { self.respond = respond }
     func send(_ call: TransportRequest) async throws -> TransportResponse { try respond(call) }
 }
 
-/// A clock on which every wait except a long one ends at once.
+/// A clock on which every wait except a long one ends immediately.
 private struct ImmediateClock: Clock {
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }

@@ -7,7 +7,7 @@ import HTTPTypes
 import Testing
 
 extension GlewlwydTests {
-    /// An API that receives Glewlwyd's access tokens. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
+    /// An API that receives Glewlwyd's access tokens. Run by `Tests/Interop/glewlwyd.sh`, which starts Glewlwyd.
     @Suite struct API {
         /// Glewlwyd uses the scopes of a token as its audience if the client requests no resource.
         private static let audience = "openid profile email"
@@ -81,7 +81,7 @@ extension GlewlwydTests {
             #expect(rejection?.response.status == 403)
         }
 
-        /// RFC 7662, and RFC 9701: the response is a JWT that it signs.
+        /// Introspection with plain responses (RFC 7662) and with JWT responses that Glewlwyd signs (RFC 9701).
         @Test(arguments: [false, true]) func aTokenThatItHasRevokedIsRefusedByIntrospection(isSigned: Bool)
             async throws
         {
@@ -94,7 +94,7 @@ extension GlewlwydTests {
             let rejection = await #expect(throws: Rejection.self) {
                 _ = try await api.authorize(request("Bearer \(token.exposed)"))
             }
-            // For a JWT response about a revoked token, Glewlwyd 2.7.5 responds with status 400 instead of inactive.
+            // For a revoked token, Glewlwyd 2.7.5 responds with status 400 instead of a JWT that says "inactive".
             #expect(rejection?.response.status == (isSigned ? 503 : 401))
             #expect(rejection?.reason.contains(isSigned ? "(status 400)" : "inactive") == true)
         }

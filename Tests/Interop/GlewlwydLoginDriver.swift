@@ -42,8 +42,8 @@ struct GlewlwydLoginDriver: LoginDriver {
         guard page.endpoint.origin == self.origin, query?["prompt"] == "end_session", let session = query?["sid"],
             let plugin = query?["plugin"], let callback = query?["callback_url"]
         else { throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-out page.") }
-        // The steps of the page when the user, still signed in, confirms the sign-out. This browser has no record
-        // of the sign-in, and Glewlwyd ends a session only for a browser that has one.
+        // The page's requests when a signed-in user confirms the sign-out. This browser has no sign-in at Glewlwyd,
+        // which ends a session only for a browser that is signed in, so it signs in first.
         try await send(
             .post,
             "/api/auth/",
@@ -76,11 +76,11 @@ struct GlewlwydLoginDriver: LoginDriver {
 }
 
 extension UserAgentFactory {
-    /// `glewlwyd`: the driver above, chosen by configuration like any other user agent.
+    /// The user agent `glewlwyd`, which is selected by configuration and uses the driver above.
     static var glewlwyd: UserAgentFactory {
         let username = ConfigurationKey("username", required: .text, "The user name.")
         let password = ConfigurationKey("password", required: .secret, "The password, by reference.")
-        let origin = ConfigurationKey("origin", required: .url, "The origin that both may be sent to.")
+        let origin = ConfigurationKey("origin", required: .url, "The only origin that receives the credentials.")
         return UserAgentFactory("glewlwyd", keys: [username, password, origin]) { options, context in
             HeadlessUserAgent(
                 driver: GlewlwydLoginDriver(

@@ -8,7 +8,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// A web application of several processes that share a store. The provider's requests go to the first process.
+/// A web application with several processes that share a store. The provider's requests go to the first process.
 private struct WebApplication: ProviderEmulator {
     let origins: [String]
     let processes: [SessionServer]
@@ -22,7 +22,7 @@ private struct WebApplication: ProviderEmulator {
 }
 
 extension GlewlwydTests {
-    /// The end of a session at a third-party provider.
+    /// Logout at a third-party provider.
     @Suite struct Logout {
         private let environment = ProcessInfo.processInfo.environment
 

@@ -5,10 +5,10 @@ import AuthFlowOIDC
 import Foundation
 import Testing
 
-/// Signing in at a third-party provider. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
+/// Sign-in at a third-party provider. Run by `Tests/Interop/glewlwyd.sh`, which starts the provider.
 ///
-/// Each test that signs in at Glewlwyd is in this suite: on SQLite, concurrent writes read each other's last inserted row ID, and fail with
-/// status 500.
+/// Every test that signs in at Glewlwyd is in this serialized suite: with SQLite, concurrent writes read each other's
+/// last inserted row ID, and fail with status 500.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
@@ -114,7 +114,7 @@ struct GlewlwydTests {
         #expect(credential.identity?.displayName == "Alice Example")
     }
 
-    /// A client of an issuer, configured only by a file.
+    /// A client of an issuer, configured only with a file.
     private func client(of issuer: String, _ members: String) throws -> AuthClient {
         let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
         let configuration = """
@@ -134,7 +134,7 @@ struct GlewlwydTests {
         )
     }
 
-    /// The provider encrypts ID Tokens to the client, with a different implementation of JWE.
+    /// The provider, which has a different JWE implementation, encrypts ID Tokens for the client.
     @Test(arguments: ["RSA-OAEP-256", "RSA-OAEP", "ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"])
     func signsInWithEncryptedIDTokens(_ algorithm: String) async throws {
         let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
@@ -167,13 +167,13 @@ struct GlewlwydTests {
             """
         )
         let tokens = try await client.signIn().credential.tokens
-        // RFC 8705 section 3.1: the provider returns the token's certificate binding, and it was compared.
+        // RFC 8705 section 3.1: the access token contains the certificate binding, which the client has compared.
         let claims = try JWT.payload(of: tokens.accessToken)
         #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
         #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)
     }
 
-    /// A client of the strict issuer. This provider accepts only the called URL as the audience of an assertion.
+    /// A client of the strict issuer. This provider accepts only the endpoint's URL as the audience of an assertion.
     private func strictClient(_ members: String) throws -> AuthClient {
         let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"]).replacing("/api/oidc", with: "/api/fapi")
         let key = try #require(environment["AUTHFLOW_GLEWLWYD_KEY"])

@@ -6,7 +6,8 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Sign-in at an idpyoidc provider, with only a configuration file. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
+/// Sign-in at an idpyoidc provider, with only a configuration file. Run by `Tests/Interop/idpyoidc.sh`, which starts
+/// the provider.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_IDPYOIDC_ISSUER"] != nil))
 struct IdpyoidcTests {
     private let environment = ProcessInfo.processInfo.environment
@@ -15,8 +16,8 @@ struct IdpyoidcTests {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         let redirectURI = try #require(environment["AUTHFLOW_IDPYOIDC_REDIRECT"])
         let key = try #require(environment["AUTHFLOW_IDPYOIDC_KEY"])
-        // This provider accepts only the called URL as the audience of an assertion, and requires some of the pushed parameters
-        // in the authorization request, too.
+        // This provider accepts only the endpoint's URL as the audience of an assertion, and also requires some of the
+        // pushed parameters in the authorization request.
         let configuration = """
             {"profiles": {"idpyoidc": {
               "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow", "client_key": "\(key)",
@@ -55,7 +56,7 @@ struct IdpyoidcTests {
         #expect(error?.message.contains("interop-client") == true)
     }
 
-    /// Its access tokens are JWTs that predate RFC 9068: without a `typ`, and with the client as their audience.
+    /// The provider's access tokens are JWTs that predate RFC 9068: no `typ`, and the client as the audience.
     @Test func itsAccessTokenIsAcceptedOnlyWhereTheAPISaysSo() async throws {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         let tokens = try await client().signIn().credential.tokens
@@ -68,7 +69,7 @@ struct IdpyoidcTests {
         }
         await #expect(throws: Rejection.self) { _ = try await authorize(.accessToken, token) }
         #expect(try await authorize(.riskyAnyJWT, token).clientID == "authflow")
-        // The ID Token has the same issuer, the same audience and the same key.
+        // The ID Token has the same issuer, audience and key.
         let idToken = try #require(tokens.idToken?.exposed)
         let parts = token.split(separator: ".").map(String.init)
         let changed = Base64URL.encode(#"{"iss":"\#(issuer)","aud":"authflow","exp":99000000000,"sub":"eve"}"#.utf8)

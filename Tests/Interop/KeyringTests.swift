@@ -7,7 +7,7 @@ import Testing
 /// The state of the keyring; nil without a keyring.
 private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
 
-/// A real GNOME Keyring, started by `keyring.sh`, which names its state in the environment.
+/// A real GNOME Keyring, started by `keyring.sh`, which sets its state in the environment.
 @Suite(.serialized, .enabled(if: keyring != nil, "Run through Tests/Interop/keyring.sh.")) struct KeyringTests {
     private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
 
@@ -48,7 +48,7 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
         #expect(error?.code == .storageFailed)
         #expect(error?.message.contains("did not respond within 3 seconds") == true)
         #expect(ContinuousClock.now - start < .seconds(5))
-        // The lock is free, although the thread may still wait for the service.
+        // The lock is free, although the thread may still be waiting for the service.
         try await store.withLease(on: key) { _ in }
         #expect(ContinuousClock.now - start < .seconds(5))
 

@@ -105,22 +105,22 @@ struct PKCS11Tests {
     }
 
     private static let failing = [
-        Failing(testDescription: "an absent token", attributes: "token=Elsewhere;object=signing", words: "not present"),
-        Failing(testDescription: "an absent serial", attributes: "serial=0;object=signing", words: "not present"),
+        Failing(testDescription: "a missing token", attributes: "token=Elsewhere;object=signing", words: "not present"),
+        Failing(testDescription: "a wrong serial number", attributes: "serial=0;object=signing", words: "not present"),
         Failing(
-            testDescription: "an absent key",
+            testDescription: "a missing key",
             attributes: "token=AuthFlow;object=nothing",
             words: "no such private key"
         ),
-        Failing(testDescription: "a wrong id", attributes: "token=AuthFlow;id=%ff", words: "no such private key"),
+        Failing(testDescription: "a wrong ID", attributes: "token=AuthFlow;id=%ff", words: "no such private key"),
         Failing(
-            testDescription: "an absent library",
+            testDescription: "a missing library",
             attributes: "token=AuthFlow;object=signing",
             module: "/nowhere/libnothing.so",
             words: "cannot be loaded"
         ),
         Failing(
-            testDescription: "another library",
+            testDescription: "not a PKCS #11 library",
             attributes: "token=AuthFlow;object=signing",
             module: "libc.so.6",
             words: "not a PKCS #11 library"
@@ -145,7 +145,7 @@ struct PKCS11Tests {
             let error = #expect(throws: AuthError.self) { try again.key() }
             #expect(error?.message.contains("not tried again") == true)
         }
-        // The PIN was tried once, and so the token is not locked: the right PIN is accepted.
+        // The wrong PIN was tried only once, so the token is not locked and accepts the correct PIN.
         let right = try source("token=Fragile;object=x", pin: "0000")
         #expect(#expect(throws: AuthError.self) { try right.key() }?.message.contains("no such private key") == true)
     }
@@ -166,9 +166,9 @@ struct PKCS11Tests {
         #expect(
             await base.bytes(for: place).map { String(decoding: $0, as: UTF8.self) }?.contains("secret") == false
         )
-        // Another process, which accesses the token again.
+        // As in another process, which accesses the token again.
         #expect(try await store("2026", over: base).bytes(for: place) == Array("secret".utf8))
-        // A different name is a different key.
+        // A different ID results in a different key.
         #expect(
             try EncryptionKeys.inToken(id: "2027", uri: uri, pin: Secret(pin)).key
                 != EncryptionKeys.inToken(id: "2026", uri: uri, pin: Secret(pin)).key
@@ -207,7 +207,7 @@ struct PKCS11Tests {
         }
     }
 
-    /// As `p11tool --list-all` prints it.
+    /// A URI as printed by `p11tool --list-all`.
     @Test(.enabled(if: isSoftware)) func readsAWholeURI() throws {
         let source = try source(
             "model=SoftHSM%20v2;manufacturer=SoftHSM%20project;token=AuthFlow;id=%01;object=signing;type=private"

@@ -104,7 +104,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         settings.clientCertificate = .init(file: "\(folder)/client-again.pem", keyFile: "\(folder)/good.key")
         let wrong = await #expect(throws: AuthError.self) { try await get("client", settings) }
         #expect(wrong?.message.contains("client certificate") == true, "\(wrong as Any)")
-        // Its passphrase would be prompted for at the terminal unless this were forbidden.
+        // This key is encrypted. The tool must not prompt for its passphrase at the terminal.
         settings.clientCertificate = .init(
             file: "\(folder)/client-once-more.pem",
             keyFile: "\(folder)/client-locked.key"

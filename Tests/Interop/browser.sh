@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Signs in with a real Chromium, as a user would, with the command line tool that is given:
+# Signs in with the given command-line tool and a real Chromium, as a user would:
 #
 #   Tests/Interop/browser.sh PATH/TO/authflow
 #
-# once against the bundled provider and once against Glewlwyd; then reads userinfo and signs out. The final page is
-# saved as a picture under .build-browser/.
+# once at the bundled provider and once at Glewlwyd; then requests userinfo and signs out. A screenshot of the final
+# page is saved in .build-browser/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -19,7 +19,7 @@ provider=
 forgerock=
 cleanup() {
   for process in $provider $forgerock; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
-  # A browser that has just ended may still be writing.
+  # A browser that has just been stopped may still be writing files.
   rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }
 }
 trap cleanup EXIT
@@ -31,7 +31,7 @@ forgerock=$!
 for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/base" ] && break; sleep 0.1; done
 base=$(cat "$work/base")
 
-# The browser gets no more of the environment than it needs: the driver's settings are in its command line.
+# The browser's environment contains no settings of the driver, so they are in its command line.
 profile() { # issuer client redirect-uri driver-settings...
   local issuer=$1 client=$2 redirect=$3
   shift 3
@@ -57,7 +57,7 @@ cat >"$work/authflow.json" <<JSON
   BROWSER_LOGIN_PROVIDER=glewlwyd "BROWSER_LOGIN_SCREENSHOT=$pictures/glewlwyd" "BROWSER_LOGIN_TEXT=$work/glewlwyd")
 } }
 JSON
-# One sign-in by the adapter for ForgeRock, one by the generic one, which chooses the same tree by configuration alone.
+# One sign-in with the ForgeRock adapter, and one with the generic adapter, which selects the same tree by configuration only.
 tree() { # name provider-settings sign-in
   cat <<JSON
 { $2, "client_id": "authflow-demo", "scopes": ["openid", "profile"], "timeout": 90,
@@ -85,7 +85,7 @@ for name in emulator glewlwyd; do
   "$authflow" login --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   "$authflow" userinfo --profile $name >"$work/userinfo"
   expect "$work/userinfo" '"name": "Alice Example"'
-  # Glewlwyd revokes tokens only for clients with a secret, and the tool says that they stay valid.
+  # Glewlwyd revokes tokens only for confidential clients, so the tool reports that the tokens remain valid.
   expected=0; [ $name = emulator ] || expected=9
   status=0; "$authflow" logout --profile $name || status=$?
   [ "$status" -eq $expected ] || { echo "browser: logout exits with $status, not $expected" >&2; exit 1; }
@@ -98,12 +98,12 @@ expect "$work/glewlwyd" 'You are signed in'
 status=0; "$authflow" login --profile denied >/dev/null 2>&1 || status=$?
 [ "$status" -eq 5 ] || { echo "browser: a denial exits with $status, not 5" >&2; exit 1; }
 expect "$work/denied" 'The sign-in did not succeed'
-# Fields named after the methods of a form do not stop the page that sends a fragment on.
+# Parameters named after the methods of a form must not break the page that forwards a fragment.
 status=0; "$authflow" login --profile fragment >/dev/null 2>"$work/talk" || status=$?
-[ "$status" -eq 5 ] || { cat "$work/talk" >&2; echo "browser: a refusal in a fragment exits with $status, not 5" >&2; exit 1; }
+[ "$status" -eq 5 ] || { cat "$work/talk" >&2; echo "browser: an error in a fragment exits with $status, not 5" >&2; exit 1; }
 expect "$work/fragment" 'The sign-in did not succeed'
 for name in first second; do
   "$authflow" login --config "$work/trees.json" --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   expect "$work/$name" 'You are signed in'
 done
-echo "browser: 5 sign-ins with Chromium went as they should; pictures are in .build-browser/"
+echo "browser: all 5 sign-ins with Chromium had the expected result; screenshots are in .build-browser/"

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Plays the user in front of a browser: a real Chromium, driven over WebDriver with nothing but the standard library.
+"""Acts as the user of a real Chromium browser, through WebDriver, with only the standard library.
 
-Usage: browser_login.py URL      (the address to sign in at, as a user agent opens it)
+Usage: browser_login.py URL      (the URL of the sign-in page, as opened by a user agent)
 
 Environment:
-  BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; unattended, when none may ask;
-                            or fragment: a provider that refuses, in a fragment whose parameters have names of a form's methods
-  BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; default: a new one
+  BROWSER_LOGIN_PROVIDER    the pages to expect: emulator (default), glewlwyd or forgerock; unattended, if no page may prompt;
+                            or fragment: an error response in a fragment whose parameters are named after a form's methods
+  BROWSER_LOGIN_PROFILE     a directory for the browser's profile, to reuse the same browser; default: a new directory
   BROWSER_LOGIN_DECISION    allow (default) or deny: the choice on the emulator's consent page
-  BROWSER_LOGIN_SCREENSHOT  where to save pictures of the last page: NAME for NAME-light.png and NAME-dark.png
+  BROWSER_LOGIN_SCREENSHOT  where to save screenshots of the last page: NAME for NAME-light.png and NAME-dark.png
   BROWSER_LOGIN_TEXT        where to save the text of the last page
-  BROWSER_LOGIN_SCHEME      the private-use scheme that the provider's pages may open, as if "always allow" had been ticked;
-                            then there is no last page, and the browser goes on until BROWSER_LOGIN_END is there
-  BROWSER_LOGIN_END         a file
+  BROWSER_LOGIN_SCHEME      the private-use scheme that the provider's pages may open, as if "always allow" had been selected;
+                            then there is no last page, and the browser runs until the file BROWSER_LOGIN_END exists
+  BROWSER_LOGIN_END         the path of that file
   BROWSER_LOGIN_WINDOW      yes to show a window, on the screen that DISPLAY names
 """
 
@@ -32,7 +32,7 @@ PATIENCE = 60  # seconds
 
 
 class Browser:
-    """A headless Chromium, which is closed in any case."""
+    """A headless Chromium that is always closed."""
 
     def __enter__(self):
         with socket.socket() as probe:
@@ -92,7 +92,7 @@ class Browser:
             time.sleep(0.1)
 
     def act(self, selector, action, body=None):
-        """Acts on an element as soon as it is there and can be acted on."""
+        """Acts on an element as soon as it exists and is interactable."""
         def attempt():
             found = self.command("POST", "/element", {"using": "css selector", "value": selector})
             self.command("POST", f"/element/{next(iter(found.values()))}/{action}", body)
@@ -121,7 +121,7 @@ def sign_in_at_glewlwyd(browser):
     browser.type("#username", "alice")
     browser.type("#password", "wonderland")
     browser.click("#loginbut")
-    # Its page asks which scopes are granted, and then whether to continue.
+    # Glewlwyd's page prompts for the scopes to grant, and then for confirmation.
     browser.click("#grant-profile")
     browser.click("#grant-email")
     browser.click("button.btn-primary")
@@ -135,14 +135,14 @@ def sign_in_at_forgerock(browser):
 
 
 def refusal_in_a_fragment(url):
-    """The URL to which a refusing provider redirects; the client's request is in the redirect of its start page."""
+    """The URL to which a provider redirects with an error. The request is in the redirect of the client's start page."""
     class Stays(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_):
             return None
 
     try:
         urllib.request.build_opener(Stays).open(url, timeout=PATIENCE)
-        raise SystemExit("browser_login: the start page leads nowhere")
+        raise SystemExit("browser_login: the start page does not redirect")
     except urllib.error.HTTPError as reply:
         request = urllib.parse.urlsplit(reply.headers["Location"])
     asked = dict(urllib.parse.parse_qsl(request.query))
@@ -172,7 +172,7 @@ def main():
                     "cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
                 with open(f"{os.environ['BROWSER_LOGIN_SCREENSHOT']}-{scheme}.png", "wb") as file:
                     file.write(base64.b64decode(browser.command("GET", "/screenshot")))
-        # Last, because the caller, which waits for it, may then end everything.
+        # This is last, because the caller waits for the file and may then stop everything.
         if "BROWSER_LOGIN_TEXT" in os.environ:
             with open(os.environ["BROWSER_LOGIN_TEXT"], "w") as file:
                 file.write(text)

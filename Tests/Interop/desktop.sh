@@ -3,9 +3,10 @@
 #
 #   Tests/Interop/desktop.sh PATH/TO/authflow
 #
-# an X server (Xvfb), xdg-open, xdg-mime, .desktop entries, and Chromium with a window. The redirect comes back once by a
-# private-use scheme, which Chromium hands to xdg-open and xdg-open to `authflow handle-redirect`; then by a port; then the
-# sign-in is denied, and then it fails. Pictures of the result pages are saved under .build-browser/, light and dark.
+# uses an X server (Xvfb), xdg-open, xdg-mime, .desktop entries, and Chromium with a window. The first redirect uses a
+# private-use scheme, which Chromium passes to xdg-open, and xdg-open to `authflow handle-redirect`; the second uses a
+# loopback port. Then a sign-in is denied, and another fails. Screenshots of the result pages, in light and dark mode,
+# are saved in .build-browser/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$(realpath "$1")
@@ -25,19 +26,19 @@ started="$started $!"
 started="$started $!"
 for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/display" ] && break; sleep 0.1; done
 
-# A separate user, at a desktop that is isolated from the machine's own.
+# A separate user, with a desktop that is isolated from the machine's desktop.
 mkdir -p "$work/home/.local/share/applications" "$work/run"
 chmod 700 "$work/run"
 unset BROWSER SSH_CONNECTION SSH_CLIENT SSH_TTY WAYLAND_DISPLAY XDG_CURRENT_DESKTOP DESKTOP_SESSION
 export HOME=$work/home XDG_RUNTIME_DIR=$work/run DISPLAY=:$(cat "$work/display")
 export XDG_CONFIG_HOME=$HOME/.config XDG_DATA_HOME=$HOME/.local/share
 
-# The user's browser, which xdg-open starts for web addresses, with a simulated user in front of it.
+# The user's browser, which xdg-open starts for web URLs, with a simulated user.
 browser() { # settings...
   cat >"$XDG_DATA_HOME/applications/user.desktop" <<ENTRY
 [Desktop Entry]
 Type=Application
-Name=A browser and its person
+Name=A browser with a simulated user
 Exec=env BROWSER_LOGIN_WINDOW=yes $* $here/browser_login.py %u
 MimeType=x-scheme-handler/http;x-scheme-handler/https;
 ENTRY
@@ -67,7 +68,7 @@ login() { # profile status words
 }
 page() { # words
   for _ in $(seq 100); do [ -s "$work/text" ] && break; sleep 0.1; done
-  grep -q "$1" "$work/text" || { echo "desktop: expected the page to say \"$1\":" >&2; cat "$work/text" >&2; exit 1; }
+  grep -q "$1" "$work/text" || { echo "desktop: expected the page to contain \"$1\":" >&2; cat "$work/text" >&2; exit 1; }
 }
 
 login scheme 4 'authflow scheme install'
@@ -94,4 +95,4 @@ page 'The sign-in did not succeed'
 browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-error"
 login error 1 'ES512'
 page 'The sign-in did not succeed'
-echo "desktop: 4 sign-ins at a desktop went as they should; pictures are in .build-browser/"
+echo "desktop: all 4 sign-ins on a desktop had the expected result; screenshots are in .build-browser/"

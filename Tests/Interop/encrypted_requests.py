@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Decrypts authorization requests with joserfc (PyPI), one for every algorithm that AuthFlow encrypts them with.
+"""Decrypts authorization requests with joserfc (PyPI), one for each encryption algorithm that AuthFlow supports.
 
     encrypted_requests.py AUTHFLOW
 
-A provider on loopback publishes its keys; `authflow login --no-browser` prints the address of the request, which no browser opens.
+A provider on loopback publishes its keys; `authflow login --no-browser` prints the URL of the request, which is not opened in a browser.
 """
 
 import http.server
@@ -55,7 +55,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def request(algorithm, content):
-    """The request object that the tool makes."""
+    """Returns the request object that the tool creates."""
     path = os.path.join(folder.name, "authflow.json")
     profile = {"provider": "oidc", "issuer": issuer, "client_id": "interop", "client_key": client_key, "par": "never",
                "signed_requests": True, "encrypted_requests": {"algorithm": algorithm, "content": content}, "store": "memory"}
@@ -88,4 +88,4 @@ for name, algorithm, content in trials:
     assert encrypted.headers()["alg"] == algorithm and encrypted.headers()["enc"] == content
     claims = jwt.decode(encrypted.plaintext.decode(), own, algorithms=["ES256"]).claims
     assert claims["iss"] == "interop" and claims["aud"] == issuer and claims["code_challenge_method"] == "S256"
-print(f"encrypted requests: joserfc reads those of {len(trials)} algorithms and keys")
+print(f"encrypted requests: joserfc decrypted the requests for {len(trials)} combinations of algorithms and keys")

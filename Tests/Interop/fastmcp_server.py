@@ -1,4 +1,4 @@
-"""A server made with fastmcp, whose authorization server consents by itself: fastmcp_server.py PORT"""
+"""An MCP server made with fastmcp, whose authorization server consents automatically. Usage: fastmcp_server.py PORT"""
 import sys
 
 from fastmcp import FastMCP

@@ -3,16 +3,16 @@
 #
 #   Tests/Interop/glewlwyd.sh COMMAND [ARGUMENT ...]
 #
-# Installs what is missing, starts Glewlwyd on a free port of 127.0.0.1 with a database of its own, seeds a user (alice,
-# wonderland) and a public client, runs the command, and ends Glewlwyd again. The command finds in its environment:
+# Installs missing packages, starts Glewlwyd on a free port of 127.0.0.1 with a separate database, seeds a user (alice,
+# wonderland) and a public client, runs the command, and stops Glewlwyd. The command's environment contains:
 #   AUTHFLOW_GLEWLWYD_ISSUER    the issuer
 #   AUTHFLOW_GLEWLWYD_REDIRECT  the redirect URI of the client authflow-interop
-#   AUTHFLOW_GLEWLWYD_KEY       the private key of the client authflow-interop-key, at the issuer .../api/fapi, which takes pushed
-#                               requests alone and wants nonces in DPoP proofs
-#   AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS  the private keys of the clients authflow-interop-ALG, whose tokens are encrypted by ALG
+#   AUTHFLOW_GLEWLWYD_KEY       the private key of the client authflow-interop-key, at the issuer .../api/fapi, which accepts
+#                               only pushed requests and requires nonces in DPoP proofs
+#   AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS  the private keys of the clients authflow-interop-ALG, whose tokens are encrypted with ALG
 #   AUTHFLOW_GLEWLWYD_TLS_ISSUER     an issuer that requests client certificates itself
-#   AUTHFLOW_GLEWLWYD_HEADER_ISSUER  an issuer behind a proxy that does
-#   AUTHFLOW_GLEWLWYD_CERTIFICATES   a folder with their authority (ca.pem) and the certificates of the clients authflow-interop-tls
+#   AUTHFLOW_GLEWLWYD_HEADER_ISSUER  an issuer behind a proxy that requests client certificates
+#   AUTHFLOW_GLEWLWYD_CERTIFICATES   a directory with their authority (ca.pem) and the certificates of the clients authflow-interop-tls
 #                                    (client.pem, client.key) and authflow-interop-self-signed (self.pem, self.key)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,7 +37,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# Free ports: for the providers, and for the redirect URI, which this provider compares exactly.
+# Free ports for the providers, and for the redirect URI, which this provider compares exactly.
 read -r port tls_port header_port proxy_port redirect_port < <(python3 -c '
 import socket
 sockets = [socket.socket() for _ in range(5)]
@@ -54,7 +54,7 @@ export AUTHFLOW_GLEWLWYD_REDIRECT=http://127.0.0.1:$redirect_port/callback
 start() {
   local folder=$work/$1 port=$2 origin=$3 more=${4:-}
   mkdir "$folder"
-  # The web application as packaged has links that lead nowhere where its configuration and jQuery belong.
+  # The packaged web application has dangling links in place of its configuration and jQuery.
   cp -r /usr/share/glewlwyd/webapp "$folder/webapp"
   rm -rf "$folder/webapp/config.json" "$folder/webapp/js/jquery.min.js"
   cp /usr/share/javascript/jquery/jquery.min.js "$folder/webapp/js/"
@@ -125,7 +125,7 @@ export AUTHFLOW_GLEWLWYD_KEY=$work/client.json
 export AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS=$work/decryption.json
 (umask 077
   rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_GLEWLWYD_KEY"
-  # The key of each type serves several algorithms, so it names none.
+  # The key of each type is used with several algorithms, so it has no "alg".
   rnbyc -j -g RSA2048 -k interop-rsa-enc -g EC256 -k interop-ec-enc |
     python3 -c '
 import json, sys

@@ -42,7 +42,7 @@ wait_until_it_answers()
 call("POST", "/api/auth/", {"username": "admin", "password": "password"})
 
 with open(keys_file) as file:
-    # rnbyc writes the public half of each key too.
+    # rnbyc also writes the public half of each key.
     keys = json.dumps({"keys": [key for key in json.load(file)["keys"] if "d" in key]})
 parameters = {
     "iss": f"{origin}/api/oidc", "jwks-private": keys, "default-kid": "interop-rs256", "jwks-show": True,
@@ -85,7 +85,7 @@ call("POST", "/api/mod/plugin/", {
         "oauth-fapi-verify-nbf": True,
     }),
 })
-# The client table stores only the members of its format.
+# The client table stores only the properties in its data format.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
 module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
 for name in ("backchannel_logout_uri", "backchannel_logout_session_required", "tls_client_auth_subject_dn", "alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
@@ -107,7 +107,7 @@ if certificate_source:
     public = subprocess.run(
         ["openssl", "x509", "-in", f"{folder}/self.pem", "-noout", "-pubkey"], check=True, capture_output=True, text=True
     ).stdout.split("-----")[2]
-    # The point of P-256 ends the encoded key.
+    # The P-256 point is at the end of the encoded key.
     point = base64.b64decode("".join(public.split()))[-64:]
     x, y = (base64.urlsafe_b64encode(half).decode().rstrip("=") for half in (point[:32], point[32:]))
     usual = {
@@ -131,7 +131,7 @@ call("POST", "/api/client/", {
     "confidential": True, "client_secret": "interop-secret-of-some-length", "redirect_uri": [redirect_uri],
     "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token"],
     "token_endpoint_auth_method": ["client_secret_basic"], "scope": ["openid", "profile", "email"]})
-# A web application, which is told when a session ends.
+# A web application that is notified when a session ends.
 web = redirect_uri.rsplit("/", 1)[0]
 call("POST", "/api/client/", {
     "client_id": "authflow-interop-web", "name": "AuthFlow interop, a web application", "enabled": True,

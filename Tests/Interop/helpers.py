@@ -25,7 +25,7 @@ import urllib.request
 
 tool, cloud = sys.argv[1], sys.argv[2]
 work = pathlib.Path(tempfile.mkdtemp())
-# Twenty programs at once take some seconds on a busy machine; their token must not end meanwhile.
+# Twenty concurrent programs take several seconds on a busy machine; their token must not expire meanwhile.
 LIFETIME = 20
 
 
@@ -65,7 +65,7 @@ def run(*command, status=0, environment={}, **options):
 
 def expect(what, is_so, shown=""):
     if not is_so:
-        sys.exit(f"not so: {what}\n{shown}")
+        sys.exit(f"failed: {what}\n{shown}")
 
 
 def refreshes():
@@ -108,7 +108,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def has_password(self, user):
-        """Whether the request has the user name and an access token that the provider knows."""
+        """Whether the request has the user name and an active access token."""
         kind, _, value = self.headers.get("Authorization", "").partition(" ")
         if kind != "Basic":
             return False
@@ -151,26 +151,26 @@ def kubernetes():
     def get(status=0, **options):
         return run("kubectl", "--kubeconfig", kubeconfig(**options), "get", "--raw", "/version", status=status)
 
-    expect("kubectl gets a page", '"major"' in get().stdout)
-    expect("with an ID Token", all(claims(field[7:])["aud"] == "authflow-demo" for field in seen), seen)
+    expect("kubectl receives a response", '"major"' in get().stdout)
+    expect("kubectl sends an ID Token", all(claims(field[7:])["aud"] == "authflow-demo" for field in seen), seen)
     configure(kubernetes={"servers": [url], "ca_file": str(work / "k.pem"), "token": "access_token"})
     path = kubeconfig()
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         until_expired()
         before = refreshes()
         list(pool.map(lambda _: run("kubectl", "--kubeconfig", path, "get", "--raw", "/version"), range(20)))
-    expect("20 at once after the end refresh once", refreshes() - before == 1, refreshes() - before)
-    expect("without the server's name nothing is returned", "provideClusterInfo" in get(status=1, tells=False).stderr)
+    expect("20 concurrent calls after expiry refresh once", refreshes() - before == 1, refreshes() - before)
+    expect("no token is returned without the server's name", "provideClusterInfo" in get(status=1, tells=False).stderr)
     configure(kubernetes={"servers": ["https://other.example.com"], "ca_file": str(work / "k.pem")})
-    expect("nor to another server", "not for the server" in get(status=1).stderr)
+    expect("no token is returned for another server", "not for the server" in get(status=1).stderr)
     configure(kubernetes={"servers": [url]})
-    expect("nor with a custom certificate authority of the kubeconfig file", "certificate authority" in get(status=1).stderr)
+    expect("no token is returned for a custom certificate authority in the kubeconfig file", "certificate authority" in get(status=1).stderr)
     configure(kubernetes={})
     newer = get(status=None, version="v1")
-    expect("v1 is answered, where kubectl knows it", '"major"' in newer.stdout or "invalid apiVersion" in newer.stderr)
-    expect("a user who is not signed in gets the command", "authflow login" in get(status=1, profile="out").stderr)
+    expect("v1 is supported if kubectl supports it", '"major"' in newer.stdout or "invalid apiVersion" in newer.stderr)
+    expect("a user who is not signed in sees the login command", "authflow login" in get(status=1, profile="out").stderr)
     server.shutdown()
-    print("kubectl: one refresh for 20, the right server alone, and what to run when no user is signed in")
+    print("kubectl: one refresh for 20 calls, only the configured server, and the login command if no user is signed in")
 
 
 # MARK: git
@@ -217,24 +217,24 @@ def git():
     run("git", "-C", clone, "add", "file")
     run("git", "-C", clone, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "one")
     call("-C", clone, "push", "--quiet", "origin", "HEAD:main")
-    expect("what was pushed is there", "refs/heads/main" in call("ls-remote", url).stdout)
+    expect("the pushed branch exists", "refs/heads/main" in call("ls-remote", url).stdout)
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         until_expired()
         before = refreshes()
         list(pool.map(lambda _: call("ls-remote", url), range(20)))
-    expect("20 at once after the end refresh once", refreshes() - before == 1, refreshes() - before)
+    expect("20 concurrent calls after expiry refresh once", refreshes() - before == 1, refreshes() - before)
 
-    # The server refuses a token that looks good: Git erases it, and the next call has another one.
+    # The server rejects an unexpired token: Git erases it, and the next call receives a different token.
     token = run(tool, "token").stdout.strip()
     urllib.request.urlopen(urllib.request.Request(
         f"{issuer}/revoke", f"token={token}&client_id=authflow-demo".encode()), timeout=5)
     if not is_active(token):
-        expect("a revoked token is refused", call("ls-remote", url, status=1).returncode == 128)
-        expect("and the next call has a newer one", "refs/heads/main" in call("ls-remote", url).stdout)
+        expect("a revoked token is rejected", call("ls-remote", url, status=1).returncode == 128)
+        expect("the next call has a newer token", "refs/heads/main" in call("ls-remote", url).stdout)
     asked = lambda text: run(tool, "credential", "git", "get", input=text, environment={}).stdout
-    expect("another host gets nothing", asked(f"protocol=https\nhost=other.example.com\n\n") == "")
-    expect("nor another user", asked(f"protocol=http\nhost={host}\nusername=bob\n\n") == "")
-    # A caller that leaves its pipe open, in a folder with a configuration of another user.
+    expect("another host receives no token", asked(f"protocol=https\nhost=other.example.com\n\n") == "")
+    expect("another user receives no token", asked(f"protocol=http\nhost={host}\nusername=bob\n\n") == "")
+    # A caller that leaves its pipe open, in a directory with a foreign configuration file.
     (clone / "authflow.json").write_text('{"profiles": {"dev": {"provider": "oidc", "issuer": "https://evil.example", "client_id": "x"}}}')
     waiting = subprocess.Popen([tool, "credential", "git", "get"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=clone,
                                env={name: value for name, value in {**base, "XDG_CONFIG_HOME": str(work / "xdg")}.items()
@@ -243,11 +243,11 @@ def git():
     shutil.copy(work / "config.json", work / "xdg/authflow/config.json")
     waiting.stdin.write(f"protocol=http\nhost={host}\n\n".encode())
     waiting.stdin.flush()
-    expect("the user's own file counts, and an empty line ends the request",
+    expect("the user's own file is used, and an empty line ends the request",
            waiting.wait(20) == 0 and b"password=" in waiting.stdout.read())
-    expect("nor a host of another machine without TLS", asked("protocol=http\nhost=git.example.com\n\n") == "")
+    expect("a remote host without TLS receives no token", asked("protocol=http\nhost=git.example.com\n\n") == "")
     server.shutdown()
-    print("git: clone, push, one refresh for 20, a newer token after a refusal, and nothing for other hosts")
+    print("git: clone, push, one refresh for 20 calls, a newer token after a rejection, and no token for other hosts")
 
 
 # MARK: skopeo
@@ -306,7 +306,7 @@ def docker():
 
         skopeo("copy", "--dest-tls-verify=false", f"oci:{image}:x", f"docker://{host}/a/b:x")
         shown = skopeo("inspect", "--tls-verify=false", f"docker://{host}/a/b:x").stdout
-        expect("the image that was pushed is there", json.loads(shown)["Name"].endswith("/a/b"))
+        expect("the pushed image exists", json.loads(shown)["Name"].endswith("/a/b"))
         until_expired()
         skopeo("inspect", "--tls-verify=false", f"docker://{host}/a/b:x")
         ask = lambda operation, text: run("docker-credential-authflow", operation, input=text, status=None)
@@ -360,22 +360,22 @@ def aws():
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             results = list(pool.map(lambda _: call().stdout.strip(), range(4)))
-        expect("each has the role", all(text.endswith("assumed-role/robot/robot") for text in results), results)
+        expect("each call has the role", all(text.endswith("assumed-role/robot/robot") for text in results), results)
         keys = [json.loads(run(tool, "credential", "aws", "--profile", "dev").stdout) for _ in range(2)]
-        expect("one exchange for all", keys[0] == keys[1] and keys[0]["Version"] == 1)
+        expect("one exchange serves all calls", keys[0] == keys[1] and keys[0]["Version"] == 1)
         stored = b"".join(path.read_bytes() for path in (work / "store").rglob("*") if path.is_file())
-        expect("the keys are kept by the store", keys[0]["AccessKeyId"].encode() in stored)
+        expect("the store contains the keys", keys[0]["AccessKeyId"].encode() in stored)
     run(tool, "logout", "--profile", "dev")
     stored = b"".join(path.read_bytes() for path in (work / "store").rglob("*") if path.is_file())
-    expect("a sign-out leaves no keys", keys[0]["AccessKeyId"].encode() not in stored)
-    print("aws: keys of the role by one exchange for several programs")
+    expect("a sign-out removes the keys", keys[0]["AccessKeyId"].encode() not in stored)
+    print("aws: one exchange returns the role's keys to several programs")
 
 
 # MARK: authflow exec
 
 
 def programs():
-    """Signals to a program whose token is in a file: it gets them, its status counts, and the file is gone."""
+    """Signals a program whose token is in a file: it receives the signal, its status is returned, and the file is deleted."""
     loop = 'echo "$F"; for i in $(seq 40); do sleep 0.1; done'
     for name, script, number, to_all, before, status in [
         ("TERM, which it handles", "trap 'exit 9' TERM; " + loop, signal.SIGTERM, False, [], 9),
@@ -383,18 +383,18 @@ def programs():
         ("TERM, which it ignores", "trap '' TERM; " + loop, signal.SIGTERM, False, [], 0),
         ("Ctrl-C, which it handles", "trap 'exit 8' INT; " + loop, signal.SIGINT, True, [], 8),
         ("Ctrl-C", loop, signal.SIGINT, True, [], 128 + signal.SIGINT),
-        ("a terminal that is closed", loop, signal.SIGHUP, False, [], 128 + signal.SIGHUP),
-        ("a terminal that is closed, under nohup", loop, signal.SIGHUP, False, ["nohup"], 0),
+        ("a closed terminal", loop, signal.SIGHUP, False, [], 128 + signal.SIGHUP),
+        ("a closed terminal, under nohup", loop, signal.SIGHUP, False, ["nohup"], 0),
     ]:
         process = subprocess.Popen([*before, tool, "exec", "--file", "F", "--", "sh", "-c", script], env=base, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
         path = process.stdout.readline().strip()
-        expect(f"{name}: there is a file", os.path.exists(path))
+        expect(f"{name}: the file exists", os.path.exists(path))
         (os.killpg if to_all else os.kill)(process.pid, number)
         ended = process.wait(30)
         expect(f"{name}: status {status}", ended == status, ended)
-        expect(f"{name}: the file is gone", not os.path.exists(path))
-    print("exec: a program with a file gets its signals, and leaves no token behind")
+        expect(f"{name}: the file is deleted", not os.path.exists(path))
+    print("exec: a program with a token file receives its signals, and leaves no token behind")
 
 
 # MARK: The rest

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes real programs request credentials from the tool: kubectl, git, skopeo with a registry, and AWS's command.
+# Makes real programs request credentials from the tool: kubectl, git, skopeo with a registry, and the AWS CLI.
 #
 #   Tests/Interop/helpers.sh PATH/TO/authflow
 #
-# Installs what is missing. All servers run on this machine.
+# Installs missing packages. All servers run on this machine.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 missing=()

@@ -4,10 +4,10 @@
 #   Tests/Interop/idpyoidc.sh COMMAND [ARGUMENT ...]
 #
 # Installs idpyoidc, Flask and joserfc into a separate directory, starts idpyoidc_provider.py on a free port of 127.0.0.1, runs the command, and
-# ends it again. The command finds in its environment:
+# stops the provider. The command's environment contains:
 #   AUTHFLOW_IDPYOIDC_ISSUER    the issuer
 #   AUTHFLOW_IDPYOIDC_REDIRECT  the redirect URI of the client authflow
-#   AUTHFLOW_IDPYOIDC_KEY       its private key, with which it authenticates at the endpoints for pushed requests and tokens
+#   AUTHFLOW_IDPYOIDC_KEY       the client's private key, for its authentication at the pushed authorization request and token endpoints
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 packages=("idpyoidc==5.0.0" "flask==3.1.3" "joserfc==1.6.5")

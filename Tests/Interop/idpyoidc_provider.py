@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An OpenID provider of idpyoidc (PyPI) on loopback, which accepts pushed requests and private_key_jwt.
+"""An idpyoidc (PyPI) OpenID provider on loopback, which accepts pushed requests and private_key_jwt.
 
 Usage: idpyoidc_provider.py PORT REDIRECT_URI CLIENT_KEYS_FILE FOLDER
 

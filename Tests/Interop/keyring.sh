@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Runs a command with a separate GNOME Keyring, on a separate session bus:
-#   keyring.sh unlocked COMMAND...    a keyring that is open
-#   keyring.sh locked COMMAND...      one that is locked, and no prompt to unlock it
+#   keyring.sh unlocked COMMAND...    an unlocked keyring
+#   keyring.sh locked COMMAND...      a locked keyring, without a prompt to unlock it
 #   keyring.sh absent COMMAND...      a session bus with no keyring at all
 #   keyring.sh hanging COMMAND...     a keyring that accepts every call and never responds
-# The user's keyring is not touched, and all started processes are ended.
+# The user's keyring is not touched, and all started processes are stopped.
 set -euo pipefail
 
 if [ "${1:-}" != --inside ]; then
   home=$(mktemp -d)
   trap 'rm -rf "$home"' EXIT
   mkdir -m 700 "$home/run"
-  # A bus without services to start: every service on it was started here.
+  # A bus without activatable services: this script starts every service on it.
   sed "s|@HOME@|$home|" > "$home/bus.conf" <<'BUS'
 <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
@@ -43,7 +43,7 @@ trap '[ -z "$daemon" ] || kill -CONT "$daemon" 2>/dev/null && kill "$daemon" 2>/
 case $state in
   absent) ;;
   unlocked)
-    # The first unlock makes the login keyring.
+    # The first unlock creates the login keyring.
     start --unlock < <(printf 'password')
     wait_for_service
     ;;
@@ -52,7 +52,7 @@ case $state in
     wait_for_service
     kill "$daemon"
     wait "$daemon" 2>/dev/null || true
-    # A new daemon finds the keyring on the disk, and has no password for it.
+    # A new daemon finds the keyring on disk, but does not have its password.
     start
     wait_for_service
     ;;
@@ -61,6 +61,6 @@ case $state in
     wait_for_service
     kill -STOP "$daemon"
     ;;
-  *) echo "keyring.sh: unlocked, locked, absent or hanging" >&2; exit 2 ;;
+  *) echo "keyring.sh: the state must be unlocked, locked, absent or hanging" >&2; exit 2 ;;
 esac
 "$@"

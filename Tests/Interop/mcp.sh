@@ -4,7 +4,7 @@
 #   Tests/Interop/mcp.sh AUTHFLOW [SOAK_SECONDS]
 #   Tests/Interop/mcp.sh --install
 #
-# Installs mcp-authlab, fastmcp and mcp from PyPI into a folder of its own. The servers listen on free ports of 127.0.0.1.
+# Installs mcp-authlab, fastmcp and mcp from PyPI into a separate directory. The servers listen on free ports of 127.0.0.1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ "$1" = --install ] || authflow=$(realpath "$1")

@@ -30,7 +30,7 @@ def environment(name):
 
 
 class Server:
-    """A server on a free port, ended with the block."""
+    """A server on a free port, which is stopped at the end of the block."""
 
     def __init__(self, *command):
         with socket.socket() as place:
@@ -87,7 +87,7 @@ def refuses(name, words, *arguments, options=()):
         login = authflow(name, "login", server.url, *options)
         token = authflow(name, "token", server.url)
         said = last_words(login)
-        check(f"refuses authlab {name}", login.returncode != 0 and token.returncode == 4 and words in said, said[:300])
+        check(f"rejects authlab {name}", login.returncode != 0 and token.returncode == 4 and words in said, said[:300])
 
 
 async def through_bridge(name, url, tool, arguments, expected):
@@ -149,12 +149,12 @@ with Server(PACKAGES / "bin" / "python", HERE / "fastmcp_server.py", "PORT") as 
 
 journal = FOLDER / "journal"
 with Server(PACKAGES / "bin" / "python", HERE / "mcp_server.py", "PORT", journal, "2") as server:
-    # Tokens live for 2 seconds: calls go on until one needs another.
+    # Tokens live for 2 seconds, so the calls are repeated until one requires a refresh.
     for _ in range(100):
         bridge("mcp", server.url, "add", {"a": 1, "b": 2}, "3")
         events = journal.read_text().splitlines()
         if "refresh" in events:
             break
-    check("refreshes what has expired", events.count("refresh") >= 1 and "reuse" not in events, " ".join(events))
+    check("refreshes expired tokens", events.count("refresh") >= 1 and "reuse" not in events, " ".join(events))
 
 sys.exit(1 if failures else 0)

@@ -29,7 +29,7 @@ visit() { # what BROWSER names, the option that is expected
     kill -0 "$login" 2>/dev/null || break
     sleep 0.1
   done
-  # Only processes of this user of this test: their home folder is in their environment.
+  # Only processes of this test, which are identified by the home directory in their environment.
   for process in /proc/[0-9]*; do
     if { tr '\0' '\n' <"$process/environ"; } 2>/dev/null | grep -qxF "HOME=$work/home"; then windows="$windows ${process#/proc/}"; fi
   done
@@ -41,4 +41,4 @@ visit() { # what BROWSER names, the option that is expected
 }
 visit firefox-esr --private-window
 visit "chromium --no-sandbox" --incognito
-echo "private windows of Firefox and Chromium asked for the provider's page"
+echo "private windows of Firefox and Chromium requested the provider's page"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) that joserfc (PyPI) has made, with those of
+"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) created with joserfc (PyPI), with those of
 Authlib's authorization server and requests_oauth2client's DPoP client, and with certificate-bound tokens (RFC 8705) through nginx.
 
     resource_server.py ORDERS_API
@@ -71,7 +71,7 @@ orders = f"{api}/orders"
 folder = tempfile.TemporaryDirectory()
 settings = os.path.join(folder.name, "api.json")
 with open(settings, "w") as file:
-    # nginx is the only one who may set the field; the calls that do not go through it show what happens where that is not so.
+    # Only nginx may set the field. The calls that bypass nginx do not set it.
     json.dump({"resource_server": {"resource": api, "issuers": [issuer],
                                    "certificate_field": {"name": "X-Client-Certificate", "encoding": "escaped-pem"}}}, file)
 sample = subprocess.Popen([os.path.abspath(sys.argv[1]), settings, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -92,7 +92,7 @@ def token(algorithm="ES256", key=None, header=None, **claims):
 
 
 class Caller:
-    """The client and the user, as Authlib's authorization server asks for them."""
+    """The client and the user, with the methods that Authlib's authorization server calls."""
 
     def get_client_id(self):
         return "app"
@@ -105,7 +105,7 @@ class Caller:
 
 
 class AuthlibServer(JWTBearerTokenGenerator):
-    """The part of Authlib's authorization server that writes access tokens."""
+    """The part of Authlib's authorization server that issues access tokens."""
 
     def __init__(self, binding=None):
         super().__init__(issuer, alg="RS256")
@@ -200,7 +200,7 @@ def reachable(number):
 
 def expect(what, result, wanted):
     if result != wanted:
-        failed.append(f"{what}: {result}, and not {wanted}")
+        failed.append(f"{what}: {result}, not {wanted}")
 
 
 proxy = None
@@ -208,24 +208,24 @@ ok, invalid, bad_proof = (200, None), (401, "invalid_token"), (401, "invalid_dpo
 try:
     reachable(port)
     for algorithm in keys:
-        expect(f"a token by {algorithm}", call(f"Bearer {token(algorithm)}"), ok)
+        expect(f"a token signed with {algorithm}", call(f"Bearer {token(algorithm)}"), ok)
     expect("several audiences", call(f"Bearer {token(aud=[api, 'https://other.example.com'])}"), ok)
     expect("a type with application/", call(f"Bearer {token(header={'typ': 'application/at+jwt'})}"), ok)
     expect("no kid", call(f"Bearer {token(header={'kid': None})}"), ok)
     attacker = ECKey.generate_key("P-256", {"kid": "p256"})
     head, claims, signature = token().split(".")
-    # joserfc refuses to sign with a public key as the secret.
+    # joserfc does not sign with a public key as the secret.
     confused = f"{encoded(json.dumps({'alg': 'HS256', 'typ': 'at+jwt', 'kid': 'rsa'}).encode())}.{claims}"
     confused += "." + encoded(hmac.digest(keys["RS256"].as_pem(private=False), confused.encode(), "sha256"))
     for what, bad in {
-        "another's key": token(key=attacker), "the public key as a secret": confused,
+        "a different key": token(key=attacker), "the public key as a secret": confused,
         "the type of an ID Token": token(header={"typ": "JWT"}), "no type": token(header={"typ": None}),
         "another audience": token(aud="https://other.example.com"), "a longer audience": token(aud=api + "/orders"),
         "no audience": token(aud=None), "another issuer": token(iss="https://other.example.com"),
-        "expired": token(exp=int(time.time()) - 120), "no end": token(exp=None), "not valid yet": token(nbf=int(time.time()) + 300),
+        "expired": token(exp=int(time.time()) - 120), "no expiry": token(exp=None), "not valid yet": token(nbf=int(time.time()) + 300),
         "no subject": token(sub=None), "no client": token(client_id=None), "no jti": token(jti=None),
-        "no signature": f"{head}.{claims}.", "another's signature": f"{head}.{claims}.{token().split('.')[2]}",
-        "a short signature": f"{head}.{claims}.{signature[:-4]}", "a key of its own": token(key=attacker, header={
+        "no signature": f"{head}.{claims}.", "another token's signature": f"{head}.{claims}.{token().split('.')[2]}",
+        "a short signature": f"{head}.{claims}.{signature[:-4]}", "an embedded key": token(key=attacker, header={
             "jwk": attacker.as_dict(private=False)}),
     }.items():
         expect(what, call(f"Bearer {bad}"), invalid)
@@ -236,22 +236,22 @@ try:
                            "EdDSA": OKPKey.generate_key("Ed25519")}.items():
         bound = token(cnf={"jkt": key.thumbprint()})
         good = proof(key, bound, algorithm)
-        expect(f"a proof by {algorithm}", call(f"DPoP {bound}", good), ok)
-        expect(f"the same proof by {algorithm} again", call(f"DPoP {bound}", good), bad_proof)
+        expect(f"a proof signed with {algorithm}", call(f"DPoP {bound}", good), ok)
+        expect(f"a repeated proof signed with {algorithm}", call(f"DPoP {bound}", good), bad_proof)
         expect("as a bearer token", call(f"Bearer {bound}", proof(key, bound, algorithm)), invalid)
         expect("without a proof", call(f"DPoP {bound}"), bad_proof)
         for what, bad in {
             "another method": proof(key, bound, algorithm, htm="POST"), "another URL": proof(key, bound, algorithm, htu=api),
-            "another token": proof(key, token(), algorithm), "an old one": proof(key, bound, algorithm, iat=int(time.time()) - 200),
-            "another's key": proof(attacker, bound), "a private key": proof(key, bound, algorithm, header={"jwk": key.as_dict(private=True)}),
+            "another token": proof(key, token(), algorithm), "an old proof": proof(key, bound, algorithm, iat=int(time.time()) - 200),
+            "a different key": proof(attacker, bound), "a private key": proof(key, bound, algorithm, header={"jwk": key.as_dict(private=True)}),
             "another type": proof(key, bound, algorithm, header={"typ": "JWT"}),
         }.items():
-            expect(f"a proof by {algorithm}: {what}", call(f"DPoP {bound}", bad), bad_proof)
+            expect(f"a proof signed with {algorithm}: {what}", call(f"DPoP {bound}", bad), bad_proof)
 
     theirs = AuthlibServer().token()
-    expect("a token of Authlib", call(f"Bearer {theirs}"), ok)
-    expect("a token of Authlib, changed", call(f"Bearer {theirs[:-8]}AAAAAAAA"), invalid)
-    expect("a token of Authlib with too few scopes", call(f"Bearer {AuthlibServer().token('orders')}"), (403, "insufficient_scope"))
+    expect("an Authlib token", call(f"Bearer {theirs}"), ok)
+    expect("a modified Authlib token", call(f"Bearer {theirs[:-8]}AAAAAAAA"), invalid)
+    expect("an Authlib token with too few scopes", call(f"Bearer {AuthlibServer().token('orders')}"), (403, "insufficient_scope"))
     for algorithm in ("ES256", "RS256", "PS256", "EdDSA"):
         key, thief = DPoPKey.generate(algorithm), DPoPKey.generate(algorithm)
         bound = AuthlibServer(key.private_key.thumbprint()).token()
@@ -267,8 +267,8 @@ try:
     expect("with another certificate", through(front, authority, bound, other), invalid)
     expect("without a certificate", through(front, authority, bound), invalid)
     stolen = {"X-Client-Certificate": urllib.parse.quote(open(own[0]).read())}
-    expect("with the certificate in a field of the client", through(front, authority, bound, other, stolen), invalid)
-    expect("with the field alone", through(front, authority, bound, None, stolen), invalid)
+    expect("with the certificate in a header sent by the client", through(front, authority, bound, other, stolen), invalid)
+    expect("with only the header", through(front, authority, bound, None, stolen), invalid)
     expect("a bearer token through nginx", through(front, authority, token(), own), ok)
 finally:
     if proxy:
@@ -276,5 +276,5 @@ finally:
         proxy.wait()
     sample.terminate()
     sample.wait()
-print("\n".join(failed) or "resource_server.py: tokens by 10 algorithms and proofs by 5 of joserfc, tokens of Authlib with proofs of requests_oauth2client were accepted, certificates through nginx too, and every manipulated form was refused")
+print("\n".join(failed) or "resource_server.py: tokens with 10 algorithms and proofs with 5 from joserfc, Authlib tokens with requests_oauth2client proofs, and certificates through nginx were accepted; every manipulated form was rejected")
 sys.exit(1 if failed else 0)

@@ -3,9 +3,9 @@
 #
 #   Tests/Interop/servers.sh COMMAND [ARGUMENT ...]
 #
-# Installs what is missing, starts servers on free ports of 127.0.0.1, all with the name id.example.com, runs the
-# command, and ends them again. The command finds in its environment:
-#   AUTHFLOW_SERVERS  a folder with the certificates, and a file "ports" with a name and a port on each line
+# Installs missing packages, starts servers on free ports of 127.0.0.1, all with the name id.example.com, runs the
+# command, and stops the servers. The command's environment contains:
+#   AUTHFLOW_SERVERS  a directory with the certificates and a file "ports", which has a name and a port on each line
 set -euo pipefail
 
 missing=()
@@ -26,7 +26,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# An authority, and a certificate with each kind of fault.
+# A certificate authority, and one certificate with each kind of fault.
 cd "$work"
 name=id.example.com
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
@@ -44,7 +44,7 @@ certificate small-key "$name" 2 sha256 1024
 certificate client alice 2 sha256 2048
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -addext "subjectAltName=DNS:$name" \
   -keyout self-signed.key -out self-signed.pem 2>/dev/null
-# RFC 9110 section 4.3.4 forbids using the Common Name where there is no other name.
+# RFC 9110 section 4.3.4 forbids using the Common Name, even if there is no other name.
 unnamed() { # file [extension]
   openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -CA authority.pem -CAkey authority.key \
     ${2:+-addext "$2"} -keyout "$1.key" -out "$1.pem" 2>/dev/null
@@ -52,7 +52,7 @@ unnamed() { # file [extension]
 unnamed no-names
 unnamed mail-only subjectAltName=email:alice@example.com
 cat client.pem client.key >client-both.pem
-# Connections are told apart by the file of the certificate.
+# Connections are distinguished by the path of their certificate file.
 cp client.pem client-again.pem
 cp client.pem client-once-more.pem
 openssl pkcs8 -topk8 -passout pass:secret -in client.key -out client-locked.key
@@ -88,7 +88,7 @@ CONF
 } >nginx.conf
 nginx -p "$work" -c nginx.conf 2>nginx.start & started+=($!)
 
-# A proxy looks the server's name up by itself, in a separate hosts file.
+# A proxy resolves the server's name itself, with a separate hosts file.
 echo "127.0.0.1 localhost $name" >hosts
 proxy() { # name lines
   printf 'Port %s\nListen 127.0.0.1\nTimeout 60\nMaxClients 20\nLogFile "%s/%s.log"\n%b\n' "$(port "$1")" "$work" "$1" "$2" >"$1.conf"
@@ -99,7 +99,7 @@ proxy plain-proxy ''
 proxy password-proxy 'BasicAuth alice wonderland'
 proxy refusing-proxy 'ConnectPort 1'
 
-# A server whose response ends where its connection does, without the closing alert of TLS (close_notify).
+# A server whose response ends when the connection is closed, without the TLS closure alert (close_notify).
 python3 - "$(port cut)" "$work" >/dev/null 2>&1 <<'PYTHON' & started+=($!)
 import socket, ssl, sys
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

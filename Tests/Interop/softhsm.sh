@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs a command together with SoftHSM, a PKCS #11 token in software (Debian packages softhsm2 and opensc).
+# Runs a command together with SoftHSM, a software PKCS #11 token (Debian packages softhsm2 and opensc).
 #
 #   Tests/Interop/softhsm.sh COMMAND [ARGUMENT ...]
 #
-# Makes a token with non-exportable keys, runs the command, and removes the token. The command finds in its environment:
-#   AUTHFLOW_PKCS11_MODULE  the library of the token
+# Creates a token with non-exportable keys, runs the command, and removes the token. The command's environment contains:
+#   AUTHFLOW_PKCS11_MODULE  the token's library
 #   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA) and "large" (P-384),
 #                          and whose secret key is "sessions"
-#   AUTHFLOW_PKCS11_FOLDER  a folder with the public key set of "signing" (signing.json), as the tool prints it
-# A second token, "Fragile", has the PIN 0000 and nothing in it: to enter wrong PINs at.
+#   AUTHFLOW_PKCS11_FOLDER  a directory with the public key set of "signing" (signing.json), as printed by the tool
+# A second token, "Fragile", has the PIN 0000 and no keys. It is used to test wrong PINs.
 set -euo pipefail
 missing=()
 command -v softhsm2-util >/dev/null || missing+=(softhsm2)

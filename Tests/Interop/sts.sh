@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Exchanges a token of the tool for credentials of a cloud: moto's emulation of AWS STS (PyPI), by the command `aws`.
+# Exchanges a token from the tool for cloud credentials at moto's emulation of AWS STS (PyPI), with the AWS CLI.
 #
 #   Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh PATH/TO/authflow
 #
-# The token is a client credentials token, from Glewlwyd. Nothing leaves this machine.
+# The token is from Glewlwyd, by the client credentials grant. No request leaves this machine.
 set -euo pipefail
 authflow=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,23 +35,23 @@ cat >"$work/authflow.json" <<JSON
 JSON
 export AWS_CONFIG_FILE=$work/config AWS_SHARED_CREDENTIALS_FILE=$work/none AWS_EC2_METADATA_DISABLED=true AWS_DEFAULT_REGION=eu-central-1
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_PROFILE
-# The command keeps credentials in the home folder: another run would find them there, and they are not the user's.
+# The AWS CLI caches credentials in the home directory. They must not be found by another run, or mixed with the user's.
 aws() { HOME=$work "$python/bin/aws" --endpoint-url "http://127.0.0.1:$port" "$@"; }
 role=arn:aws:iam::123456789012:role/robot
 
-# What a command prints must match, or is shown.
+# Checks that a command's output matches, or prints the output.
 expect() { # pattern text
   [[ $2 =~ $1 ]] || { echo "sts.sh: expected $1, and got: $2" >&2; tail -20 "$work/log" >&2; exit 1; }
 }
 
-# By hand: the token is an argument.
+# Explicitly: the token is an argument.
 token=$("$authflow" token --config "$work/authflow.json")
 expect '^ASIA[A-Z0-9]+$' "$(aws sts assume-role-with-web-identity --role-arn "$role" --role-session-name robot \
   --query Credentials.AccessKeyId --output text --web-identity-token "$token")"
 
-# As a cluster does it: the token is in a file, and each of the cloud's programs exchanges it for itself.
+# As in a cluster: the token is in a file, and the AWS CLI exchanges it automatically.
 (umask 077 && "$authflow" token --config "$work/authflow.json" >"$work/token")
 printf '[default]\nrole_arn = %s\nweb_identity_token_file = %s/token\nrole_session_name = robot\nendpoint_url = http://127.0.0.1:%s\n' \
   "$role" "$work" "$port" >"$AWS_CONFIG_FILE"
 expect 'assumed-role/robot/robot$' "$(aws sts get-caller-identity --query Arn --output text)"
-echo "a token of authflow's was exchanged for credentials of the role, by hand and from a file"
+echo "a token from authflow was exchanged for the role's credentials, as an argument and from a file"

@@ -34,7 +34,7 @@ def serve(accepted):
             ("127.0.0.1", upstream_port)
         ) as server:
             lines, body = head_of(client)
-            # A field that the client sent itself is not trusted.
+            # A header sent by the client is not trusted.
             lines = [line for line in lines if not line.lower().startswith((b"x-client-cert:", b"connection:"))]
             shown = client.getpeercert(True)
             if shown:

@@ -4,8 +4,8 @@
 #
 #   Tests/Interop/tpm.sh COMMAND [ARGUMENT ...]
 #
-# Makes a token with a key that cannot leave the TPM, runs the command, and ends the TPM. The command finds in its environment what
-# softhsm.sh describes, with the key "signing" alone, and AUTHFLOW_PKCS11_TPM.
+# Creates a token with a key that cannot leave the TPM, runs the command, and stops the TPM. The command's environment contains the
+# variables that softhsm.sh describes, but only the key "signing", and AUTHFLOW_PKCS11_TPM.
 set -euo pipefail
 missing=()
 command -v swtpm >/dev/null || missing+=(swtpm)
@@ -36,7 +36,7 @@ trap cleanup EXIT
 mkdir "$work/state" "$work/store"
 read -r port control < <(python3 -c '
 import socket
-# The library takes the port after that of the TPM for its control.
+# The library uses the port after the TPM port as the control port.
 while True:
     try:
         first = socket.create_server(("127.0.0.1", 0))

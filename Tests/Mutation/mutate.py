@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Shows that the tests cover the validation checks: disables each check in turn and expects a test to fail.
 
-A copy of the package is made in .build-mutants, every check in the files below gets a switch, the tests are built once,
-and then run once for each check with its switch thrown. The switches exist in that copy alone.
+The script copies the package to .build-mutants, adds a switch to every check in the files below, builds the tests once,
+and then runs them once for each check with its switch on. Only the copy contains the switches.
 
-    Tests/Mutation/mutate.py                 all checks; half an hour or so on two cores
+    Tests/Mutation/mutate.py                 all checks; about half an hour on two cores
     Tests/Mutation/mutate.py --list          the checks and their numbers
-    Tests/Mutation/mutate.py --only 3,17     some
+    Tests/Mutation/mutate.py --only 3,17     only these checks
 """
 import argparse, os, pathlib, re, signal, subprocess, sys, threading, time
 
@@ -56,18 +56,18 @@ STAGES = [
     "Certificate|SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
-# The tests of protected resources run first for these.
+# Run first for checks in the modules for protected resources.
 RESOURCE = "AuthFlowMCPTests|ResourceMetadataTests|ClientMetadataDocumentTests|HostileTextTests"
-# The tests that see the checks at the port run first for these.
+# Run first for checks in the loopback module.
 LOOPBACK = "AuthFlowLoopbackTests"
 
-# Those of sessions and their tokens.
+# Run first for checks in the modules for sessions and their tokens.
 SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|SeveralProviders|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
 
 # Checks whose absence no test can detect, each with the reason.
-NEXT = "what is missing is refused by the check after it too"
+NEXT = "the next check also rejects the missing value"
 EQUIVALENT = {
-    ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "chooses what is checked; a wrong choice asks for more",
+    ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "selects the checks; a wrong selection requires more",
     ("AuthFlowResourceClient/DynamicRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
     ("AuthFlowResourceClient/DynamicRegistration", "let uris = uris.strings"): NEXT,
     ("AuthFlowOAuth/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
@@ -79,29 +79,29 @@ EQUIVALENT = {
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "let strings = value.strings"): NEXT,
     ("AuthFlowResourceClient/ProtectedResourceMetadata", 'let resource = json["resource"]?.string'): NEXT,
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "!servers.isEmpty"): NEXT,
-    ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no address without dots is below one with them",
-    ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
-    ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
+    ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no URL without dot segments is below a URL with dot segments",
+    ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password is always preceded by a user name, which may be empty",
+    ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "only avoids a question mark",
     ("AuthFlowOAuth/RedirectResponse", "let parameters = FormURLEncoding.decode(encoded)"): NEXT,
-    ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
-    ("AuthFlowOAuth/AuthorizationServer+Verification", "moved != place"): "the same keys would be read once more",
+    ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted sends nothing",
+    ("AuthFlowOAuth/AuthorizationServer+Verification", "moved != place"): "the same keys would be read again",
     ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTClaims", 'let named = json["iss"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTClaims", 'let subject = json["sub"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTClaims", 'let audience = json["aud"]?.string'): NEXT,
-    ("AuthFlowOAuth/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "every audience is this client by then",
-    ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto refuses shorter keys too",
-    ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto refuses longer keys too",
-    ("AuthFlowOAuth/IDTokenValidation", 'claims["iss"] == .string(original.issuer)'): "the issuer is that of the stored tokens by then",
-    ("AuthFlowJOSE/KeyMaterial", "bytes.count == curve.size"): "swift-crypto wants 32 bytes too",
+    ("AuthFlowOAuth/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "earlier checks ensure that every audience is this client",
+    ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto also rejects shorter keys",
+    ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto also rejects longer keys",
+    ("AuthFlowOAuth/IDTokenValidation", 'claims["iss"] == .string(original.issuer)'): "earlier checks ensure that the issuer is that of the stored tokens",
+    ("AuthFlowJOSE/KeyMaterial", "bytes.count == curve.size"): "swift-crypto also requires 32 bytes",
     ("AuthFlowJOSE/KeySource", "known.count < 32"): "bounds memory",
     ("AuthFlowOAuth/TokenRequest", 'let accessToken = parameters["access_token"]?.string'): NEXT,
     ("AuthFlowOAuth/ProviderMetadata", "let url = value.string"): NEXT,
     ("AuthFlowSignIn/WebFinger", "let issuer = links.first"): NEXT,
     ("AuthFlowSignIn/WebFinger", "!host.isEmpty"): NEXT,
     ("AuthFlowJOSE/JWS", "let payload = Base64URL.decode"): NEXT,
-    ("AuthFlowJOSE/JWS", "let signature = Base64URL.decode"): "no bytes are no signature",
-    ("AuthFlowJOSE/JWS", "self.payload.object != nil"): "what is no object has no claims",
+    ("AuthFlowJOSE/JWS", "let signature = Base64URL.decode"): "an empty signature is never valid",
+    ("AuthFlowJOSE/JWS", "self.payload.object != nil"): "a value that is not an object has no claims",
     ("AuthFlowJOSE/JWS", "let bytes = Base64URL.decode"): NEXT,
 }
 
@@ -109,11 +109,11 @@ SWITCH = """
 import AuthFlowHTTP
 import Foundation
 
-/// The number of the check that is switched off.
+/// The number of the check that is disabled.
 private let activeMutant = Int(ProcessInfo.processInfo.environment["AUTHFLOW_MUTANT"] ?? "") ?? 0
 func mutant(_ number: Int) -> Bool { activeMutant == number }
 
-/// The value for a check that looks for one, when it is switched off and there is none.
+/// The value for a disabled check that requires a value, if there is none.
 func mutantValue<Value>(_ number: Int) -> Value? {
     guard mutant(number) else { return nil }
     let soon = Date().timeIntervalSince1970 + 30
@@ -131,7 +131,7 @@ class Mutant:
 
 
 def blanked(text):
-    """The text with comments and the inside of string literals blanked out, every character still in its place."""
+    """The text with comments and the contents of string literals blanked out, without moving any other character."""
     out, index = list(text), 0
 
     def blank(end, filler):
@@ -162,7 +162,7 @@ def string_end(text, index):
 
 
 def conditions(text, start):
-    """Splits 'a, b else {' or 'a, b {' into its conditions: [(start, end)], and where the block begins."""
+    """Splits 'a, b else {' or 'a, b {' into its conditions: [(start, end)], and the position of the block."""
     parts, depth, begin, index = [], 0, start, start
     while True:
         character = text[index]
@@ -198,7 +198,7 @@ def instrument(name, text, mutants):
             if "await " in condition or re.search(r"\btry\s", condition): continue
             bound = re.match(r"(?:let|var)\s+\w+\s*=\s*", condition)
             if bound and not re.search(r"(\.string|\.number|\.strings|\.bool|\.array|\.map\(.*\).*|decode\(.*\))$", condition):
-                continue  # without the value there is nothing to go on with
+                continue  # the code cannot continue without the value
             if bound:
                 number = add(begin, text[begin:end])
                 start = begin + bound.end()
@@ -231,24 +231,24 @@ def copy_package():
     for file in sorted(wanted):
         source, target = ROOT / file, COPY / file
         data = source.read_bytes()
-        # A module and a file of it.
+        # The module and the name of the file.
         module = next((folder for folder in source.parts if folder.startswith("AuthFlow")), None)
         name = f"{module}/{source.stem}" if source.suffix == ".swift" else file
         if name in SOURCES:
             found.add(name)
             modules.add(target.parents[len(target.parts) - 2 - target.parts.index(module)])
             data = instrument(name, data.decode(), mutants).encode()
-        # Only what has changed is written, so that a second run builds little.
+        # Only changed files are written, so that a second run rebuilds little.
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != data: target.write_bytes(data)
-    # What has moved or gone since the last run must not be built.
+    # Files that were moved or deleted since the last run must not be built.
     for folder in ("Sources", "Providers", "Samples", "Tests"):
         for path in (COPY / folder).rglob("*.swift"):
             if str(path.relative_to(COPY)) not in wanted: path.unlink()
-    # A name that fits nothing would leave checks out in silence.
+    # A name without a match would silently omit checks.
     stale = sorted(set(SOURCES) - found)
     stale += [text for (file, text) in EQUIVALENT if not any(m.file == file and text in m.text for m in mutants)]
-    if stale: sys.exit("no check of this name: " + ", ".join(stale))
+    if stale: sys.exit("no check matches: " + ", ".join(stale))
     for module in modules:
         switch = module / "Mutants.swift"
         if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)
@@ -258,10 +258,10 @@ def copy_package():
 def test(stage, number):
     """Runs a stage up to its first failure, and returns what failed."""
     environment = dict(os.environ, AUTHFLOW_MUTANT=str(number), SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH="4")
-    # The test program itself: starting it through the package manager takes longer than most stages.
+    # The test program itself, because starting it through the package manager takes longer than most stages.
     command = ["stdbuf", "--output=L", ".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing",
                "--filter", stage, "--skip", "SampleTests"]
-    # A group of its own, so that what the tests have started ends with them.
+    # A separate process group, so that processes started by the tests end with them.
     process = subprocess.Popen(command, cwd=COPY, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
     end = lambda: os.killpg(process.pid, signal.SIGKILL)
@@ -301,9 +301,9 @@ def main():
         if wanted and mutant.number not in wanted: continue
         reason = next((why for (file, text), why in EQUIVALENT.items() if file == mutant.file and text in mutant.text), None)
         if reason:
-            # Every test would pass, which takes longest.
+            # Every test would pass, which takes the most time.
             equivalents += 1
-            print(f"{mutant}\n       not to be seen: {reason}", flush=True)
+            print(f"{mutant}\n       not detectable: {reason}", flush=True)
             continue
         stages = [LOOPBACK] + STAGES if mutant.file.startswith("AuthFlowLoopback") else STAGES
         if mutant.file.startswith(("AuthFlowResourceClient", "AuthFlowMCP", "AuthFlowHTTP/Auth")): stages = [RESOURCE] + STAGES
@@ -314,8 +314,8 @@ def main():
             survivors.append(mutant)
             print(f"{mutant}\n       SURVIVED", flush=True)
     tried = len(wanted or mutants)
-    print(f"\n{tried} checks switched off in {time.time() - started:.0f} s: {tried - len(survivors) - equivalents} caught, "
-          f"{equivalents} that nothing can show, {len(survivors)} survived")
+    print(f"\n{tried} checks disabled in {time.time() - started:.0f} s: {tried - len(survivors) - equivalents} caught, "
+          f"{equivalents} not detectable, {len(survivors)} survived")
     for mutant in survivors: print(mutant)
     sys.exit(bool(survivors))
 

@@ -32,7 +32,7 @@ def say(text):
 
 
 class Terminal:
-    """A command in a terminal of its own."""
+    """A command in a separate terminal."""
 
     def __init__(self, *arguments):
         say(f"$ authflow {' '.join(arguments)}\n")
@@ -74,7 +74,7 @@ class Terminal:
 
 
 def sign_in(url):
-    """What the user does in a browser."""
+    """Performs the user's actions in a browser."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
     reply = browser.open(url, timeout=10)
     for answers in ({"username": "alice", "password": "wonderland"}, {}):
@@ -106,7 +106,7 @@ def run():
         init.type("y")
         page = sign_in(init.until(r"\n(http://\S+/authorize\S+)\n")[1])
         if init.end() != 0 or "signed in" not in page.lower():
-            sys.exit(f"first_minutes: the sign-in has failed:\n{init.text}\n{page}")
+            sys.exit(f"first_minutes: the sign-in failed:\n{init.text}\n{page}")
         for arguments, status in ([("status",), 0], [("token",), 0], [("logout",), 0], [("token",), 4]):
             ended = Terminal(*arguments).end()
             if ended != status:
@@ -131,6 +131,6 @@ if writes:
 elif text != transcript.read_text():
     import difflib
     sys.stdout.writelines(difflib.unified_diff(
-        transcript.read_text().splitlines(True), text.splitlines(True), str(transcript), "what was shown"))
-    sys.exit("first_minutes: the terminal shows something else")
-print(f"first_minutes: from nothing to a token and out again in {time.monotonic() - start:.1f} s")
+        transcript.read_text().splitlines(True), text.splitlines(True), str(transcript), "actual output"))
+    sys.exit("first_minutes: the output in the terminal differs from the transcript")
+print(f"first_minutes: from authflow init to the sign-out in {time.monotonic() - start:.1f} s")

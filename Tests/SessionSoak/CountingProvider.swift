@@ -10,15 +10,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// An authorization server that rotates refresh tokens, revokes the whole family when one is used twice (RFC 9700 section 4.14.2), and
-/// counts.
+/// An authorization server that rotates refresh tokens, revokes the token family if a refresh token is reused (RFC 9700
+/// section 4.14.2), and counts these events.
 final class CountingProvider: ProviderEmulator {
     struct Counts: Sendable {
         var signIns: Int64 = 0
         var refreshes: Int64 = 0
-        /// A used refresh token was sent again.
+        /// The number of requests with a used refresh token.
         var reuses: Int64 = 0
-        /// A token of a revoked family.
+        /// The number of requests with a token of a revoked family.
         var refused: Int64 = 0
     }
 
@@ -44,8 +44,8 @@ final class CountingProvider: ProviderEmulator {
     private let keys: EmulatorKeys
     private let state = Mutex(State())
 
-    ///   - origin: The origin at which it is served.
-    ///   - origin: Where it is served.
+    /// - Parameters:
+    ///   - origin: The server's origin.
     ///   - lifetime: The lifetime of an access token, in seconds.
     ///   - delay: The duration of a refresh.
     ///   - hanging: The number of initial refreshes that are neither answered nor processed.
@@ -71,7 +71,7 @@ final class CountingProvider: ProviderEmulator {
         }
     }
 
-    /// Every user is signed in already, and consents.
+    /// Every user is already signed in, and consents.
     private func authorize(_ query: FormParameters) -> TransportResponse {
         let code = Base64URL.encode(HostServices.systemRandomBytes(24))
         state.withLock { $0.codes[code] = (query["nonce"], query["client_id"] ?? "") }

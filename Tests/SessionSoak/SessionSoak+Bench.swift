@@ -2,8 +2,8 @@ import AuthFlow
 
 /// The cost of the stores, in one run with the same provider.
 extension SessionSoak {
-    /// Prints a row of a table: fresh tokens from memory, a refresh compared with the provider's response time, a caller who waits for another manager's
-    /// refresh, and all sessions at once.
+    /// Prints a table row: fresh tokens from memory, a refresh compared with the provider's response time, a caller
+    /// that waits for another manager's refresh, and concurrent refreshes of all sessions.
     func bench() async throws {
         let shared = store == "memory" ? MemoryTokenStore() : try makeStore()
         let credentials = try manager(over: shared)
@@ -13,12 +13,12 @@ extension SessionSoak {
         }
         let names = (0..<sessions).map { Self.session($0) }
 
-        // Fresh: the first call has read the store.
+        // Fresh tokens: the first call has already read the store.
         _ = try await credentials.refresh(CredentialKey(names[0]))
         let calls = 200_000
         let fresh = try await Self.time { for _ in 0..<calls { _ = try await credentials.freshTokens(for: names[0]) } }
 
-        // The provider alone, and the same with the store around it.
+        // A refresh at the provider only, and the same with the store.
         var (alone, whole, waits): ([Duration], [Duration], [Duration]) = ([], [], [])
         for name in names.prefix(200) {
             let credential = try await Self.signIn(credentials.client)

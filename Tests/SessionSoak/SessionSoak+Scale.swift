@@ -8,17 +8,17 @@ import Foundation
 
 /// The cost of a session as the number of sessions grows.
 extension SessionSoak {
-    /// Prints a row of a table for a store that keeps this many sessions: writing one, reading one that the process does not know yet,
-    /// refreshing one, ending one, and the memory of the process for each session that it has read.
+    /// Prints a table row for a store that contains this many sessions: the cost of writing a session, of reading a
+    /// session that the process has not cached, and of refreshing and ending a session; and the memory per session.
     func scale() async throws {
         let shared = try makeStore()
         let credentials = try manager(over: shared)
-        // All start with the same tokens: only those of `measured` are refreshed.
+        // All sessions start with the same tokens, because only the sessions in `measured` are refreshed.
         let one = try await Self.signIn(credentials.client)
         let writing = try await Self.time {
             try await forEachSession { try await credentials.save(one, for: "scale-\($0)") }
         }
-        // Spread over all of them, so that they are in no cache of the database together.
+        // Spread over all sessions, so that the database does not cache them together.
         let measured = stride(from: 0, to: sessions, by: max(1, sessions / 200)).map { "scale-\(Self.session($0))" }
         for name in measured { try await credentials.save(try await Self.signIn(credentials.client), for: name) }
 
@@ -49,7 +49,7 @@ extension SessionSoak {
         say("| \(columns.joined(separator: " | ")) |")
     }
 
-    /// The memory of this process; 0 where it is unknown.
+    /// The memory of this process; 0 if it is unknown.
     private static var residentBytes: Int {
         guard let statistics = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8) else { return 0 }
         let pages = statistics.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0

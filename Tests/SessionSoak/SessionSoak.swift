@@ -17,10 +17,10 @@ import Darwin
 import Glibc
 #endif
 
-/// Whether SIGTERM has been received, like from a service manager that ends the process.
+/// Whether SIGTERM has been received, for example from a service manager.
 private let isEnding = Atomic(false)
 
-/// The role of each process of the test.
+/// The roles of the test's processes.
 struct SessionSoak: Sendable {
     let issuer: String
     let store: String
@@ -87,7 +87,7 @@ struct SessionSoak: Sendable {
         say("\(sessions)")
     }
 
-    /// Signs a user in, like the redirect of the browser.
+    /// Signs a user in, and simulates the browser's redirect.
     static func signIn(_ client: OAuthClient) async throws -> Credential {
         let request = try await client.authorizationRequest()
         let query = request.url.drop { $0 != "?" }.dropFirst()
@@ -95,7 +95,7 @@ struct SessionSoak: Sendable {
         return try await client.exchange("\(request.redirectURI)?code=code&state=\(state)", for: request)
     }
 
-    /// Requests fresh tokens of sessions, like the requests of users.
+    /// Requests fresh tokens of sessions, as users' requests do.
     func serve(tasks: Int, for duration: Duration) async throws {
         signal(SIGTERM) { _ in isEnding.store(true, ordering: .relaxed) }
         let counts = SoakCounts()
@@ -105,7 +105,7 @@ struct SessionSoak: Sendable {
             for _ in 0..<tasks {
                 group.addTask {
                     while ContinuousClock.now < end, !isEnding.load(ordering: .relaxed) {
-                        // A third of the requests go to a few busy sessions, so that several processes want the same one.
+                        // A third of the requests use a few busy sessions, so that several processes share them.
                         let range = Int.random(in: 0..<3) == 0 ? min(sessions, 20) : sessions
                         let session = Self.session(Int.random(in: 0..<range))
                         await counts.request { try await credentials.freshTokens(for: session) }

@@ -1,14 +1,14 @@
 // The parts of a server's soak test, each a separate process; `Tests/Soak/sessions.py` starts them:
 //
 //     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    an authorization server that counts; prints its issuer
-//     session-soak storm ISSUER STORE SESSIONS                asks for fresh tokens of all sessions at once, twice
+//     session-soak storm ISSUER STORE SESSIONS                requests fresh tokens of all sessions concurrently, twice
 //     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints how many
-//     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  asks for fresh tokens, and prints counts every second
-//     session-soak bench ISSUER STORE SESSIONS                prints what the store costs, as a row of a table
-//     session-soak scale ISSUER STORE SESSIONS                prints what one of many sessions costs, as a row of a table
-//     session-soak check ISSUER STORE SESSIONS                counts the sessions that are left, and why others ended
+//     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  requests fresh tokens, and prints counts every second
+//     session-soak bench ISSUER STORE SESSIONS                prints the cost of the store as a table row
+//     session-soak scale ISSUER STORE SESSIONS                prints the cost of one of many sessions as a table row
+//     session-soak check ISSUER STORE SESSIONS                counts the remaining and the ended sessions
 //
-// STORE is "postgresql", "redis", "memory", the path of a file that ends with ".sqlite", or of a folder.
+// STORE is "postgresql", "redis", "memory", the path of a file that ends with ".sqlite", or the path of a directory.
 
 import AuthFlow
 import AuthFlowTesting
@@ -41,7 +41,7 @@ do {
         }
     case "seed", "serve", "check", "bench", "scale", "storm":
         guard arguments.count > 3 else {
-            throw AuthError(.invalidConfiguration, "The issuer, the store, the sessions.")
+            throw AuthError(.invalidConfiguration, "Arguments: the issuer, the store and the number of sessions.")
         }
         let soak = SessionSoak(issuer: arguments[1], store: arguments[2], sessions: number(3))
         switch arguments[0] {
@@ -52,12 +52,12 @@ do {
         case "serve": try await soak.serve(tasks: number(4), for: .seconds(number(5)))
         default: try await soak.check()
         }
-    default: say("session-soak: provider, seed, serve or check")
+    default: say("session-soak: the command must be provider, seed, serve, storm, bench, scale or check")
     }
 } catch {
     say("error: \(error)")
     exit(1)
 }
 
-/// Prints a line at once: it is read while the process runs.
+/// Prints a line without buffering, because it is read while the process runs.
 func say(_ line: String) { _ = SystemCall.write("\(line)\n".utf8, to: STDOUT_FILENO) }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/servers.md from docs/capacity/*.csv. Run by `make capacity`.
+"""Writes the table in docs/servers.md from docs/capacity/*.csv. Run by `make capacity`.
 
     Tests/Simulation/capacity.py PROCESSES SESSIONS
 """
@@ -32,7 +32,7 @@ def main():
     text, count = re.subn(r"(<!-- capacity -->\n).*?(<!-- end -->)", lambda found: found[1] + "\n".join(lines) + "\n" + found[2],
         page.read_text(), flags=re.S)
     if count != 1:
-        sys.exit("docs/servers.md has no place for the table")
+        sys.exit("docs/servers.md has no markers for the table")
     page.write_text(text)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Puts faults into the sources, most of which the project has had, and shows after how many histories the simulation finds each.
+"""Injects faults into the sources, and prints after how many histories the simulation finds each. Most of them were once in the project.
 
     Tests/Simulation/faults.py [NAME ...]
-    Tests/Simulation/faults.py --check      only whether each fault's text stands in the sources
+    Tests/Simulation/faults.py --check      only checks that the text of each fault is in the sources
 
-Works in a copy in a temporary folder, and ends with status 1 when a fault is not found within LIMIT histories.
+Works on a copy in a temporary directory, and exits with status 1 if a fault is not found within LIMIT histories.
 """
 import os
 import pathlib
@@ -33,7 +33,7 @@ SIGN_OUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+SignOut.swift"
 LOGOUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+BackChannelLogout.swift"
 LOGOUT_EFFECT = "Sources/Server/AuthFlowServer/SignOut/ProviderLogout.swift"
 
-# Name: file, text, and what it is replaced by.
+# Name: file, text and replacement.
 FAULTS = {
     "callers-are-served-during-the-check": [
         (MANAGED, "            let check =\n                state.check\n",
@@ -99,7 +99,7 @@ FAULTS = {
 def replaced(path, old, new):
     text = path.read_text()
     if text.count(old) != 1:
-        raise SystemExit(f"{path} has the text of a fault {text.count(old)} times, not once: {old!r}")
+        raise SystemExit(f"{path} contains the text of a fault {text.count(old)} times instead of once: {old!r}")
     return text.replace(old, new)
 
 
@@ -128,7 +128,7 @@ def main():
                 raise SystemExit(f"{name} does not compile:\n" + "\n".join(re.findall(r".*error:.*", built.stdout)[:5]))
             found, first = None, 1
             while found is None and first <= LIMIT:
-                # A batch on each core.
+                # One batch per core.
                 starts = range(first, min(first + SIZE * os.cpu_count(), LIMIT + 1), SIZE)
                 runs = [subprocess.Popen([".build/release/simulate", "batch", str(start), str(SIZE)], cwd=tree, stdout=subprocess.PIPE, text=True,
                     stderr=subprocess.DEVNULL, env={**os.environ, "SWIFT_DETERMINISTIC_HASHING": "1"}) for start in starts]
@@ -137,7 +137,7 @@ def main():
                     if failed and found is None:
                         found = f"{failed[1]} histories: {failed[2]}"
                     elif run.returncode and found is None:
-                        found = f"{start} to {start + SIZE - 1} histories: the program ends"
+                        found = f"{start} to {start + SIZE - 1} histories: the program exits with an error"
                 first += SIZE * len(runs)
             print(f"{name}: " + (found or f"NOT FOUND in {LIMIT} histories"), flush=True)
             if found is None:

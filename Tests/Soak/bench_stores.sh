@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints what each store costs, as a table: bench_stores.sh PATH/TO/session-soak [SESSIONS]
-# Tests/Databases/databases.sh starts the databases. The provider is a process of its own, and takes no time on purpose.
+# Prints the cost of each store as a table: bench_stores.sh PATH/TO/session-soak [SESSIONS]
+# Tests/Databases/databases.sh starts the databases. The provider is a separate process, which deliberately responds without delay.
 set -euo pipefail
 program=$1 sessions=${2:-1000}
 folder=$(mktemp -d)

@@ -3,11 +3,11 @@
 
     bridges.py AUTHFLOW PYTHON [--bridges N] [--seconds S] [--kill]
 
-PYTHON has the package "mcp". Access tokens live for 5 seconds, refresh tokens are used once, and a used one revokes the sign-in. With
---kill, half of the bridges are ended by SIGKILL every few seconds, and others take their place.
+PYTHON is an interpreter with the package "mcp". Access tokens live for 5 seconds, refresh tokens are single-use, and a reused one
+revokes the sign-in. With --kill, half of the bridges are killed with SIGKILL every few seconds, and replaced.
 
-Fails when a refresh token was used twice or a user was asked twice. A bridge that is killed between the server's response and the
-write of the new token loses the session: such kills are counted, and explain the sign-ins that follow.
+Fails if a refresh token was reused or a user was prompted twice. A bridge that is killed between the server's response and the
+write of the new token loses the session. Such kills are counted, and explain the subsequent sign-ins.
 """
 import argparse
 import asyncio
@@ -74,7 +74,7 @@ class Bridge:
             try:
                 if self.process is None:
                     await self.start()
-                # Together, so that many notice the end of one token at once.
+                # A few fixed delays, so that many bridges detect the expiry of a token simultaneously.
                 await asyncio.sleep(random.choice([0.05, 0.5, 1.0]))
                 answer = await self.ask("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
                 assert "error" in answer or answer["result"]["structuredContent"] == {"result": 3}, answer
@@ -87,7 +87,7 @@ class Bridge:
         if self.process is None:
             return
         self.process.stdin.close()
-        assert await asyncio.wait_for(self.process.wait(), 20) == 0, "the bridge did not end by itself"
+        assert await asyncio.wait_for(self.process.wait(), 20) == 0, "the bridge did not exit by itself"
 
 
 async def run(arguments):
@@ -147,7 +147,7 @@ async def run(arguments):
         if not arguments.kill:
             good = reuses == 0 and sign_ins == 1 and shown == 1 and not errors and calls > 0 and refreshes > 0
         else:
-            # Each lost session shows as one reuse, by the next bridge that tries the old token, and one sign-in.
+            # Each lost session causes one reuse, when the next bridge sends the old token, and one sign-in.
             lost = reuses
             print(f"   sessions lost in the documented window: {lost}")
             good = sign_ins <= 1 + lost and lost <= kills / 20 and calls > 0 and refreshes > 0

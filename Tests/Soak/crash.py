@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Kills `authflow token` (SIGKILL) at random moments while it refreshes and stores, and looks at what is left.
+"""Kills `authflow token` (SIGKILL) at random moments while it refreshes and stores, and checks what remains.
 
     crash.py PATH/TO/authflow COUNT
 
-After every kill the store must hold a whole credential: the new one, or the one before it. It is run twice. With a provider
-that accepts a refresh token again within a minute, the session always goes on. With one that never does, a kill between
-the provider's response and its storage ends the session, which no client can prevent: then the next run must say so,
-once, with status 4.
+After every kill, the store must contain a complete credential: the new or the previous one. The test runs twice. With a provider
+that accepts a refresh token again within a minute, the session must always continue. With a provider that never does, a kill
+between the provider's response and its storage ends the session, which no client can prevent. The next run must then report
+this, with status 4.
 """
 
 import json, os, pathlib, random, signal, subprocess, sys, tempfile, time
@@ -23,7 +23,7 @@ def fail(message, *details):
 
 
 def whole(folder):
-    """The credential's refresh token; and nothing but a whole credential may be there."""
+    """Returns the credential's refresh token, or None if the session has ended. The store must contain one complete credential."""
     files = list(folder.glob("*.json"))
     if len(files) != 1: fail(f"there are {len(files)} credentials")
     book = json.loads(files[0].read_text())
@@ -50,7 +50,7 @@ def soak(leeway):
             refresh = ["token", "--min-ttl", "86400", *at]
             start = time.monotonic()
             if run(*refresh, env=environment).returncode: fail("the first refresh failed")
-            # Kills fall anywhere in a run, and a little after its end.
+            # Kills occur at any time during a run, and shortly after its end.
             length = (time.monotonic() - start) * 1.2
             killed = ended = 0
             for number in range(count):
@@ -60,23 +60,23 @@ def soak(leeway):
                 process.send_signal(signal.SIGKILL)
                 killed += process.wait() == -signal.SIGKILL
                 has_ended = whole(pathlib.Path(work, "store")) is None
-                # A tenth of the time the next run is left alone, and has to get on with what is there. So it is when a run
-                # has come far enough to write down that the provider has ended the session.
+                # After every tenth run, and after a run that has recorded that the provider ended the session, the next run is
+                # not killed, and must handle the stored state.
                 if has_ended or number % 10 == 9:
                     next_run = run(*refresh, env=environment)
                     if next_run.returncode == 0:
-                        if has_ended: fail("an ended session goes on")
+                        if has_ended: fail("an ended session continues")
                         continue
                     ended += 1
                     if next_run.returncode != 4 or "was ended by the provider" not in next_run.stderr:
-                        fail(f"kill {number}: the next run ends with {next_run.returncode}", next_run.stderr)
+                        fail(f"kill {number}: the next run exits with status {next_run.returncode}", next_run.stderr)
                     again = run(*refresh, env=environment)
-                    if again.returncode != 4: fail("an ended session is not ended for good", again.stderr)
+                    if again.returncode != 4: fail("an ended session does not stay ended", again.stderr)
                     if run("login", *at, env=environment).returncode: fail("the next login failed")
             left = [file.name for file in pathlib.Path(work, "store").iterdir() if file.suffix not in (".json", ".lock")]
             print(f"leeway {leeway:2} s: {count} runs, {killed} killed before their end, sessions ended {ended}, "
                   f"files left behind {len(left)}")
-            if leeway and ended: fail("with leeway every session goes on")
+            if leeway and ended: fail("with leeway, every session must continue")
         finally:
             provider.terminate()
             provider.wait()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Ends `authflow login` and `authflow scheme` at random moments, by each of four signals, and looks at what is left.
+"""Terminates `authflow login` and `authflow scheme` at random moments, with each of four signals, and checks what remains.
 
     killed_login.py PATH/TO/authflow COUNT
 
-No port may stay open, no process running, and no half-written entry. A socket may be left by SIGKILL alone, which nothing
-can prevent; the next command that looks there removes it.
+No open port, no running process and no half-written entry may remain. Only SIGKILL may leave a socket, which cannot be
+prevented; the next command that searches the directory removes it.
 """
 
 import ctypes, os, pathlib, random, re, signal, socket, subprocess, sys, tempfile, time
@@ -19,18 +19,18 @@ def fail(message, *details):
 
 
 def no_children():
-    """Checks that all that the process started has ended, or ends by itself."""
+    """Checks that every started process has ended, or ends by itself."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0: time.sleep(0.02)
         except ChildProcessError:
             return
-    fail("a process is left", subprocess.run(["ps", "-ef"], capture_output=True, text=True).stdout)
+    fail("a process is still running", subprocess.run(["ps", "-ef"], capture_output=True, text=True).stdout)
 
 
 def ended(command, environment, length, number):
-    """Starts a command, ends it at some moment, and returns what it said."""
+    """Starts a command, signals it at a random moment, and returns its messages."""
     with tempfile.TemporaryFile("w+") as talk:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=talk)
@@ -39,7 +39,7 @@ def ended(command, environment, length, number):
         try:
             process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            fail(f"{command[1]} goes on after signal {number}")
+            fail(f"{command[1]} continues after signal {number}")
         talk.seek(0)
         return talk.read()
 
@@ -84,27 +84,27 @@ def check(work, issuer):
             sockets += 1
             if ending != signal.SIGKILL: fail(f"signal {ending} leaves {left}")
             run("handle-redirect", f"{scheme}:/callback?state=unknown")
-            if list((runtime / "authflow").glob("*")): fail("a socket is left by the next command too")
+            if list((runtime / "authflow").glob("*")): fail("the next command did not remove the socket")
 
         ended([tool, "scheme", random.choice(["install", "remove"]), scheme], environment, length, ending)
         no_children()
         if entry.exists() and entry.read_text() != whole: fail("an entry is half written", entry.read_text())
         if run("scheme", "install", scheme).returncode: fail("the scheme cannot be installed after a kill")
         files = {path.name for path in applications.iterdir()} - {"mimeinfo.cache"}
-        if files != {entry.name}: fail("files are left", files)
+        if files != {entry.name}: fail("unexpected files remain", files)
     no_children()
-    print(f"killed_login: {count} times each; {ports} had a port open, {sockets} left a socket to the next command;"
-          " no port, process or half-written entry is left")
+    print(f"killed_login: {count} times each; {ports} had an open port, {sockets} left a socket for the next command;"
+          " no port, process or half-written entry remains")
 
 
 def main():
     random.seed(20261121)
-    # Started in the background or by nohup, this ignores some of them, and so would what it starts.
+    # If started in the background or by nohup, this program ignores some of these signals, and its child processes would too.
     for number in SIGNALS[1:]: signal.signal(number, signal.SIG_DFL)
     with tempfile.TemporaryDirectory(prefix="af-") as work:
         provider = subprocess.Popen([tool, "dev-idp"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         issuer = provider.stdout.readline().strip()
-        # Orphans become this program's children. The provider must not be one of them while they are counted.
+        # Orphaned processes become children of the forked process. The provider must not be among them when they are counted.
         child = os.fork()
         if child == 0:
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The same load on two web applications that keep rotating refresh tokens on Redis: ours, and Apache with mod_auth_openidc.
+"""The same load on two web applications that store rotating refresh tokens in Redis: ours, and Apache with mod_auth_openidc.
 
     peers.py SESSION_SOAK WEB_LOGIN [--sessions N] [--parallel P] [--rounds R]
 
-Tests/Databases/databases.sh starts Redis for ours; the other one gets a server of its own on a port. Each application runs in two
-processes. N users sign in; then, each time after their access tokens have expired, every browser sends P requests at once, each to one of
-the two processes. The provider takes 150 ms for a refresh, and revokes the session whose refresh token comes twice. It counts.
+Tests/Databases/databases.sh starts Redis for our application; the other application uses a separate Redis server on a port. Each
+application runs in two processes. N users sign in. Then, in each of R rounds, when their access tokens have expired, every browser sends P
+concurrent requests, each to one of the two processes. The provider takes 150 ms for a refresh, revokes a session whose refresh token is
+reused, and counts refreshes and reuses.
 
-Needs Debian's packages apache2 and libapache2-mod-auth-openidc, and must run as root for Apache's sake.
+Needs Debian's packages apache2 and libapache2-mod-auth-openidc, and must run as root because of Apache.
 """
 import argparse
 import concurrent.futures
@@ -46,7 +47,7 @@ def await_port(port, process):
 
 
 class Browser:
-    """Keeps cookies, and follows redirects. The two processes of an application are one site to it."""
+    """Stores cookies, and follows redirects. It treats the two processes of an application as one site."""
 
     def __init__(self):
         self.cookies = {}
@@ -94,7 +95,7 @@ def measure(name, issuer, start, page, ports, options):
             def visit(browser):
                 began = time.monotonic()
                 status, _, body = browser.get(page, random.choice(ports))
-                # A page without the user is no better than a redirect to the provider.
+                # A page without a signed-in user counts as a redirect to the provider.
                 if status == 200 and b"No user is signed in" in body:
                     status = 302
                 return status, time.monotonic() - began

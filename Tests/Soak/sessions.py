@@ -3,15 +3,15 @@
 
     sessions.py SESSION_SOAK STORE [--sessions N] [--seconds S] [--processes P] [--delay MS] [--gentle | --terminate]
 
-STORE is "postgresql", "redis" or "sqlite"; Tests/Databases/databases.sh starts the first two, and gives the third a folder. Access tokens live for a few seconds, a refresh
-token is used once, and a used one revokes the session. Every second a process is ended by SIGKILL, now and then one is stopped for
-longer than its lease lasts, and the database is started again once. With --gentle nothing is killed; with --terminate processes are ended by SIGTERM, as by a service manager,
-and nothing at all may be lost.
+STORE is "postgresql", "redis" or "sqlite"; Tests/Databases/databases.sh starts the first two, and provides a directory for the third. Access tokens
+live for a few seconds, refresh tokens are single-use, and a reused refresh token revokes the session. Every second, a process is killed
+with SIGKILL. Occasionally, a process is stopped for longer than its lease, and the database is restarted once. With --gentle, nothing is
+killed; with --terminate, processes are terminated with SIGTERM, as by a service manager, and no session may be lost.
 
-Fails when a refresh token was used twice or a session was lost, but where a process was killed between sending a refresh and writing its
-result: what the provider's response had then is lost. Those are counted by the provider (a used token came again) and by the store
-(the lease was never given up). A process that is stopped between looking at its lease and sending sends when it goes on; those tell
-themselves.
+Fails if a refresh token was reused or a session was lost, unless a process was killed between sending a refresh and writing its result,
+which loses the provider's response. Such sessions are counted by the provider (a used token was sent again) and by the store (the lease
+was never released). A process that is stopped between checking its lease and sending a refresh sends it when it continues; the process
+itself reports such refreshes.
 """
 import argparse
 import json
@@ -59,7 +59,7 @@ class Server:
 
     def kill(self, gently=False):
         if self.process.poll() is not None:
-            sys.exit(f"a server process has ended by itself: {self.process.returncode}")
+            sys.exit(f"a server process exited by itself with status {self.process.returncode}")
         self.process.send_signal(signal.SIGTERM if gently else signal.SIGKILL)
         self.process.wait(60)
         self.add_up()
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--tasks", type=int, default=16)
-    parser.add_argument("--delay", type=int, default=20, help="how long the provider takes, in milliseconds")
+    parser.add_argument("--delay", type=int, default=20, help="the provider's response time in milliseconds")
     parser.add_argument("--gentle", action="store_true")
     parser.add_argument("--terminate", action="store_true")
     options = parser.parse_args()
@@ -116,7 +116,7 @@ def main():
                 subprocess.run([databases, options.store, "start"], check=True)
             if resumed and time.monotonic() >= resumed[1]:
                 resumed = None
-            # What the process finds when it goes on must be counted, and is printed within a second.
+            # The results of a resumed process must be counted. It prints them within a second.
             spared = [entry[0] for entry in (stopped, resumed) if entry]
             server = random.choice([server for server in servers if server not in spared])
             server.kill(options.terminate)
@@ -127,7 +127,7 @@ def main():
             time.sleep(4)
         for server in servers:
             server.kill(options.gentle or options.terminate)
-        # The leases of those that were killed last end first.
+        # The leases of the processes that were killed last must expire first.
         time.sleep(6)
         left = json.loads(subprocess.run([options.program, "check", *place], check=True, stdout=subprocess.PIPE).stdout)
         seen = counts(issuer)
@@ -149,12 +149,12 @@ def main():
         f"slowest request {max(server.totals['slowest'] for server in servers):.1f} s, other errors {errors or 'none'}"
     )
     print(
-        f"{options.store}: {seen['reuses']} refresh tokens came twice; {left['ended_in_window']} sessions ended because a process was killed "
-        f"while it refreshed them, {lost} for another reason; {left['tokens']} are good. {total['late']} refreshes came back when another "
+        f"{options.store}: {seen['reuses']} refresh tokens were reused; {left['ended_in_window']} sessions ended because a process was killed "
+        f"while it refreshed them, {lost} for another reason; {left['tokens']} are valid. {total['late']} refreshes returned when another "
         "process had the lease"
     )
     fault = lost > total["late"] or seen["reuses"] > left["ended"] or left["tokens"] + left["ended"] != options.sessions
-    # What a request may end with while processes and the database are killed.
+    # The errors that a request may return while processes and the database are killed.
     unexpected = set(errors) - {"login_required", "storage_failed", "lease_busy", "timed_out", "network_failed"}
     fault = fault or unexpected or seen["refreshes"] < options.sessions or total["requests"] < seen["refreshes"] / 2
     fault = fault or left["ended_in_window"] > (kills + stops) * options.tasks

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Ends `authflow token` at random moments while it refreshes and stores, by each signal that asks a program to end.
+"""Terminates `authflow token` at random moments while it refreshes and stores, with each signal that requests termination.
 
     signals.py PATH/TO/authflow COUNT
 
 COUNT runs are divided among four signals and three stores, eight of them at a time, alongside processes that keep the processors busy. The provider
-accepts a refresh token once and then ends the session, and every run refreshes: a response that is not stored ends the session. None may end.
+accepts a refresh token only once, and ends the session if it is reused. Every run refreshes, so a response that is not stored would end the
+session. No session may end.
 """
 
 import json, os, pathlib, random, signal, subprocess, sys, tempfile, threading, time
@@ -20,7 +21,7 @@ WORKERS = 8
 
 
 class Session:
-    """A signed-in user with a folder of their own."""
+    """A signed-in user with a separate directory."""
 
     def __init__(self, folder, issuer, store):
         config = pathlib.Path(folder, "authflow.json")
@@ -44,7 +45,7 @@ class Session:
             raise SystemError(f"{self.store}: {command[1]} ends with {process.returncode}\n{process.stderr}")
 
     def trial(self, number, delay):
-        """Ends a run, and has the next one refresh."""
+        """Terminates a run, and checks that the next run can refresh."""
         process = subprocess.Popen(self.refresh, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         time.sleep(delay)
         process.send_signal(number)
@@ -52,11 +53,11 @@ class Session:
             said = process.communicate(timeout=40)[1]
         except subprocess.TimeoutExpired:
             process.kill()
-            raise SystemError(f"{self.store}: goes on after {signal.Signals(number).name}")
+            raise SystemError(f"{self.store}: continues after {signal.Signals(number).name}")
         try:
             self.run(self.refresh)
         except SystemError as error:
-            raise SystemError(f"{error}after {signal.Signals(number).name} {delay * 1000:.0f} ms after the start, which said: {said}")
+            raise SystemError(f"{error}after {signal.Signals(number).name} {delay * 1000:.0f} ms after the start of a run with these messages: {said}")
         return process.returncode
 
 

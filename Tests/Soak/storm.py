@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Many sessions of one process refresh at the same moment, at a provider that is slow or has connections that hang.
+"""Many sessions of one process refresh at the same moment, with a provider that is slow or whose connections hang.
 
     storm.py SESSION_SOAK STORE
 
-STORE is "postgresql", "redis" or "sqlite"; Tests/Databases/databases.sh starts the first two, and gives the third a folder. The provider
-rotates refresh tokens, and ends a session whose old one comes again. Each storm asks once for every session, waits, and asks again.
+STORE is "postgresql", "redis" or "sqlite"; Tests/Databases/databases.sh starts the first two, and provides a directory for the
+third. The provider rotates refresh tokens, and ends a session whose old refresh token is reused. Each storm requests tokens once for every
+session, waits, and requests them again.
 
-Fails when a refresh token was used twice or a session has ended: what finds no connection in time is not sent, and nothing is lost.
+Fails if a refresh token was reused or a session has ended. A refresh that gets no connection in time is not sent, so no session is lost.
 """
 import json
 import os
@@ -34,7 +35,7 @@ def run(command, storm, store, number):
         first, second = [json.loads(line) for line in result.stdout.splitlines()[-2:]]
     finally:
         provider.kill()
-    print(f"{name}: {sessions} sessions, {delay} ms, {hanging} hang: {first['tokens']} tokens at once, {second['tokens']} after that,"
+    print(f"{name}: {sessions} sessions, {delay} ms, {hanging} hang: {first['tokens']} tokens after the first requests, {second['tokens']} after the second,"
           f" {counts['refreshes']} refreshes, {counts['reuses']} reuses, errors {first['errors']} then {second['errors']}", flush=True)
     return counts["reuses"] == 0 and counts["refused"] == 0 and second["tokens"] - first["tokens"] == sessions
 

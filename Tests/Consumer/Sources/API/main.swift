@@ -1,6 +1,6 @@
 import AuthFlowResourceServer
 
-// A program that contains only an API, and a request without a token.
+// A program with only an API, which receives a request without a token.
 
 let api = try ResourceServer(
     "https://api.example.com/orders",

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowOIDC
 
-// One of each plug-in from outside the package, in a module without upcoming features: they can use only public API.
+// One plug-in of each kind, outside the package and without upcoming features. They can use only the public API.
 
 struct TenantProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
@@ -20,7 +20,7 @@ struct LineUserAgent: UserAgent {
     ) async throws -> Return {
         try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
-                print("Open \(url) and paste the address you end at:")
+                print("Open \(url) and paste the URL of the final page:")
                 return readLine() ?? ""
             }
         )

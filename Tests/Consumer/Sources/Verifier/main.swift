@@ -1,6 +1,7 @@
 import AuthFlowOAuth
 
-// A program that only verifies ID Tokens: the README example, for a provider whose documents are embedded here, with a string that is not a token.
+// A program that only verifies ID Tokens: the README example with a string that is not a token, for a provider
+// whose documents are embedded here.
 
 struct Documents: HTTPTransport {
     func send(_ request: TransportRequest) async throws -> TransportResponse {
