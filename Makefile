@@ -192,6 +192,9 @@ tpm: dependencies ## Sign with a key in an emulated TPM 2.0; installs missing pa
 	swift build --build-tests
 	Tests/Interop/tpm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
 
+pages: demo-web interop ## Replace the screenshots of the manual with those that the tests with a real browser have just taken
+	Packaging/pages.sh
+
 docs: dependencies ## Build the manual of every library as static pages, in .build-docs/AuthFlow; warnings are errors
 	swift build
 	swift build --build-tests $(WEB)

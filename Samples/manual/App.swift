@@ -75,12 +75,23 @@ func accessToken(_ client: AuthClient) async throws -> Secret {
 }
 
 func useTokens(of client: AuthClient) async throws {
-    let tokens = try await client.freshTokens()  // before each use: refreshed when need be
+    let tokens = try await client.freshTokens()  // before each use: refreshed if necessary
 
     let orders: Endpoint = "https://api.example.com/orders"
     let response = try await client.send(TransportRequest(.get, orders))
     print(response.status, String(decoding: response.body, as: UTF8.self))
     _ = tokens
+}
+
+/// Requests the orders; signs the user in first, on the first start and after the session has ended.
+func orders(_ client: AuthClient) async throws -> TransportResponse {
+    let request = TransportRequest(.get, "https://api.example.com/orders")
+    do {
+        return try await client.send(request)
+    } catch let error as AuthError where error.code == .loginRequired {
+        _ = try await client.signIn()
+        return try await client.send(request)
+    }
 }
 
 func followState(of client: AuthClient) async throws {

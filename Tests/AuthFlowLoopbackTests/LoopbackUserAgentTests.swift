@@ -155,7 +155,7 @@ import Testing
         }
         #expect(error.code == .invalidIDToken)
         for await response in pages {
-            #expect(text(response).contains("The sign-in did not succeed"))
+            #expect(text(response).contains("The sign-in failed"))
             #expect(text(response).contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;worse&quot;"))
             #expect(!text(response).contains("<script>"))
             break

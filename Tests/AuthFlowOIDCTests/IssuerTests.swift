@@ -89,10 +89,11 @@ import Testing
         )
     }
 
-    @Test func refusesAnIssuerWithAQuery() async throws {
+    @Test(arguments: ["?tenant=1", "/.well-known/openid-configuration"])
+    func refusesAnIssuerWithAQueryOrTheURLOfItsMetadata(_ suffix: String) async throws {
         // RFC 8414 section 2.
         try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(adapter: OIDCProvider(issuer: "\(scene.emulator.issuer)?tenant=1"))
+            let client = try scene.client(adapter: OIDCProvider(issuer: "\(scene.emulator.issuer)\(suffix)"))
             let error = await #expect(throws: AuthError.self) { try await client.metadata() }
             #expect(error?.code == .invalidConfiguration)
             #expect(scene.emulator.requests.isEmpty)

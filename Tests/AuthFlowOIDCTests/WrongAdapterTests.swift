@@ -15,7 +15,7 @@ import Testing
         case userInfoOfAnother, userInfoOfOne, userInfoWithoutAsking
         case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
         case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, endlessLifetime
-        case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails
+        case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails, dropsTheEndpoint
 
         var rule: String {
             switch self {
@@ -40,7 +40,7 @@ import Testing
             case .readsNoRefreshToken: "provider's refresh token must be returned"
             case .endlessLifetime: "not a number of seconds"
             case .revokesNothing, .revokesTheAccessTokenAlone: "revoked refresh token must be rejected"
-            case .revocationUnsupported: "has a revocation endpoint"
+            case .revocationUnsupported, .dropsTheEndpoint: "unless the provider cannot revoke tokens"
             case .revocationFails: "Tokens must be revoked unless"
             }
         }
@@ -70,6 +70,7 @@ import Testing
         func metadata(in context: ServerContext) async throws -> ProviderMetadata {
             var metadata = try await base.metadata(in: context)
             if fault == .metadataOfAnotherIssuer { metadata.issuer = "https://other.example.com" }
+            if fault == .dropsTheEndpoint { metadata.revocationEndpoint = nil }
             return metadata
         }
 
@@ -158,7 +159,7 @@ import Testing
         }
     }
 
-    private func suite(_ fault: Fault?) throws -> ProviderConformance {
+    private func suite(_ fault: Fault?, revokesTokens: Bool = true) throws -> ProviderConformance {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let adapter = WrongAdapter(fault: fault)
         var values = try EmulatorScene.registration()
@@ -166,11 +167,22 @@ import Testing
         return ProviderConformance(
             adapter: adapter,
             client: try scene.client(registration: values, adapter: adapter),
-            other: try scene.client(registration: values, adapter: adapter, user: .bob)
+            other: try scene.client(registration: values, adapter: adapter, user: .bob),
+            revokesTokens: revokesTokens
         )
     }
 
     @Test func theAdapterWithoutAFaultConforms() async throws { try await suite(nil).run() }
+
+    @Test func aProviderThatCannotRevokeTokensConforms() async throws {
+        try await suite(.dropsTheEndpoint, revokesTokens: false).run()
+    }
+
+    @Test func aRevocationEndpointMustBeUsedEvenIfTheSuiteExpectsNone() async throws {
+        let suite = try suite(.revocationUnsupported, revokesTokens: false)
+        let error = await #expect(throws: ConformanceFailure.self) { try await suite.run() }
+        #expect(error?.description.contains("has a revocation endpoint") == true)
+    }
 
     @Test(arguments: Fault.allCases) func theSuiteFindsTheFault(_ fault: Fault) async throws {
         let suite = try suite(fault)

@@ -115,6 +115,20 @@ import Testing
         #expect(!rejection.reason.contains(token))
     }
 
+    /// With a changed byte, the payload is usually not JSON any longer.
+    @Test func theReasonDistinguishesADamagedJWTFromAnOpaqueToken() async throws {
+        let scene = try ResourceServerScene()
+        let parts = try scene.token().split(separator: ".")
+        let cases = [
+            "\(parts[0]).AAAA.\(parts[2])": "it is a malformed JWT",
+            "opaque": "it is not a JWT, and introspection is not configured",
+        ]
+        for (token, reason) in cases {
+            let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(token)"))
+            #expect(rejection.reason.contains(reason))
+        }
+    }
+
     @Test func aHeadRequestIsAnsweredWithoutContent() async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer x", method: .head))

@@ -5,8 +5,8 @@ import Testing
 import AuthFlow
 
 @Suite struct TransferWaitTests {
-    private func request(timeout: Duration) throws -> TransportRequest {
-        TransportRequest(.post, try Endpoint("https://api.example.com/upload"), timeout: timeout)
+    private func request(timeout: Duration) -> TransportRequest {
+        TransportRequest(.post, "https://api.example.com/upload", timeout: timeout)
     }
 
     @Test(arguments: [
@@ -15,14 +15,14 @@ import AuthFlow
         (.forResponse, "api.example.com sent nothing within 2 seconds."),
         (.forRest, "api.example.com did not respond within 2 seconds."),
     ])
-    func theErrorNamesTheMissingPart(_ wait: TransferWait, message: String) throws {
-        let error = wait.error(for: try request(timeout: .seconds(2)), after: .seconds(2))
+    func theErrorNamesTheMissingPart(_ wait: TransferWait, message: String) {
+        let error = wait.error(for: request(timeout: .seconds(2)), after: .seconds(2))
         #expect(error.code == .timedOut)
         #expect(error.message.contains(message))
     }
 
-    @Test func onlyTheFirstByteOfAWholeResponseHasAShorterLimit() throws {
-        let call = try request(timeout: .seconds(20))
+    @Test func onlyTheFirstByteOfAWholeResponseHasAShorterLimit() {
+        let call = request(timeout: .seconds(20))
         let waits: [TransferWait] = [.forConnection, .forBody, .forResponse, .forRest]
         let whole = waits.map { $0.limit(for: call, isStream: false, firstByte: .seconds(5)) }
         #expect(whole == [.seconds(20), .seconds(20), .seconds(5), .seconds(20)])

@@ -37,6 +37,18 @@ import Testing
             words: "Nothing responds at 127.0.0.1:1"
         ),
         Mistake(
+            name: "an issuer with a query",
+            changes: ["issuer": #""https://id.example.com/?tenant=1""#],
+            status: 2,
+            words: "issuer: The issuer \"https://id.example.com/?tenant=…\" cannot be used: it has a query"
+        ),
+        Mistake(
+            name: "the URL of the metadata as the issuer",
+            changes: ["issuer": #""https://id.example.com/.well-known/openid-configuration""#],
+            status: 2,
+            words: "usually https://id.example.com."
+        ),
+        Mistake(
             name: "a secret in the file",
             changes: ["client_secret": #""hunter2""#],
             status: 2,

@@ -97,11 +97,11 @@ expect "$work/glewlwyd" 'You are signed in'
 
 status=0; "$authflow" login --profile denied >/dev/null 2>&1 || status=$?
 [ "$status" -eq 5 ] || { echo "browser: a denial exits with $status, not 5" >&2; exit 1; }
-expect "$work/denied" 'The sign-in did not succeed'
+expect "$work/denied" 'The sign-in failed'
 # Parameters named after the methods of a form must not break the page that forwards a fragment.
 status=0; "$authflow" login --profile fragment >/dev/null 2>"$work/talk" || status=$?
 [ "$status" -eq 5 ] || { cat "$work/talk" >&2; echo "browser: an error in a fragment exits with $status, not 5" >&2; exit 1; }
-expect "$work/fragment" 'The sign-in did not succeed'
+expect "$work/fragment" 'The sign-in failed'
 for name in first second; do
   "$authflow" login --config "$work/trees.json" --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   expect "$work/$name" 'You are signed in'

@@ -90,9 +90,9 @@ page 'You are signed in'
 
 browser BROWSER_LOGIN_DECISION=deny "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-denied"
 login port 5 'denied'
-page 'The sign-in did not succeed'
+page 'The sign-in failed'
 
 browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-error"
 login error 1 'ES512'
-page 'The sign-in did not succeed'
+page 'The sign-in failed'
 echo "desktop: all 4 sign-ins on a desktop had the expected result; screenshots are in .build-browser/"

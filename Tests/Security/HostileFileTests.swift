@@ -83,6 +83,27 @@ import Testing
         }
     }
 
+    @Test func aFileWithErrorsIsNotTrusted() async throws {
+        try await withHome { home in
+            // The program in the file would leave a trace.
+            let trace = "\(home)/trace"
+            let text = CommandHarness.profile(
+                "http://127.0.0.1:1",
+                ["client_secret": #"{"command": ["/usr/bin/touch", "\#(trace)"]}"#, "scope": #"["openid"]"#]
+            )
+            try await CommandHarness.withConfiguration(text) { _, folder in
+                for arguments in [["config", "trust"], ["config", "check", "authflow.json"]] {
+                    let outcome = try await run(arguments, in: folder, home: home)
+                    #expect(outcome.status == 2)
+                    #expect(outcome.talk.contains(#"unknown key "scope". Did you mean "scopes"?"#))
+                }
+                let list = try await run(["config", "trust", "--list"], in: folder, home: home)
+                #expect(list.output.isEmpty)
+                #expect(!FileManager.default.fileExists(atPath: trace))
+            }
+        }
+    }
+
     @Test func usesTheUsersOwnConfigurationFileWithoutTrust() async throws {
         try await withHome { home in
             let folder = "\(home)/.config/authflow"

@@ -282,6 +282,7 @@ import Testing
             ), "No such  [2Jclient"
         ),
         (.html("<title>Gone</title><p>Nothing here", status: .notFound), "Gone: Nothing here"),
+        (.html("<title>Gone</title><h1>Gone</h1><p>Nothing here", status: .notFound), "says: \"Gone Nothing here\""),
     ]) func showsTheTextOfAnErrorPage(_ response: TransportResponse, _ words: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in response }) }
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")

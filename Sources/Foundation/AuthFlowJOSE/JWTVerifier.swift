@@ -114,7 +114,7 @@ package struct JWTVerifier: Sendable {
             throw profile.refused(
                 allowed.isEmpty
                     ? "it is signed with \"\(name)\", but the provider and the client have not agreed on any supported algorithm (alg)"
-                    : "it is signed with \"\(name)\", but only \(allowed) are accepted (alg)"
+                    : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)"
             )
         }
         return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)

@@ -204,10 +204,10 @@ public final class ResourceServer: Sendable {
         // The token is parsed only once, both to choose the issuer and to verify the token.
         let decrypted = try decrypted(token)
         guard let jws = try? JWS(decrypted) else {
-            guard issuers.count == 1 || !Self.isJOSE(token) else {
-                throw TokenFailure.invalid("it is a malformed JWT")
-            }
-            let reason = "it is not a JWT, and introspection is not configured"
+            let malformed = "it is a malformed JWT"
+            let isJOSE = Self.isJOSE(token)
+            guard issuers.count == 1 || !isJOSE else { throw TokenFailure.invalid(malformed) }
+            let reason = isJOSE ? malformed : "it is not a JWT, and introspection is not configured"
             return try await introspected(token, digest, orRefusedAs: reason, steps)
         }
         // The issuer is chosen from the configured issuers before any metadata is fetched.

@@ -60,6 +60,23 @@ public struct Profile: Sendable {
         return (choices, section.object(json, environment))
     }
 
+    /// Validates the profile's keys and values without reading secrets or starting programs.
+    /// - Throws: ``ConfigurationError`` with every issue.
+    package func checkKeys(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory],
+        assertions: [AssertionSourceFactory]
+    ) throws {
+        _ = try checked(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            assertions: assertions,
+            environment: [:]
+        )
+    }
+
     /// Creates the store that the profile selects; default: the first store of the list.
     /// - Parameters:
     ///   - providers: The provider adapters to choose from.

@@ -95,7 +95,9 @@ public struct HeadlessPage: Sendable {
     /// A sentence that quotes the visible text of the page.
     func words(_ html: HTMLPage) -> String {
         if let error = response.providerError { return "The page at \(endpoint) says: \(error)." }
-        let text = [html.title, html.text].filter { !$0.isEmpty }.joined(separator: ": ")
+        // Many error pages repeat their title as the heading.
+        let parts = html.text.hasPrefix(html.title) ? [html.text] : [html.title, html.text]
+        let text = parts.filter { !$0.isEmpty }.joined(separator: ": ")
         let shown = DisplayText.sanitized(text, limit: 200)
         return shown.isEmpty ? "The page at \(endpoint) is empty." : "The page at \(endpoint) says: \"\(shown)\"."
     }

@@ -217,7 +217,7 @@ final class CallbackInbox: Sendable {
             return StatusPage(
                 status: .ok,
                 mark: .failed,
-                title: expected.purpose == .signIn ? "The sign-in did not succeed" : "You may still be signed in",
+                title: expected.purpose == .signIn ? "The sign-in failed" : "You may still be signed in",
                 message: "\(message) Go back to \(appearance.program), and try again there."
             )
         default:

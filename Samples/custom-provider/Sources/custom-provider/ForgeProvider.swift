@@ -27,7 +27,7 @@ extension ForgeProvider: UserInfoProviding {
     }
 
     func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
-        let address = try Endpoint("\(issuer)/userinfo")
+        let address = try Endpoint("\(issuer)/api/v4/user")
         return try await context.resource(TransportRequest(.get, address), with: tokens).json(from: "the forge")
     }
 }

@@ -5,9 +5,19 @@ import AuthFlowTesting
 // Tests the adapter the way AuthFlow tests its own adapters: with the conformance suite against an emulator, and with a
 // sign-in from a configuration file.
 
+extension OIDCEmulator {
+    /// Adds the forge's own API, which describes the user of an access token.
+    func addForge() {
+        customResponse = { exchange in
+            exchange.request.path == "/api/v4/user" ? exchange.userInfo() : exchange.response
+        }
+    }
+}
+
 /// The conformance suite, against the emulator. Its client and the redirect URI are those of `EmulatorScene.registration()`.
 func conforms() async throws {
     try await EmulatorScene.with(.inProcess) { scene in
+        scene.emulator.addForge()
         let adapter = ForgeProvider(issuer: scene.emulator.issuer)
         var registration = try EmulatorScene.registration()
         registration.scopes = ["profile", "offline_access"]
@@ -21,6 +31,7 @@ do {
     try await conforms()
     print("The adapter conforms.")
     try await EmulatorScene.with(.sockets) { scene in
+        scene.emulator.addForge()
         let issuer = scene.emulator.issuer
         let file = try ConfigurationFile(
             text: Array(

@@ -70,7 +70,12 @@ struct CurlFailure {
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
             error = failure("\(place) requires a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
-            error = failure("No TLS connection to \(place) could be established. Does it support TLS 1.2 or later?")
+            // Plain HTTP is accepted only on this machine, where development servers use it.
+            let isHere = (try? Endpoint(call.url))?.reach == .thisMachine
+            let question = isHere ? ", or does it use plain HTTP (http://)?" : "?"
+            error = failure(
+                "No TLS connection to \(place) could be established. Does it support TLS 1.2 or later\(question)"
+            )
         // libcurl reports a response that begins with a folded line as a bad function argument.
         case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
             AUTHFLOW_CURL_BAD_ARGUMENT:

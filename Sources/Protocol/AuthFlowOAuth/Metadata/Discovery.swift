@@ -103,22 +103,7 @@ struct Discovery: Sendable {
         return try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)")
     }
 
-    private func home() throws -> Endpoint {
-        if let place = issuer.firstRange(of: "/.well-known/") {
-            throw AuthError(
-                .discoveryFailed,
-                "\"\(issuer)\" is the URL of a metadata document. The issuer is the value of \"issuer\" in that document, usually \(issuer[..<place.lowerBound])."
-            )
-        }
-        let home = try Endpoint(issuer, name: "issuer")
-        guard home.query == nil else {
-            throw AuthError(
-                .invalidConfiguration,
-                "The issuer \"\(home)\" has a query, which RFC 8414 section 2 does not allow."
-            )
-        }
-        return home
-    }
+    private func home() throws -> Endpoint { try Endpoint(issuer: issuer) }
 
     /// The document at a URL, with its lifetime; nil when there is none.
     /// - Throws: ``AuthError`` with `discovery_failed` when the response is not a metadata document, and `issuer_mismatch` when

@@ -59,7 +59,7 @@ public struct WebFinger: Sendable {
         // OIDC Discovery section 2: the issuer location "MUST be a URI with a scheme component that MUST be https".
         let found: Endpoint
         do throws(AuthError) {
-            found = try Endpoint(issuer, name: "issuer")
+            found = try Endpoint(issuer: issuer)
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }

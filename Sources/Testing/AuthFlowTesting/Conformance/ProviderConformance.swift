@@ -10,6 +10,7 @@ public struct ProviderConformance: Sendable {
     private let client: AuthClient
     private let other: AuthClient
     private let givesRefreshTokens: Bool
+    private let revokesTokens: Bool
 
     /// Creates a suite.
     /// - Parameters:
@@ -18,16 +19,19 @@ public struct ProviderConformance: Sendable {
     ///     URI must include the port.
     ///   - other: A similar client with a separate store, whose user agent signs in another user.
     ///   - givesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
+    ///   - revokesTokens: Whether the provider can revoke tokens (RFC 7009); default: true.
     public init(
         adapter: any ProviderAdapter,
         client: AuthClient,
         other: AuthClient,
-        givesRefreshTokens: Bool = true
+        givesRefreshTokens: Bool = true,
+        revokesTokens: Bool = true
     ) {
         self.adapter = adapter
         self.client = client
         self.other = other
         self.givesRefreshTokens = givesRefreshTokens
+        self.revokesTokens = revokesTokens
     }
 
     /// Runs every check. Both clients are signed out afterwards.
@@ -57,7 +61,10 @@ public struct ProviderConformance: Sendable {
 
     private func namesTheUser(_ credential: Credential) async throws {
         let issuer = try await client.metadata().issuer
-        try require(issuer.isIdentical(to: adapter.issuer), "The metadata must name the adapter's issuer.")
+        try require(
+            issuer.isIdentical(to: adapter.issuer),
+            "The metadata must name the adapter's issuer \(adapter.issuer), not \(issuer)."
+        )
         guard let identity = credential.identity else {
             return try require(
                 !client.client.identifiesUsers,
@@ -65,7 +72,10 @@ public struct ProviderConformance: Sendable {
             )
         }
         try require(!identity.subject.isEmpty, "An identified user must have a subject.")
-        try require(identity.issuer.isIdentical(to: issuer), "The identity's issuer must be that of the metadata.")
+        try require(
+            identity.issuer.isIdentical(to: issuer),
+            "The identity's issuer must be that of the metadata, \(issuer), not \(identity.issuer)."
+        )
         try await requireUser(identity, credential.tokens, "The same tokens must belong to the same user.")
     }
 
@@ -150,6 +160,10 @@ public struct ProviderConformance: Sendable {
         case .done: try await requireDead(credential)
         case .nothingToDo: try require(false, "Tokens must be revoked at sign-out.")
         case .unsupported(let reason):
+            try require(
+                !revokesTokens,
+                "Tokens must be revoked at sign-out, unless the provider cannot revoke tokens (revokesTokens: false): \(reason)"
+            )
             let endpoint = try await client.metadata().revocationEndpoint
             try require(endpoint == nil, "Tokens must be revoked if the provider has a revocation endpoint: \(reason)")
         case .failed(let error): try require(false, "Tokens must be revoked unless revocation is unsupported: \(error)")
@@ -168,7 +182,10 @@ public struct ProviderConformance: Sendable {
             try require(refusal != nil, "A revoked refresh token must be rejected.")
             // RFC 6749 section 5.2: this error makes the engine end the session.
             let name = refusal?.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
-            try require(name == "invalid_grant", "The error for a rejected refresh token must be invalid_grant.")
+            try require(
+                name == "invalid_grant",
+                "The error for a rejected refresh token must be invalid_grant, not \(name ?? "\(refusal?.code.rawValue ?? "none")")."
+            )
         }
         // Checked at the provider: a JWT would pass local validation until it expires.
         let claims = try? await client.client.userInfo(credential.tokens)
@@ -185,7 +202,11 @@ public struct ProviderConformance: Sendable {
         }
         try require(query["code_challenge_method"] == "S256", "The PKCE method must be S256.")
         let asked = Set((query["scope"] ?? "").split(separator: " ").map(String.init))
-        try require(asked.isSuperset(of: client.registration.scopes), "The registration's scopes must be requested.")
+        let missing = client.registration.scopes.filter { !asked.contains($0) }
+        try require(
+            missing.isEmpty,
+            "The registration's scopes must be requested; missing: \(missing.joined(separator: " "))."
+        )
         try require(
             !asked.contains("openid") || query["nonce"]?.isEmpty == false,
             "An OpenID request must have a nonce."
@@ -208,13 +229,14 @@ public struct ProviderConformance: Sendable {
         let name = parameters.flatMap { ProviderError($0, status: 400) }.map {
             adapter.standardErrorNames[$0.error] ?? $0.error
         }
-        try require(name == "invalid_grant", "The provider's errors must be passed on.")
+        try require(
+            name == "invalid_grant",
+            "The provider's errors must be passed on: invalid_grant became \(name ?? "a response without an error")."
+        )
         // RFC 8628 section 3.5: the device grant depends on these.
         for name in ["authorization_pending", "slow_down", "expired_token", "access_denied"] {
-            try require(
-                adapter.standardErrorNames[name] ?? name == name,
-                "Standard errors must keep their names: \(name)."
-            )
+            let standard = adapter.standardErrorNames[name] ?? name
+            try require(standard == name, "Standard errors must keep their names: \(name) became \(standard).")
         }
     }
 

@@ -27,6 +27,7 @@ extension OIDCEmulator {
         var usedAssertions: Set<String> = []
         var fetchedObjects: [String: String] = [:]
         var fetchesRequestObjects: (@Sendable (String) async throws -> String)?
+        var customResponse: (@Sendable (EmulatedExchange) -> TransportResponse)?
         var trustedIssuers: [String: JSON] = [:]
         var identityAudiences: [String: String] = [:]
         var pushedRequests: [String: PushedRequest] = [:]

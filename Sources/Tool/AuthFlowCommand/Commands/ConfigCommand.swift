@@ -94,6 +94,9 @@ struct ConfigCommand: AsyncParsableCommand {
                     issues += error.issues
                 }
             }
+            // Several parts of the file may use the same secret.
+            var known: Set<ConfigurationIssue> = []
+            issues.removeAll { !known.insert($0).inserted }
             if !issues.isEmpty { throw ConfigurationError(issues: issues) }
         }
     }
@@ -103,15 +106,41 @@ struct ConfigCommand: AsyncParsableCommand {
         // This applies to every file with this name, including files in other directories.
         let name = URL(fileURLWithPath: path).resolvingSymlinksInPath().lastPathComponent
         guard name == ConfigurationChoice.localName else { return }
-        guard
-            try ConfigurationTrust().verdict(on: path, content: try ConfigurationFile.contents(ofFile: path))
-                == .trusted
-        else {
-            throw AuthError(
-                .invalidConfiguration,
-                "This \(ConfigurationChoice.localName) is not trusted. Review it, then run: authflow config trust FILE"
-            )
+        let content = try ConfigurationFile.contents(ofFile: path)
+        guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else { return }
+        try checkKeys(of: path, content)
+        throw AuthError(
+            .invalidConfiguration,
+            "Its keys are valid, but \(DisplayText.sanitized(path, limit: 1000)) is not trusted, so the programs that it names are not run. Review it, then run: authflow config trust \(ShellWord.quoted(path))"
+        )
+    }
+
+    /// Validates the keys and values of a file without reading secrets or starting programs.
+    /// - Throws: ``AuthFlowConfiguration/ConfigurationError`` with every issue.
+    private static func checkKeys(of path: String, _ content: [UInt8]) throws {
+        let file = try ConfigurationFile(
+            text: content,
+            name: path,
+            directory: ConfigurationFile.directory(of: path),
+            presets: Known.presets
+        )
+        var issues: [ConfigurationIssue] = []
+        func check(_ body: () throws -> Void) throws {
+            do { try body() } catch let error as ConfigurationError { issues += error.issues }
         }
+        for name in file.profileNames {
+            try check {
+                try file.profile(name).checkKeys(
+                    providers: Known.providers,
+                    userAgents: Known.userAgents,
+                    stores: Known.stores,
+                    assertions: Known.assertions
+                )
+            }
+        }
+        try check { _ = try file.resourceServer?.checked(ResourceServer.configurationKeys, environment: [:]) }
+        try check { _ = try file.server.checked(SessionServer.configurationKeys, environment: [:]) }
+        guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
     }
 
     struct Trust: AsyncParsableCommand {
@@ -137,13 +166,8 @@ struct ConfigCommand: AsyncParsableCommand {
                 return
             }
             let content = try ConfigurationFile.contents(ofFile: path)
-            // Only a valid configuration can be trusted.
-            _ = try ConfigurationFile(
-                text: content,
-                name: path,
-                directory: ConfigurationFile.directory(of: path),
-                presets: Known.presets
-            )
+            // A file with errors would have to be trusted again after they are corrected.
+            try ConfigCommand.checkKeys(of: path, content)
             Terminal.talk(
                 "\(try trust.trust(path, content: content)) is trusted with its current content. The programs and files that it names are not covered."
             )

@@ -16,7 +16,7 @@ struct InitProvider {
     init(preset name: String?, settings: [String], issuer: String?) async throws {
         if let issuer {
             let found = try await DiscoverCommand.issuer(issuer)
-            do throws(AuthError) { _ = try Endpoint(found, name: "issuer") } catch {
+            do throws(AuthError) { _ = try Endpoint(issuer: found) } catch {
                 throw AuthError(.invalidConfiguration, "--issuer: \(error.message)")
             }
             self = Self(issuer: found)

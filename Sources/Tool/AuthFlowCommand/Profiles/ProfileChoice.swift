@@ -122,7 +122,7 @@ struct ClientWithoutFile: Hashable {
         guard !clientID.isEmpty else {
             throw refuse("--issuer needs --client-id, the client ID at the provider.")
         }
-        do throws(AuthError) { _ = try Endpoint(issuer, name: "issuer") } catch {
+        do throws(AuthError) { _ = try Endpoint(issuer: issuer) } catch {
             throw refuse("--issuer: \(error.message)")
         }
         for scope in scopes where scope.isEmpty || scope.contains(" ") {

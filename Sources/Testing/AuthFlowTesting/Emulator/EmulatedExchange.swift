@@ -1,0 +1,28 @@
+public import AuthFlow
+import HTTPTypes
+
+/// A request to an emulator with the standard response to it, for a test that emulates the endpoints and formats of one provider.
+///
+/// ```swift
+/// extension OIDCEmulator {
+///     /// Adds the forge's own API, which describes the user of an access token.
+///     func addForge() {
+///         customResponse = { exchange in
+///             exchange.request.path == "/api/v4/user" ? exchange.userInfo() : exchange.response
+///         }
+///     }
+/// }
+/// ```
+public struct EmulatedExchange: Sendable {
+    /// The request.
+    public let request: ReceivedRequest
+
+    /// The emulator's own response; status 404 for a path that it does not have.
+    public let response: TransportResponse
+
+    let address: String
+    let emulator: OIDCEmulator
+
+    /// The response of the userinfo endpoint to this request, whatever its path: the claims of the access token's user, or an error.
+    public func userInfo() -> TransportResponse { emulator.userInfo(request.request, address) }
+}
