@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
 import Testing
 
@@ -185,6 +186,42 @@ import Testing
             #expect(error?.code == .invalidCallback)
         }
         #expect(!scene.emulator.requests.contains("POST /token"))
+    }
+
+    /// Tokens from before a change of the configuration are not used, but they are revoked at sign-out.
+    @Test func doesNotUseStoredTokensThatAreNotBoundToAKey() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let store = MemoryTokenStore()
+        var values = try EmulatorScene.registration()
+        values.scopes = ["openid", "offline_access"]
+        let signIn = try await scene.client(registration: values, store: store).signIn()
+        values.usesDPoP = true
+        let client = try scene.client(registration: values, store: store)
+        await expectError(.loginRequired) { try await client.freshTokens() }
+        await expectError(.loginRequired) { try await client.refresh() }
+        await expectError(.loginRequired) { try await client.client.refresh(signIn.credential) }
+        #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+        for await state in try await client.states() {
+            #expect(state == .expired)
+            break
+        }
+        #expect(try await client.signOut().revocation == .done)
+        _ = try await client.signIn()
+        #expect(try await client.freshTokens().dpopKey != nil)
+    }
+
+    /// FAPI 2.0 sections 5.3.3.1 and 5.4.1 hold for assertions of the program's own making, too.
+    @Test func refusesACustomAssertionByAnotherAlgorithm() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        scene.emulator.pushedRequests = .always
+        let own = ClientAuthentication.custom(.privateKeyJWT) { request in
+            let header = Base64URL.encode(Array(#"{"alg":"RS256"}"#.utf8))
+            let payload = Base64URL.encode(Array(#"{"aud":"\#(request.issuer)"}"#.utf8))
+            return ["client_id": request.clientID, "client_assertion": "\(header).\(payload).AAAA"]
+        }
+        let client = try scene.client(registration: try Self.values { $0.authentication = own })
+        await expectError(.assertionUnusable) { try await client.signIn() }
+        #expect(!scene.emulator.requests.contains("POST /par"))
     }
 
     /// FAPI 2.0 section 5.4.1: tokens signed with other algorithms are rejected, whatever the provider advertises.

@@ -114,6 +114,22 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(try succession.start(with: Secret("new")).credential.applicationData?.exposed == "new")
     }
 
+    /// Tokens of another client of the same issuer belong to another grant.
+    @Test func tokensOfARejectedSignInAreRevokedIfOnlyASessionAtAnotherProviderContinues() throws {
+        let previous = SessionSuccession.Predecessor(
+            session: KnownSession(name: "old", provider: "b", try credential("alice")),
+            credential: try credential("alice"),
+            key: key("old")
+        )
+        let other = SessionSuccession(Self.pending(), at: "a", try credential("alice"), after: [previous])
+        #expect(other.revokesRejectedTokens)
+        #expect(other.revokesLateTokens(of: key("old"), at: "b"))
+        let same = SessionSuccession(Self.pending(), at: "b", try credential("alice"), after: [previous])
+        #expect(!same.revokesRejectedTokens)
+        #expect(!same.revokesLateTokens(of: key("old"), at: "b"))
+        #expect(!same.revokesLateTokens(of: key("another"), at: "a"))
+    }
+
     @Test func onlyARequestedLinkingNamesTheSessionInWhichItWasRequested() throws {
         let previous = try credential("alice")
         let sessions = [("later", previous), ("old", previous)]

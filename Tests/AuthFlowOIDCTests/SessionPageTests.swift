@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
+import Foundation
 import HTTPTypes
 import Testing
 
@@ -102,6 +103,30 @@ import Testing
             #expect(response.head.headerFields[.contentSecurityPolicy]?.contains("frame-ancestors \(issuer)") == true)
             #expect(try await alice.session(at: try web.process()) == nil)
             #expect(try await bob.session(at: server) != nil)
+        }
+    }
+
+    /// With a clock that is behind the provider's, a sign-in seems to be later than a logout that followed it.
+    @Test func aLogoutInAFrameEndsASignInThatIsInProgressEvenIfTheClockIsBehind() async throws {
+        try await WebScene.run { web in
+            let host = HostServices(now: { Date() - 30 })
+            let other = try web.process(host: host, options: { $0.frontChannelLogoutPath = Self.frontChannel })
+            let issuer = web.scene.emulator.issuer
+            let server = try web.process(
+                host: host,
+                options: { options in
+                    options.frontChannelLogoutPath = Self.frontChannel
+                    options.hooks.onSignIn = { signIn in
+                        let target = "\(Self.frontChannel)?\(query(issuer, signIn.credential.authentication?.sessionID))"
+                        let response = try await WebBrowser().send(.get, target, to: other)
+                        #expect(response.status == 200)
+                        return .accept
+                    }
+                }
+            )
+            let browser = WebBrowser()
+            #expect(try await browser.signIn(web, at: server).status == 400)
+            #expect(browser.session == nil)
         }
     }
 

@@ -111,6 +111,30 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
+    /// Another user's sign-in in the same browser replaces the session, and the new tokens of the first user are stored nowhere.
+    @Test func aSignInByAnotherUserRevokesTheTokensOfARefreshInProgress() async throws {
+        try await withWeb { web, _ in
+            let slow = SlowRefreshes(web.scene.transport)
+            let refreshing = try web.process(transport: slow)
+            web.scene.emulator.accessTokenLifetime = 0
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: refreshing)
+            let session = try #require(try await browser.session(at: refreshing))
+            slow.begin()
+            let late = Task { try await refreshing.freshTokens(for: session) }
+            await slow.arrival()
+            let other = try web.process()
+            try await browser.signIn(web, at: other, user: .bob)
+            slow.release()
+            await expectError(.loginRequired) { try await late.value }
+            for server in [other, refreshing] { #expect(await server.drain(within: .seconds(20))) }
+            let revoked = web.scene.emulator.receivedRequests.filter {
+                $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"
+            }
+            #expect(Set(revoked.compactMap { $0.form["token"] }).count == 2)
+        }
+    }
+
     @Test func aLateAnswerToAPollRemovesNoCookie() async throws {
         try await withWeb { web, server in
             let browser = WebBrowser()
@@ -188,6 +212,36 @@ struct HeldRequests: HTTPTransport {
             #expect(large?.head.status == .contentTooLarge)
             let stranger = await proxy.streamedResponse(to: WebBrowser().request(.get, "/api/events"))
             #expect(stranger?.head.status == .forbidden)
+        }
+    }
+
+    /// An API that does not read the body of such a request would parse it as the next request on the connection (RFC 9112 section 11.2).
+    @Test(arguments: [HTTPRequest.Method.get, .head, .options])
+    func aBodyThatAPIsDoNotReadIsNotForwarded(_ method: HTTPRequest.Method) async throws {
+        try await withWeb { web, _ in
+            let calls = Mutex<[[UInt8]]>([])
+            let api = APITransport(web.scene.transport) { _, body in
+                calls.withLock { $0.append(body) }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+            let server = try web.process(transport: api)
+            let target: Endpoint = "https://api.example.com/"
+            let route = try ResourceProxy.Route("/api/", to: target, methods: [method, .post])
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            var request = browser.request(method, "/api/photos", WebBrowser.ownPage)
+            #expect(await proxy.response(to: request, body: [1])?.status == 400)
+            #expect(await proxy.response(to: request)?.status == 200)
+            for (name, value) in [(HTTPField.Name.contentLength, "1"), (.transferEncoding, "chunked")] {
+                request.headerFields[.contentLength] = nil
+                request.headerFields[name] = value
+                #expect(proxy.refusal(of: request)?.status == 400)
+                #expect(!proxy.streamsBody(of: request))
+            }
+            let post = browser.request(.post, "/api/photos", WebBrowser.ownPage)
+            #expect(await proxy.response(to: post, body: [1])?.status == 200)
+            #expect(calls.withLock { $0 } == [[], [1]])
         }
     }
 

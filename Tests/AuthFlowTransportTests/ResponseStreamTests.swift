@@ -113,17 +113,33 @@ import Testing
         server.stop()
     }
 
-    @Test func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain() async throws {
-        // A server that rejects a request without reading its body would parse the body as the next request.
-        let refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    /// A server that does not read a body would parse it as the next request on the connection.
+    @Test(arguments: ["302 Found", "401 Unauthorized", "503 Service Unavailable"])
+    func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain(_ status: String) async throws {
+        let refusal = "HTTP/1.1 \(status)\r\nContent-Length: 0\r\n\r\n"
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         let server = try ScriptedServer([.receive, .send(refusal), .hold], [.receive, .send(answer), .hold])
         let transport = SystemTransport()
         let endpoint = try Endpoint("\(server.origin)/")
         let refused = try await transport.send(TransportRequest(.post, endpoint, body: Array("{}".utf8)))
-        #expect(refused.status == 401)
+        #expect(status.hasPrefix("\(refused.status)"))
         #expect(try await transport.send(TransportRequest(.get, endpoint)).status == 200)
         #expect(server.requests.count == 2)
+        server.stop()
+    }
+
+    /// The same applies to a body from an untrusted source, even if the server's response is a success.
+    @Test func aConnectionWithABodyOfABrowserIsNotUsedAgain() async throws {
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+        let server = try ScriptedServer([.receive, .send(answer), .hold], [.receive, .send(answer), .hold])
+        let transport = SystemTransport()
+        let endpoint = try Endpoint("\(server.origin)/")
+        var request = TransportRequest(.post, endpoint, body: Array("GET /other HTTP/1.1".utf8))
+        request.isLastOnConnection = true
+        #expect(try await transport.send(request).status == 200)
+        #expect(try await transport.send(TransportRequest(.get, endpoint)).status == 200)
+        #expect(server.requests.count == 2)
+        #expect(server.requests.first?.first?.contains("Connection: close\r\n") == true)
         server.stop()
     }
 }

@@ -135,6 +135,10 @@ import Testing
             "a custom certificate authority",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","certificate-authority-data":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="}}}"#
         ),
+        (
+            "another cluster behind the same host",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com/k8s/clusters/evil"}}}"#
+        ),
         ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
     ]) func aKubernetesPluginIsRefusedWithoutAToken(_ name: String, _ information: String) async throws {
         try await signedIn(["helpers": #"{"kubernetes": {"servers": ["https://k8s.example.com"]}}"#]) { _, tool in

@@ -226,12 +226,14 @@ extension CredentialMachine {
     /// - Parameters:
     ///   - margin: As for ``adopt(_:_:margin:random:)``.
     ///   - random: As for ``adopt(_:_:margin:random:)``.
+    ///   - accepts: Whether the client may use a credential. A credential from an earlier configuration may not satisfy its requirements.
     /// - Returns: nil when a write succeeded or failed in the meantime. The read may be outdated and must be repeated.
     mutating func finishReading(
         _ reading: Reading,
         _ stored: StoredAccounts,
         margin: Duration,
-        random: UInt8
+        random: UInt8,
+        accepts: (Credential) -> Bool = { _ in true }
     ) -> Found? {
         guard version == reading.version else { return nil }
         var found = Found(stored: stored, known: stored, epoch: epoch)
@@ -262,6 +264,10 @@ extension CredentialMachine {
         guard epoch == reading.epoch, cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
             if cached != nil { found.lost = .some(entry) }
+            cached = nil
+            return found
+        }
+        guard accepts(credential) else {
             cached = nil
             return found
         }

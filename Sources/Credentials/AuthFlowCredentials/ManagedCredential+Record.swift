@@ -30,7 +30,9 @@ extension ManagedCredential {
         let stored = try bytes.map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         let random = random
         let result = state.withLock {
-            $0.machine.finishReading(reading, stored, margin: freshnessMargin, random: random)
+            $0.machine.finishReading(reading, stored, margin: freshnessMargin, random: random) {
+                client.weakness(of: $0) == nil
+            }
         }
         guard let found = result else { return nil }
         // Another process has signed out, or has detected the end of the session.
@@ -393,10 +395,17 @@ extension ManagedCredential {
     /// - Throws: ``AuthError`` with `login_required` and the reason.
     func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential { try signedIn(in: accounts, account) }
 
+    /// The credential of this object's account; nil when there is none that the client may use.
+    func usable(in accounts: StoredAccounts) -> Credential? {
+        accounts.entry(account)?.credential.flatMap { client.weakness(of: $0) == nil ? $0 : nil }
+    }
+
     /// The credential of an account; nil for the current one.
     func signedIn(in accounts: StoredAccounts, _ account: String?) throws(AuthError) -> Credential {
         switch accounts.entry(account) {
-        case .signedIn(let credential)?: return credential
+        case .signedIn(let credential)?:
+            if let error = client.weakness(of: credential) { throw error }
+            return credential
         case .ended(let session)?: throw session.error
         case nil:
             let named = account.map { "The account \"\(DisplayText.sanitized($0, limit: 80))\" is not signed in" }

@@ -20,7 +20,7 @@ extension ManagedCredential {
     ) async throws -> Credential {
         guard isCurrent(epoch) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
-        if let renewal, account == nil, accounts.entry(nil)?.credential == nil {
+        if let renewal, account == nil, usable(in: accounts) == nil {
             return try await renew(nil, renewal, in: &accounts, lease, epoch)
         }
         let credential = try signedIn(in: accounts, account)

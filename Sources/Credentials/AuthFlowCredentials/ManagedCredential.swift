@@ -186,7 +186,7 @@ package final class ManagedCredential: Sendable {
             guard isCurrent(epoch) else { return nil }
             // With a renewal, a missing credential does not mean a sign-out: the lease holder may be about to store
             // the first credential.
-            known = renewal == nil ? try signedIn(in: accounts, account) : accounts.entry(account)?.credential
+            known = renewal == nil ? try signedIn(in: accounts, account) : usable(in: accounts)
         }
         let now = client.host.now()
         return known.flatMap { !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil }
@@ -308,7 +308,8 @@ package final class ManagedCredential: Sendable {
         switch accounts.entry(account) {
         case .signedIn(let credential)?:
             let isLast = credential.tokens.refreshToken == nil && renewal == nil
-            let isOver = isLast && credential.isExpired(at: client.host.now())
+            let isOver =
+                isLast && credential.isExpired(at: client.host.now()) || client.weakness(of: credential) != nil
             return isOver ? .expired : .signedIn(credential.identity)
         case .ended(let session)?: return .ended(session)
         case nil: return .signedOut

@@ -216,6 +216,9 @@ extension SessionServer {
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
             for (other, old) in old {
+                if succession.revokesLateTokens(of: old, at: other.name) {
+                    try await other.credentials.revokeLateTokens(of: [old])
+                }
                 let removed = try await other.credentials.remove([old])
                 revoke(
                     removed.compactMap(\.credential).filter { succession.revokes($0, at: other.name) },

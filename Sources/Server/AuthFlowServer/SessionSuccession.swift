@@ -41,9 +41,13 @@ struct SessionSuccession: Sendable {
         predecessors.first { $0.credential.identity != nil && $0.credential.account == credential.account }
     }
 
-    /// Whether the new tokens are revoked if the sign-in is rejected: not if a session of the same user continues, whose tokens may belong to
-    /// the same grant.
-    var revokesRejectedTokens: Bool { continued == nil }
+    /// Whether the new tokens are revoked if the sign-in is rejected: not if a session of the same user at the same provider continues, whose
+    /// tokens may belong to the same grant.
+    var revokesRejectedTokens: Bool {
+        !predecessors.contains {
+            $0.credential.identity != nil && !revokes($0.credential, at: $0.session.provider)
+        }
+    }
 
     /// Checks that the provider has authenticated the user as the page requires.
     /// - Throws: ``/AuthFlow/AuthError`` with `insufficient_user_authentication`.
@@ -85,6 +89,11 @@ struct SessionSuccession: Sendable {
     /// which is still in use. The accounts are compared, because the user's claims may have changed in the meantime.
     func revokes(_ replaced: Credential, at other: String) -> Bool {
         replaced.account != credential.account || other != provider
+    }
+
+    /// Whether the tokens of a refresh that is in progress are revoked, too, when it completes after the predecessor was replaced.
+    func revokesLateTokens(of key: RecordKey, at other: String) -> Bool {
+        predecessors.first { $0.key == key }.map { revokes($0.credential, at: other) } ?? false
     }
 }
 

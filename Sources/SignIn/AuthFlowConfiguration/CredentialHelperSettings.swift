@@ -104,7 +104,7 @@ extension CredentialHelperSettings {
         "servers",
         .list(.url),
         default: [],
-        "The API servers that may receive the token, for kubeconfig files with \"provideClusterInfo: true\". Default: the server in the kubeconfig file, which must then be trusted."
+        "The URLs of the API servers that may receive the token, with their paths, for kubeconfig files with \"provideClusterInfo: true\". Default: the server in the kubeconfig file, which must then be trusted."
     )
     private static let kubernetesAuthorities = ConfigurationKey(
         "ca_file",

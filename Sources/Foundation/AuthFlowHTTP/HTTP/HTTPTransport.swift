@@ -83,6 +83,11 @@ public struct TransportRequest: Sendable {
     /// when ``maximumResponseSize`` bytes have not been read. Linux only.
     package var holdsBack = false
 
+    /// Whether the connection is closed after the response. RFC 9112 section 9.3: "A server MUST read the entire request message body or close the
+    /// connection after sending its response". A server that does neither would parse a body as the next request on the connection, with another
+    /// user's token, so a body that comes from a browser is the last message on its connection. Linux only.
+    package var isLastOnConnection = false
+
     /// The connections that the request uses; default: those to authorization servers.
     public var pool = ConnectionPool.authorizationServers
 

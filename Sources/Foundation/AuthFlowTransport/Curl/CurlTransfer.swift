@@ -115,6 +115,10 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             easy.set(AUTHFLOW_CURL_POST_FIELD_SIZE, call.body.count)
             easy.set(AUTHFLOW_CURL_COPY_POST_FIELDS, bytes: call.body)
         }
+        if call.isLastOnConnection || upload != nil {
+            lines.append("Connection: close")
+            easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
+        }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
         if upload != nil {
             // Otherwise, libcurl would send PUT.
@@ -290,8 +294,9 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             }
             return false
         }
-        // A server that rejects a request may not have read its body, and would parse it as the next request on the connection.
-        if let status = head.response?.status.code, (400..<500).contains(status), !call.body.isEmpty || upload != nil {
+        // A server that does not return the expected response may not have read the body, and would parse it as the next request on the
+        // connection.
+        if let status = head.response?.status.code, status >= 300, !call.body.isEmpty {
             easy?.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
         guard !isStream else {

@@ -217,16 +217,6 @@ public struct ClientAuthentication: Sendable {
                     host: request.host
                 )
             )
-            if let allowed = request.allowedAlgorithms {
-                // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1, also for an assertion that another party has signed.
-                let claims = AssertionClaims(assertion.jwt)
-                guard claims.audiences == [request.issuer], claims.algorithm.map(allowed.contains) == true else {
-                    throw AuthError(
-                        .assertionUnusable,
-                        "The security profile does not allow the assertion from \(source.name): it was \(claims)."
-                    )
-                }
-            }
             guard !isSPIFFE || AssertionClaims(assertion.jwt).subject?.hasPrefix("spiffe://") == true else {
                 throw AuthError(
                     .assertionUnusable,
@@ -270,6 +260,16 @@ public struct ClientAuthentication: Sendable {
     /// one authentication method in each request."
     func authenticate(_ request: inout ProviderRequest, as description: Request) async throws {
         let proof = try await prove(description)
+        if let allowed = description.allowedAlgorithms, let assertion = proof.parameters["client_assertion"] {
+            // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1, also for an assertion that another party has signed.
+            let claims = AssertionClaims(Secret(assertion))
+            guard claims.audiences == [description.issuer], claims.algorithm.map(allowed.contains) == true else {
+                throw AuthError(
+                    .assertionUnusable,
+                    "The security profile does not allow the client assertion: it was \(claims)."
+                )
+            }
+        }
         for pair in proof.parameters.pairs { request.protectedParameters[pair.name] = pair.value }
         if let authorization = proof.authorization {
             request.headerFields[.authorization] = authorization.exposed

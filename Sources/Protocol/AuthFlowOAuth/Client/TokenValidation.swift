@@ -157,11 +157,24 @@ extension OAuthClient {
         let metadata = try await metadata()
         let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
         if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes) {
-            let userInfo = try await requestUserInfo(tokens, withoutIDToken: false)
-            claims.merge(userInfo.object ?? [:]) { fromIDToken, _ in fromIDToken }
+            let response = try await requestUserInfo(tokens, withoutIDToken: false)
+            var userInfo = (response.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
+            for (address, flag) in Self.verifiedClaims {
+                if claims[address] == nil, userInfo[address] != nil {
+                    claims[flag] = nil
+                } else if claims[address] != userInfo[address] {
+                    userInfo[flag] = nil
+                }
+            }
+            claims.merge(userInfo) { fromIDToken, _ in fromIDToken }
         }
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
     }
+
+    /// Addresses, and the claims that they were verified. OIDC Core section 5.1: `email_verified` is about the address beside it.
+    private static let verifiedClaims = [
+        ("email", "email_verified"), ("phone_number", "phone_number_verified"),
+    ]
 
     /// Claims of an ID Token about the token and the sign-in, not about the user.
     private static let protocolClaims: Set<String> = [

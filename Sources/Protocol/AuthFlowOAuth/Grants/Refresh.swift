@@ -53,6 +53,18 @@ extension OAuthClient {
         return metadata
     }
 
+    /// The reason why tokens from an earlier configuration are not used: this client now requires DPoP-bound tokens, and these are not bound to
+    /// a key; nil when they may be used.
+    ///
+    /// FAPI 2.0 Security Profile section 5.3.3.1: clients "shall support sender-constrained access tokens".
+    package func weakness(of credential: Credential) -> AuthError? {
+        guard registration.usesDPoP, credential.tokens.dpopKey == nil else { return nil }
+        return AuthError(
+            .loginRequired,
+            "The stored tokens are not bound to a key, which this client now requires (RFC 9449). Sign in again."
+        )
+    }
+
     /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. If the
     /// response has no new refresh token or ID Token, the old one remains in the credential.
     ///
@@ -88,6 +100,7 @@ extension OAuthClient {
         _ check: (@Sendable () throws(AuthError) -> Void)?
     ) async throws -> RefreshOutcome {
         let metadata = try await requireBinding(of: credential)
+        if let error = weakness(of: credential) { throw error }
         var request = ProviderRequest(
             purpose: .refresh,
             endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),

@@ -5,12 +5,21 @@ import HTTPTypes
 extension OAuthClient {
     /// Exchanges a token for others (RFC 8693): for a downstream service, or to act on a user's behalf.
     /// - Returns: The new tokens. An ID Token among them has passed every check.
-    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it.
+    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it; `unsupported` when it issues a token of another
+    ///   kind than an access token, although no such token was requested.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
         // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token".
-        if response.tokens.tokenType == "N_A" { return response.tokens }
+        if response.tokens.tokenType == "N_A" {
+            guard let requested = exchange.requestedTokenType, requested != .accessToken else {
+                throw AuthError(.unsupported, "The provider issued a token that is not an access token (RFC 8693 section 2.2.1).")
+            }
+            var tokens = response.tokens
+            // Only the issued token was requested.
+            tokens.idToken = nil
+            return tokens
+        }
         var tokens = try requireUsable(response)
         guard let idToken = tokens.idToken else { return tokens }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)

@@ -59,6 +59,9 @@ public struct ResourceProxy: Sendable {
         guard let path = SessionServer.path(of: request) else { return .refused(ServerResponse.plain(.badRequest)) }
         guard server.isFromOwnPage(request) else { return .refused(ServerResponse.plain(.forbidden)) }
         guard route.methods.contains(request.method) else { return .refused(ServerResponse.plain(.methodNotAllowed)) }
+        guard !Self.hasBody(request) || Self.allowsBody(request.method) else {
+            return .refused(ServerResponse.plain(.badRequest))
+        }
         let rest = path.dropFirst(route.prefix.count)
         guard let read = Self.reading(of: rest),
             // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
@@ -74,10 +77,19 @@ public struct ResourceProxy: Sendable {
 
     /// Whether the body of a request is streamed. If so, do not read it: see ``streamedResponse(to:upload:)``.
     public func streamsBody(of request: HTTPRequest) -> Bool {
-        guard ![.get, .head].contains(request.method), route(of: request)?.streamsRequests == true else { return false }
-        // RFC 9112 section 6.3: without either field there is no body.
+        route(of: request)?.streamsRequests == true && Self.allowsBody(request.method) && Self.hasBody(request)
+    }
+
+    /// RFC 9112 section 6.3: without either field there is no body.
+    private static func hasBody(_ request: HTTPRequest) -> Bool {
         if let length = request.headerFields[.contentLength] { return length != "0" }
         return request.headerFields[.transferEncoding] != nil
+    }
+
+    /// RFC 9110 section 9.3.1: content in a GET request "might lead some implementations to reject the request and close the connection because of
+    /// its potential as a request smuggling attack". Many APIs do not read it.
+    private static func allowsBody(_ method: HTTPRequest.Method) -> Bool {
+        ![.get, .head, .options, .trace].contains(method)
     }
 
     /// Whether the response to a request is streamed.
@@ -152,6 +164,9 @@ public struct ResourceProxy: Sendable {
         guard body.length ?? 0 <= route.maximumRequestSize else {
             return .whole(ServerResponse.plain(.contentTooLarge))
         }
+        guard body.length == 0 || Self.allowsBody(request.method) else {
+            return .whole(ServerResponse.plain(.badRequest))
+        }
         let session: Session
         let tokens: TokenSet
         let provider: ProviderSessions
@@ -184,6 +199,7 @@ public struct ResourceProxy: Sendable {
             case .upload(let body) where streamsBody(of: request): upload = bounded(body, route)
             case .upload(let body): forwarded.body = try await bounded(body, route).collected()
             }
+            forwarded.isLastOnConnection = !forwarded.body.isEmpty
             // A slow API must not delay token requests, and a stream must not delay other calls to the API.
             let isLong = isStreamed || upload != nil
             forwarded.pool = isLong ? .streams : .resources

@@ -85,8 +85,8 @@ extension SessionServer {
 // A logout token may arrive between the exchange of a code and the write of its session, when there is no session to
 // find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
 // writes its session, so that one of the two always finds the other. The times in both tokens come from the provider,
-// so that a logout token does not end a later sign-in. A front-channel logout contains no time, so its record contains
-// this machine's time.
+// so that a logout token does not end a later sign-in, even if the provider reuses its session identifier. A front-channel
+// logout contains no time, so its record contains this machine's time, which may be behind the provider's.
 
 extension SessionServer {
     /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.
@@ -97,15 +97,16 @@ extension SessionServer {
         }
     }
 
-    /// Stores the records of a logout token for the maximum duration of a sign-in, so that sign-ins in progress can
-    /// find them.
+    /// Stores the records of a logout token for longer than the maximum duration of a sign-in, so that sign-ins in progress
+    /// can find them: the provider may have issued the ID Token before the local time of the sign-in.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
         for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
     /// Stores a record for a session that the provider has just ended.
     func leaveMark(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws {
-        try await leave(.session(name), issuer, host.now(), at: provider)
+        let time = host.now() + provider.client.registration.clockLeeway.seconds
+        try await leave(.session(name), issuer, time, at: provider)
     }
 
     private func leave(_ mark: LogoutMark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions)
@@ -117,7 +118,7 @@ extension SessionServer {
             let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
             try await store.write(
                 Array("\(time)".utf8),
-                RecordAttributes(lifetime: Self.signInPatience),
+                RecordAttributes(lifetime: Self.signInPatience * 2),
                 under: lease
             )
         }

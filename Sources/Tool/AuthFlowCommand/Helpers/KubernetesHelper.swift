@@ -54,8 +54,7 @@ extension CredentialCommand {
                         "The profile lists the servers that may receive its token, but the kubeconfig file does not provide the URL of the server: set \"provideClusterInfo\": true."
                     )
                 }
-                guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.origin == endpoint.origin })
-                else {
+                guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.isSame(as: endpoint) }) else {
                     throw AuthError(
                         .invalidConfiguration,
                         "The profile's token is not for the server \(DisplayText.sanitized(server)): it is not in \"servers\"."
@@ -131,5 +130,12 @@ private struct ExecInformation {
         let trusted = Set(PEMBlock.blocks(in: String(decoding: bytes, as: UTF8.self)).compactMap(\.content))
         let named = PEMBlock.blocks(in: authorities).map(\.content)
         return !named.isEmpty && named.allSatisfy { $0.map(trusted.contains) ?? false }
+    }
+}
+
+extension Endpoint {
+    /// Whether two URLs of API servers are the same. Behind one host, the path can select the cluster.
+    fileprivate func isSame(as other: Endpoint) -> Bool {
+        origin == other.origin && path.droppingLastSlash == other.path.droppingLastSlash && query == other.query
     }
 }

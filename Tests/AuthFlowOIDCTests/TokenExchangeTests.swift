@@ -1,0 +1,38 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Expectations
+import HTTPTypes
+import Testing
+
+/// Token exchange (RFC 8693).
+@Suite struct TokenExchangeTests {
+    private static let response = TransportResponse(
+        head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+        body: Array(
+            #"{"access_token": "issued", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:jwt", "id_token": "e30.e30.AAAA"}"#
+                .utf8
+        )
+    )
+
+    private func exchange(for requested: TokenExchange.TokenType?) async throws -> TokenSet {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let network = FlakyTransport(scene.transport)
+        network.respond(Self.response)
+        let client = try scene.client(transport: network)
+        var exchange = TokenExchange(Secret("subject"), type: .accessToken)
+        exchange.requestedTokenType = requested
+        return try await client.client.tokenExchange(exchange)
+    }
+
+    @Test(arguments: [nil, TokenExchange.TokenType.accessToken])
+    func aTokenOfAnotherKindThanRequestedIsRejected(_ requested: TokenExchange.TokenType?) async throws {
+        await expectError(.unsupported) { try await exchange(for: requested) }
+    }
+
+    @Test func anIDTokenBesideTheRequestedTokenIsNotReturnedUnverified() async throws {
+        let tokens = try await exchange(for: .jwt)
+        #expect(tokens.accessToken.exposed == "issued")
+        #expect(tokens.idToken == nil)
+    }
+}

@@ -1,0 +1,91 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import HTTPTypes
+import Testing
+
+/// The user's claims from the ID Token and from userinfo.
+@Suite struct UserClaimsTests {
+    private func identity(idToken: [String: JSON], userInfo: [String: JSON]) async throws -> Identity? {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let ofUser: Set<String> = ["email", "email_verified", "phone_number", "phone_number_verified"]
+        scene.emulator.fault = .idToken(
+            .claims { claims in
+                claims = claims.filter { !ofUser.contains($0.key) }.merging(idToken) { $1 }
+            }
+        )
+        scene.emulator.customResponse = { exchange in
+            guard exchange.request.path == "/userinfo" else { return exchange.response }
+            let claims = userInfo.merging(["sub": "248289761001"]) { $1 }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: (try? JSON.object(claims).serialized()) ?? []
+            )
+        }
+        return try await scene.client().signIn().identity
+    }
+
+    struct Case: CustomTestStringConvertible {
+        let testDescription: String
+        var idToken: [String: JSON] = [:]
+        var userInfo: [String: JSON] = [:]
+        let email: String?
+        let isVerified: Bool?
+    }
+
+    /// OIDC Core section 5.1: `email_verified` is about the address beside it.
+    @Test(arguments: [
+        Case(
+            testDescription: "both in userinfo",
+            userInfo: ["email": "a@example.com", "email_verified": true],
+            email: "a@example.com",
+            isVerified: true
+        ),
+        Case(
+            testDescription: "both in the ID Token",
+            idToken: ["email": "a@example.com", "email_verified": true],
+            userInfo: ["email": "b@example.com", "email_verified": false],
+            email: "a@example.com",
+            isVerified: true
+        ),
+        Case(
+            testDescription: "the same address in both",
+            idToken: ["email": "a@example.com"],
+            userInfo: ["email": "a@example.com", "email_verified": true],
+            email: "a@example.com",
+            isVerified: true
+        ),
+        Case(
+            testDescription: "another address is verified",
+            idToken: ["email": "victim@example.com"],
+            userInfo: ["email": "attacker@example.com", "email_verified": true],
+            email: "victim@example.com",
+            isVerified: nil
+        ),
+        Case(
+            testDescription: "the ID Token does not say which address is verified",
+            idToken: ["email_verified": true],
+            userInfo: ["email": "attacker@example.com"],
+            email: "attacker@example.com",
+            isVerified: nil
+        ),
+        Case(
+            testDescription: "userinfo does not say which address is verified",
+            idToken: ["email": "victim@example.com"],
+            userInfo: ["email_verified": true],
+            email: "victim@example.com",
+            isVerified: nil
+        ),
+    ])
+    func anAddressIsVerifiedOnlyByTheSourceOfTheAddress(_ test: Case) async throws {
+        let identity = try await identity(idToken: test.idToken, userInfo: test.userInfo)
+        #expect(identity?.email == test.email)
+        #expect(identity?.isEmailVerified == test.isVerified)
+    }
+
+    @Test func userInfoSaysNothingAboutTheSignIn() async throws {
+        let identity = try await identity(idToken: [:], userInfo: ["acr": "mfa", "sid": "S", "amr": ["otp"], "zip": "1"])
+        #expect(identity?.claims["zip"] == "1")
+        for name in ["acr", "sid", "amr", "iss", "aud"] { #expect(identity?.claims[name] == nil) }
+    }
+}
