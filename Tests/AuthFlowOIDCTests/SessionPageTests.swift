@@ -117,7 +117,8 @@ import Testing
                 options: { options in
                     options.frontChannelLogoutPath = Self.frontChannel
                     options.hooks.onSignIn = { signIn in
-                        let target = "\(Self.frontChannel)?\(query(issuer, signIn.credential.authentication?.sessionID))"
+                        let name = signIn.credential.authentication?.sessionID
+                        let target = "\(Self.frontChannel)?\(query(issuer, name))"
                         let response = try await WebBrowser().send(.get, target, to: other)
                         #expect(response.status == 200)
                         return .accept

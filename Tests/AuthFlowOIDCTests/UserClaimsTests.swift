@@ -84,7 +84,8 @@ import Testing
     }
 
     @Test func userInfoSaysNothingAboutTheSignIn() async throws {
-        let identity = try await identity(idToken: [:], userInfo: ["acr": "mfa", "sid": "S", "amr": ["otp"], "zip": "1"])
+        let userInfo: [String: JSON] = ["acr": "mfa", "sid": "S", "amr": ["otp"], "zip": "1"]
+        let identity = try await identity(idToken: [:], userInfo: userInfo)
         #expect(identity?.claims["zip"] == "1")
         for name in ["acr", "sid", "amr", "iss", "aud"] { #expect(identity?.claims[name] == nil) }
     }

@@ -4,7 +4,7 @@
 The script copies the package to .build-mutants, adds a switch to every check in the files below, builds the tests once,
 and then runs them once for each check with its switch on. Only the copy contains the switches.
 
-    Tests/Mutation/mutate.py                 all checks; about half an hour on two cores
+    Tests/Mutation/mutate.py                 all checks; hours on two cores
     Tests/Mutation/mutate.py --list          the checks and their numbers
     Tests/Mutation/mutate.py --only 3,17     only these checks
 """

@@ -3,7 +3,7 @@
  *
  * PROCESSES processes, ROTATIONS refreshes, and at most FAULTS faults: a process is killed, is paused for longer than its lease lasts, a
  * response is cut off, a write fails, or the session is removed. Every interleaving is tried. The states of a process are the
- * events in docs/architecture.md, "The life of a credential".
+ * steps in docs/architecture.md, "One refresh".
  *
  *   spin -a lease.pml && cc -O2 -DSAFETY -o pan pan.c && ./pan     (or: make models)
  */

@@ -8,7 +8,7 @@ struct DPoPSettings: Sendable {
         "algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric)),
         default: SignatureAlgorithm.asymmetric,
-        "The accepted signature algorithms of proofs. Default: all asymmetric ones."
+        "The accepted signature algorithms of proofs."
     )
     private static let window = ConfigurationKey(
         "window",

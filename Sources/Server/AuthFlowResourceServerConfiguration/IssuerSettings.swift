@@ -34,7 +34,7 @@ struct IssuerSettings: Sendable {
         "algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric)),
         default: SignatureAlgorithm.asymmetric,
-        "The accepted signature algorithms. Default: all asymmetric ones."
+        "The accepted signature algorithms."
     )
     private static let tenantIssuer = ConfigurationKey(
         "issuer",

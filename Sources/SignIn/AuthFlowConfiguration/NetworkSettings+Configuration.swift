@@ -80,7 +80,7 @@ extension NetworkSettings {
             "connections_per_host",
             .number(1...10_000),
             default: 64,
-            "The maximum number of concurrent requests to one host; further requests wait. Token requests and API calls are counted separately. Default: 64."
+            "The maximum number of concurrent requests to one host; further requests wait. Token requests and API calls are counted separately."
         )
 
         package static let all: [any AnyConfigurationKey] = [

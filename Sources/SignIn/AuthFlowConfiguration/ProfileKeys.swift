@@ -403,7 +403,7 @@ package struct ClientKey: Sendable {
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The registered algorithm of assertions. Default: the best algorithm that fits the key and that the provider announces."
+        "The algorithm, as registered. Default: the best algorithm that fits the key and that the provider announces."
     )
     private static let token = ConfigurationKey(
         "pkcs11",

@@ -13,7 +13,10 @@ extension OAuthClient {
         // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token".
         if response.tokens.tokenType == "N_A" {
             guard let requested = exchange.requestedTokenType, requested != .accessToken else {
-                throw AuthError(.unsupported, "The provider issued a token that is not an access token (RFC 8693 section 2.2.1).")
+                throw AuthError(
+                    .unsupported,
+                    "The provider issued a token that is not an access token (RFC 8693 section 2.2.1)."
+                )
             }
             var tokens = response.tokens
             // Only the issued token was requested.
