@@ -324,7 +324,7 @@ capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessio
 	gnuplot Tests/Simulation/capacity.gnuplot
 	Tests/Simulation/capacity.py $(PROCESSES) $(LOAD_SESSIONS)
 
-soak: dependencies ## Kill SOAK processes (default: 1000) while they sign in, refresh and store, and check the remaining state
+soak: dependencies ## Kill processes while they sign in, refresh and store, and check the remaining state; SOAK rounds per test (default: 1000)
 	$(call install_missing,xdg-utils desktop-file-utils)
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)

@@ -30,7 +30,7 @@ def library(name, scope):
 
 
 needed = re.findall(r"NEEDED.*\[(.*)\]", subprocess.run(["readelf", "--dynamic", "--wide", tool], capture_output=True, text=True, check=True).stdout)
-# Loaded on first use, by the names in the C modules.
+# Libraries that are loaded on first use. Their names are string literals in the C modules.
 loaded = sorted({name for path in ROOT.glob("Sources/C/**/*.[ch]") for name in re.findall(r'"(lib[\w.+-]+\.so[\w.]*)"', path.read_text())})
 pins = json.loads((ROOT / "Package.resolved").read_text())["pins"]
 components = [package(pin) for pin in pins] + [library(name, "required") for name in needed]

@@ -255,7 +255,7 @@ def main():
         try:
             each(alice, last)
         except AssertionError as error:
-            sys.exit(f"hostile browser: not so: {each.__name__.replace('_', ' ')} ({error})")
+            sys.exit(f"hostile browser: failed: {each.__name__.replace('_', ' ')} ({error})")
     print(f"Hostile browsers: {len(scenes)} scenes at {ORIGIN}")
 
 

@@ -69,7 +69,8 @@ import Testing
         }
     }
 
-    /// The device grant has no redirect URI, so that every redirect is followed, also one to another query of the same page.
+    /// The device grant has no redirect URI, so every redirect is followed, including a redirect to the same page with
+    /// a different query.
     @Test func followsARedirectToAnotherQueryOfTheVerificationPage() async throws {
         struct Detour: HTTPTransport {
             let base: any HTTPTransport

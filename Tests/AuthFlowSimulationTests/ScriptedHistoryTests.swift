@@ -48,7 +48,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         try await managers[process].save(credential(), for: "s")
     }
 
-    /// Runs a task of a process, whose result is recorded under a name.
+    /// Runs a task of a process, and records its result under a name.
     func begin(_ name: String, at process: Int, _ work: @escaping @Sendable () async throws -> String) {
         simulation.begin(in: processes[process]) { [self] in
             do {

@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// Tokens for other programs. `Tests/Interop/helpers.sh` runs the programs themselves.
+/// Tokens for other programs. `Tests/Interop/helpers.sh` tests the credential helpers with real programs.
 @Suite struct CredentialHelperTests {
     /// Signs in, and runs `body` with a function that runs the tool.
     private func signedIn(

@@ -36,7 +36,7 @@ final class PuppetProvider: Sendable {
         responses = Mutex(["/.well-known/openid-configuration": metadata, "/jwks": keySet])
     }
 
-    /// Responds at a path with these bytes from now on.
+    /// Sets the response body for a path.
     func say(_ body: [UInt8], at path: String) { responses.withLock { $0[path] = body } }
 
     func client(_ change: @escaping (inout ClientRegistration.Values) -> Void = { _ in }) throws -> AuthClient {

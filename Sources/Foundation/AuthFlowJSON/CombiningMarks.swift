@@ -1,7 +1,7 @@
 extension StringProtocol {
-    /// Whether the text has more consecutive combining marks than any writing system uses. Swift compares and hashes strings in
-    /// normalized form, for which it sorts each run of combining marks in quadratic time, so untrusted text is checked before it is
-    /// compared.
+    /// Whether the text has more consecutive combining marks than any writing system uses. Swift normalizes strings to
+    /// compare and hash them, and sorts each run of combining marks in quadratic time. Untrusted text is therefore
+    /// checked before it is compared.
     ///
     /// Unicode's stream-safe text format (UAX #15 section 13) allows 30.
     package var hasTooManyCombiningMarks: Bool {

@@ -43,7 +43,7 @@ extension JSON {
     }
 }
 
-/// The key under which the decoder finds the paths of the numbers that are written with a fraction. The initializer is
+/// The `userInfo` key for the paths of the numbers that are written with a fraction or an exponent. The initializer is
 /// failable, but never fails.
 private let fractionsKey = CodingUserInfoKey(rawValue: "fractions")
 

@@ -47,7 +47,8 @@ package struct PKCS11URI: Sendable, Hashable {
             // RFC 7512 section 2.4: with pin-value "the PIN ... may be exposed".
             guard !name.hasPrefix("pin-") else { throw refuse("a PIN must be configured separately, not in the URI") }
             let known = isQuery ? ["module-path"] : Self.attributes
-            // Library and slot attributes are ignored: the path identifies the library, and a token is found in any slot.
+            // Library and slot attributes are ignored: `module-path` selects the library (without it, every module that
+            // is registered with p11-kit is searched), and a token is found in any slot.
             if !isQuery, name.hasPrefix("library-") || name.hasPrefix("slot-") { continue }
             guard known.contains(name) else {
                 throw refuse("the attribute \"\(DisplayText.sanitized(name, limit: 30))\" is not supported")

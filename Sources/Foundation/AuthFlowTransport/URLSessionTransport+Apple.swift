@@ -258,7 +258,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
             return AuthError(
                 .networkFailed,
-                "No trusted TLS connection to \(place) could be established: its certificate was rejected."
+                "No TLS connection to \(place) was established: the handshake or the certificate verification failed."
             )
         default:
             let number = code.map { " (URL loading error \($0.rawValue))" } ?? ""

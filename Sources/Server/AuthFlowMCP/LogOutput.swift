@@ -27,7 +27,7 @@ package final class LogOutput: Sendable {
         self.state = Mutex(State(minute: now()))
     }
 
-    /// Writes a line, or drops it and counts it as dropped.
+    /// Writes a line, or omits and counts it if a limit is exceeded.
     package func write(_ line: String) {
         let now = now()
         let mustStart = state.withLock { state -> Bool in

@@ -43,7 +43,7 @@ public final class ResourceServer: Sendable {
     ///   - issuers: The issuers whose tokens are accepted.
     ///   - rules: The rules; default: bearer tokens and DPoP-bound tokens are accepted, and at most 10,000 verified
     ///     tokens are cached.
-    ///   - host: Time and randomness; default: the system's.
+    ///   - host: The clock and random number generator; default: the system's.
     ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` records decisions as metrics.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` if the resource is not a valid URL or has a
     ///   query, if `issuers` is empty or has duplicates, if JWT introspection is enabled without an introspector, or if

@@ -86,7 +86,7 @@ struct IssuerSettings: Sendable {
     /// - Parameters:
     ///   - transport: Sends the requests to the issuer.
     ///   - certificate: The certificate that the transport presents; nil for none.
-    ///   - host: Time and randomness.
+    ///   - host: The clock and random number generator.
     func issuer(
         _ transport: any HTTPTransport,
         _ certificate: NetworkSettings.ClientCertificate?,

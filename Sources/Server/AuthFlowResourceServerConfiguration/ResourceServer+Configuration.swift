@@ -11,7 +11,7 @@ extension ResourceServer {
     ///   - publicURL: The URL of a request as seen by its client; default: the origin of the resource, followed by the
     ///     path of the request.
     ///   - transport: Sends the requests to the issuers; default: the transport that the file describes.
-    ///   - host: Time, randomness and environment.
+    ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives each decision. It must not block.
     /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, such as a missing section.
     public convenience init(

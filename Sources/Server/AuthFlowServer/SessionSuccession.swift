@@ -57,8 +57,8 @@ struct SessionSuccession: Sendable {
         }
     }
 
-    /// The sign-in, for the application's decision. If accounts are linked, it names the session with which the user requested the linking, and
-    /// never a session that the browser started in the meantime.
+    /// The sign-in that is passed to the application, which accepts or rejects it. If accounts are linked, it names the
+    /// session in which the user requested the linking, and never a session that the browser started in the meantime.
     var proposal: NewSignIn {
         NewSignIn(
             provider: provider,

@@ -6,7 +6,7 @@ import AuthFlowSignIn
 public struct AssertionSourceFactory: Sendable {
     /// The values that a source can be created from.
     public struct Context: Sendable {
-        /// The clock, the randomness and the environment variables.
+        /// The clock, random number generator and environment.
         public let host: HostServices
         /// The client's key, with the algorithm that it is registered for; nil when the profile has no key.
         let clientKey: ClientKey?

@@ -36,7 +36,7 @@ extension AuthClient {
     ///   - assertions: The sources of assertions to choose from.
     ///   - overrides: The user's choices, which override the settings of the profile; default: none.
     ///   - transport: The client's transport; default: the transport that the profile describes. User agents always use the latter.
-    ///   - host: Time, randomness and environment.
+    ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event of every flow, immediately and in order. It must not block.
     /// - Throws: ``ConfigurationError`` with the location of every issue; ``AuthError`` when an override cannot be used.
     public convenience init(

@@ -8,7 +8,7 @@ import AuthFlowJSON
 /// ```swift
 /// let tenant = ConfigurationKey("tenant", required: .text, "The tenant's name.")
 /// let level = ConfigurationKey("level", .number(0...10), default: 1, "The minimum level of a sign-in.")
-/// let audience = ConfigurationKey("audience", .text, "The audience, where the provider has several.")
+/// let audience = ConfigurationKey("audience", .text, "The audience, if the provider has several.")
 ///
 /// let name: String = try profile[tenant]
 /// let minimum: Int = try profile[level]

@@ -83,7 +83,7 @@ public struct Profile: Sendable {
     ///   - userAgents: The user agents to choose from.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
-    ///   - host: Time, randomness and environment.
+    ///   - host: The clock, random number generator and environment.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
     public func makeStore(
         providers: [ProviderFactory],

@@ -35,7 +35,7 @@ public struct ResourceClientSettings: Sendable {
     private static let usesDPoP = ConfigurationKey(
         "dpop",
         .flag,
-        "Whether tokens are DPoP-bound (RFC 9449). Default: when the resource and its authorization server support it."
+        "Whether tokens are DPoP-bound (RFC 9449). Default: true if the authorization server and resource support it."
     )
 
     private static let issuers = ConfigurationKey(
@@ -110,7 +110,7 @@ extension ResourceClient {
     ///   - userAgent: The name of the user agent, which overrides the choice in the settings; default: the settings' choice.
     ///   - options: The options that the settings do not contain.
     ///   - transport: The client's transport; default: the transport that the settings describe. User agents always use the latter.
-    ///   - host: Time, randomness and environment.
+    ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     /// - Throws: ``ConfigurationError`` with the location of every issue; ``AuthError`` with `invalid_configuration`.
     public convenience init(

@@ -67,7 +67,8 @@ struct HTMLForm: Sendable {
         return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
     }
 
-    /// The button that signs in: the first, which Enter would press; buttons such as "Cancel" are skipped if there is another.
+    /// The button that signs in: the first button, which is the form's default button. Buttons such as "Cancel" are
+    /// skipped if there is another button.
     var signInButton: Field? {
         buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) } ?? buttons.first
     }
@@ -98,8 +99,9 @@ struct HTMLForm: Sendable {
             }
             guard let (form, button) = candidates.first else { continue }
             let isOnly = form.buttons.count { $0.sendsSame(as: button) } == 1
-            // Without scripts, Enter presses the first button, so its data has the meaning that the page intends. This is sufficient for consent;
-            // a denial must be unambiguous, because another button with the same data would grant the request.
+            // The first submit button is the form's default button: without scripts, pressing Enter submits its data.
+            // This is sufficient for consent. A denial must be unambiguous, because another button with the same data
+            // would grant the request.
             let isDefault = acceptsDefault && form.buttons.first.map { $0.says(words, in: text) } == true
             guard candidates.count == 1, isOnly || isDefault else {
                 throw AuthError(

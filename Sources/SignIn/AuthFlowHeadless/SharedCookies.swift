@@ -38,7 +38,7 @@ public struct SharedCookies: Sendable {
         return shared.compactMap { Cookie(stored: $0, origin: origin.origin) }.filter { isShareable($0, now: now) }
     }
 
-    /// Stores the shareable cookies of a visit, which replace the cookies that were shared before.
+    /// Replaces the shared cookies with the shareable cookies of a visit.
     func keep(_ cookies: [Cookie], now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
         try await store.change(for: origin.origin) { _ in

@@ -96,7 +96,7 @@ public struct KeptRegistration: Sendable {
         return .object(json)
     }
 
-    /// Whether its secret is still valid.
+    /// Whether the client secret is valid for at least another minute; true when it does not expire or there is none.
     func isUsable(at now: Date) -> Bool { secretExpiresAt.map { now + 60 < $0 } ?? true }
 }
 

@@ -61,7 +61,8 @@ public final class ResourceClient: Sendable {
         /// The resource identifier in token requests if the resource has no metadata; default: the URL of the resource.
         public var resource: String?
 
-        /// Whether tokens are DPoP-bound (RFC 9449); default, nil: when both the resource and its authorization server support it.
+        /// Whether tokens are DPoP-bound (RFC 9449); nil (the default) to bind them if both the resource and its
+        /// authorization server support it.
         public var usesDPoP: Bool?
 
         /// Whether a request may start a sign-in; default: yes. Otherwise, only ``ResourceClient/signIn(to:)`` does.
@@ -121,7 +122,7 @@ public final class ResourceClient: Sendable {
     ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
     ///   - options: Default: the defaults of ``Options``.
     ///   - transport: Sends every request; default: the system's.
-    ///   - host: Time, randomness and environment; default: the system's.
+    ///   - host: The clock, random number generator and environment; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URL cannot be used.
     public convenience init(

@@ -144,7 +144,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         }
     }
 
-    /// The time and randomness of a process.
+    /// The clock and random number generator of a process.
     /// - Parameters:
     ///   - process: The process.
     ///   - skew: The offset of its wall clock; negative when the clock is behind.

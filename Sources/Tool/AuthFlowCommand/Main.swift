@@ -79,7 +79,7 @@ import Glibc
                 try command.run()
             }
         } catch  where AuthFlowCommand.exitCode(for: error).isSuccess {
-            // A command without a subcommand throws its help.
+            // A command that is run without its subcommand throws a help request, whose exit status is 0.
             throw CommandLineError(error: error)
         }
     }

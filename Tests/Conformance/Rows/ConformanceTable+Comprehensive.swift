@@ -147,7 +147,7 @@ extension ConformanceTable {
         .notApplicable(
             "59",
             "oidcc-client-test-3rd-party-init-login",
-            "An initiate_login_uri is a page of a website. An application with such a page calls signIn() there."
+            "The initiate_login_uri is a page of the application, which starts the sign-in there with signIn()."
         ),
         .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the redirect.") { scene in
             let (credential, signOut) = try await signsOut(scene, fault: nil)

@@ -185,7 +185,7 @@ extension ConformanceTable {
         .signsIn(41, "Use the endpoint URLs of revision 2025-03-26 if an option allows it.") {
             $0.assumesAuthorizationServerAtOrigin = true
         },
-        .calls(42, "Initialize with a revision and the host's name."),
+        .calls(42, "Send an initialize request with a protocol version and the host's name."),
         .calls(43, "Resume a broken stream after the server's retry time.") { scene, host in
             let response = try await host.call("test-tool")
             try ConformanceRow.require(response["result"] != nil, "The second stream must return the response.")

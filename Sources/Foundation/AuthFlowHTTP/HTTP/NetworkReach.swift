@@ -137,7 +137,8 @@ extension Endpoint {
 
     /// Limits the scope of the addresses that the host may resolve to, for a URL that another server names.
     /// - Parameters:
-    ///   - reach: The scope of the peer's address in the connection to that server; nil when unknown, in which case nothing changes.
+    ///   - reach: The scope of the peer's address in the connection to that server; nil when it is unknown, in which
+    ///     case the limit does not change.
     ///   - home: The URL of that server. Its own host is exempt, because its certificate authenticates it.
     package mutating func limitReach(to reach: NetworkReach?, unlessAt home: Endpoint?) {
         guard let reach, host != home?.host else { return }

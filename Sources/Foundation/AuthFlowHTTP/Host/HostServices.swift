@@ -33,7 +33,7 @@ public struct HostServices: Sendable {
         self.environment = environment
     }
 
-    /// The system's clock, randomness and environment.
+    /// The system's clock, random number generator and environment.
     public static var system: HostServices { HostServices() }
 
     /// Returns bytes from the system's random number generator (`getrandom` on Linux, `arc4random_buf` on Apple platforms).

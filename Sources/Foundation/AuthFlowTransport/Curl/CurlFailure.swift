@@ -56,7 +56,7 @@ struct CurlFailure {
                 isBadFile
                 ? ": the CA file could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
             error = failure(
-                "No trusted TLS connection to \(place) could be established: its certificate was rejected\(reason)."
+                "No TLS connection to \(place) was established, because its certificate could not be verified\(reason)."
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(

@@ -420,7 +420,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
             throw AuthError(
                 .networkFailed,
-                "No trusted TLS connection to \(call.place) could be established: its certificate was rejected: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
+                "No trusted TLS connection to \(call.place) could be established: its certificate has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
             )
         }
     }

@@ -14,7 +14,7 @@ public struct ProviderContext: Sendable {
     /// The registration of the client.
     public var registration: ClientRegistration { client.registration }
 
-    /// Time and randomness.
+    /// The clock and random number generator.
     public var host: HostServices { client.host }
 
     /// The store that the apps of one vendor share on this machine; nil when the app shares nothing.

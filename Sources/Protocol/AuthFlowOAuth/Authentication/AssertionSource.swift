@@ -21,7 +21,7 @@ public struct AssertionSource: Sendable {
         public let scopes: [String]
         /// Sends requests.
         public let transport: any HTTPTransport
-        /// Time, randomness and environment.
+        /// The clock, random number generator and environment.
         public let host: HostServices
     }
 

@@ -61,7 +61,7 @@ public struct ClientAuthentication: Sendable {
         public let allowedAlgorithms: [SignatureAlgorithm]?
         /// Sends requests.
         public let transport: any HTTPTransport
-        /// Time, randomness and environment.
+        /// The clock, random number generator and environment.
         public let host: HostServices
     }
 

@@ -19,7 +19,7 @@ public final class AuthorizationServer: Sendable {
     /// The adapter, which implements the provider's deviations from the standards.
     public let adapter: any ProviderAdapter
 
-    /// Time, randomness and environment.
+    /// The clock, random number generator and environment.
     public let host: HostServices
 
     let keys: KeySource
@@ -33,7 +33,7 @@ public final class AuthorizationServer: Sendable {
     /// - Parameters:
     ///   - adapter: The adapter of the provider.
     ///   - transport: Sends every request concerning this server; default: the system's.
-    ///   - host: Time, randomness and environment; default: the system's.
+    ///   - host: The clock, random number generator and environment; default: the system's.
     public init(
         _ adapter: any ProviderAdapter,
         transport: any HTTPTransport = SystemTransport(),

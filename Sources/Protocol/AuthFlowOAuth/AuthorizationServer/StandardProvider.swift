@@ -19,7 +19,7 @@ extension AuthorizationServer {
     ///   - tokenIssuer: The template for the issuers in tokens, if each tenant has its own issuer; default: the issuer.
     ///     The metadata may then contain the template instead of the issuer.
     ///   - transport: Sends every request to this server; default: the system's.
-    ///   - host: Time, randomness and environment; default: the system's.
+    ///   - host: The clock, random number generator and environment; default: the system's.
     public convenience init(
         issuer: String,
         tokenIssuer: TokenIssuerTemplate? = nil,

@@ -5,7 +5,7 @@ public struct ServerContext: Sendable {
     /// The adapter's issuer.
     let issuer: String
 
-    /// Time and randomness.
+    /// The clock and random number generator.
     public let host: HostServices
 
     private let sendRequest: @Sendable (TransportRequest) async throws -> TransportResponse

@@ -187,7 +187,7 @@ public struct ProviderResponse: Sendable {
     /// The text to append to an error message, because a server that rejects an assertion seldom gives a reason.
     var advice: String { refusedProof.map { " \($0)" } ?? "" }
 
-    /// The error for a status without an OAuth error.
+    /// The error for a response with an unexpected status and no OAuth error.
     func unexpectedStatus(_ code: AuthError.Code) -> AuthError {
         AuthError(
             code,

@@ -113,8 +113,8 @@ extension AuthClient {
         try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
     }
 
-    /// The replacement for a credential whose access token was rejected: one that another task or process has obtained, or a
-    /// refreshed one.
+    /// The replacement for a credential whose access token was rejected: a newer credential from another task or
+    /// process, or the result of a refresh.
     package func credential(replacing rejected: Secret) async throws -> Credential {
         try await current().credential(rejected: rejected)
     }

@@ -19,8 +19,8 @@ public import AuthFlowOAuth
 /// }
 /// ```
 public protocol DevicePresenter: Sendable {
-    /// The maximum time to wait for the user; default, nil: until the code expires. Set a limit in a presenter
-    /// that cannot determine whether a user sees the code.
+    /// The maximum time to wait for the user; nil (the default) to wait until the code expires. Set a limit in a
+    /// presenter that cannot determine whether a user sees the code.
     var longestWait: Duration? { get }
 
     /// Shows a code, runs `body`, and always hides the code afterwards.
@@ -32,6 +32,6 @@ public protocol DevicePresenter: Sendable {
 }
 
 extension DevicePresenter {
-    /// No limit: until the code expires.
+    /// Default: nil, so that the sign-in can be completed until the code expires.
     public var longestWait: Duration? { nil }
 }

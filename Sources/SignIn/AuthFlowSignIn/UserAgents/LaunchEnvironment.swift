@@ -90,7 +90,7 @@ public struct LaunchEnvironment: Sendable {
         case none(because: String)
     }
 
-    /// How a browser can be opened here: the one that `BROWSER` names, or the system's launcher if there is a screen.
+    /// The command that opens a browser: the command in `BROWSER`, or the system's launcher if there is a screen.
     public var browser: Browser {
         guard mayOpenBrowser else { return .none(because: "opening a browser is disabled") }
         if wantsPrivateWindow { return privateBrowser }
@@ -104,7 +104,8 @@ public struct LaunchEnvironment: Sendable {
         #endif
     }
 
-    /// A browser with a known private-window option: the one that `BROWSER` names, the desktop's, or an installed one.
+    /// A browser with a known private-window option: the browser that `BROWSER` names, the desktop's default browser,
+    /// or another installed browser.
     private var privateBrowser: Browser {
         #if os(Linux)
         if case .command(let words, let reason)? = wishedBrowser {

@@ -96,7 +96,7 @@ public struct EmulatorScene: Sendable {
     ///   - store: The store of the credentials.
     ///   - options: The options of the client.
     ///   - transport: The transport; default: the scene's.
-    ///   - host: Time, randomness and environment.
+    ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event.
     public func client(
         registration: ClientRegistration.Values? = nil,

@@ -256,7 +256,7 @@ struct DoctorCommand: AsyncParsableCommand {
             let metadata = try await client.metadata()
             findings.good("provider", metadata.issuer)
             if metadata.issuer.hasPrefix("https:") {
-                findings.good("TLS", "the provider's certificate is trusted here")
+                findings.good("TLS", "the provider's certificate is trusted on this machine")
             } else {
                 findings.note("TLS", "none: the provider is on this machine")
             }

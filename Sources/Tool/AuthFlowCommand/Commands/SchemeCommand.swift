@@ -49,7 +49,7 @@ struct SchemeCommand: AsyncParsableCommand {
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show which program opens the scheme. Exits with 1 if it is a different program."
+            abstract: "Show which program opens the scheme. Exits with 1 if authflow is not registered for it."
         )
 
         @OptionGroup var scheme: SchemeOptions

@@ -38,7 +38,7 @@ private struct StoreIsNotWell: CommandFailure {
     let message = "The store does not work correctly."
 }
 
-/// Checks the operations of a store, in the order in which they depend on each other.
+/// Checks the operations of a store, in dependency order.
 private struct StoreTrial {
     let store: any SessionTokenStore
     /// The same store, opened again as another process would.

@@ -77,7 +77,7 @@ struct ConfigurationTrust {
         // Other users may read the list of trusted files, but must not be able to change it.
         let bytes = try ConfigurationFile.contents(ofFile: place)
         guard let json = try? JSON(parsing: bytes), let path = json["path"]?.string, let hash = json["sha256"]?.string
-        else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration again.") }
+        else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, then trust the configuration again.") }
         return (path, hash)
     }
 
