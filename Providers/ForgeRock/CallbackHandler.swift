@@ -156,7 +156,7 @@ public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         if let text = QuestionForms.text(of: callback) {
-            // A step that waits is repeated with the same message.
+            // A polling step is repeated with the same message.
             if !step.isRepeated { await show?(text) }
             return show != nil
         }

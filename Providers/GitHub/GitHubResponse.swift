@@ -2,7 +2,8 @@ public import AuthFlow
 public import AuthFlowJSON
 import AuthFlowMarkup
 
-// GitHub responds in the format that `Accept` names, such as XML, and with a form if an intermediary drops the field.
+// GitHub responds in the format that `Accept` requests, such as XML, and with a form-encoded body if an intermediary
+// drops the field.
 
 extension GitHubProvider: ResponseParsing {
     /// Parses JSON, forms and XML. Scopes are separated by commas, instead of the spaces of RFC 6749 section 3.3.

@@ -39,6 +39,9 @@ func clientWithMore() throws -> AuthClient {
         devicePresenter: TerminalDevicePresenter(),
         store: FileTokenStore(application: "my-app"),
         options: options,
+        observer: { event in
+            if let url = event.url { FileHandle.standardError.write(Data("Sign in at: \(url)\n".utf8)) }
+        },
         registration: {
             $0.redirectURIs = ["http://127.0.0.1:8456/callback"]
             $0.usesDPoP = true

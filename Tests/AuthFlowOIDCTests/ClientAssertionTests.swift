@@ -160,6 +160,33 @@ import Testing
         }
     }
 
+    /// A secret that is a JWT contains the time, too.
+    @Test func aSignedSecretIsCreatedAgainWithTheServersTime() async throws {
+        let registered = OIDCEmulator.Client(
+            id: "machine",
+            secret: "the registered one",
+            authenticationMethod: "client_secret_post"
+        )
+        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+            let authentication = ClientAuthentication.signedSecret(by: SigningKeySource(try PrivateKey()), issuer: "T")
+            let client = OAuthClient(
+                server: scene.server(host: HostServices(now: { Date() + 600 })),
+                registration: try ClientRegistration(registration(authentication))
+            )
+            let error = await #expect(throws: AuthError.self) {
+                try await client.clientCredentials(scopes: ["profile"])
+            }
+            #expect(error?.providerError?.error == "invalid_client")
+            let times = scene.emulator.receivedRequests.compactMap { request -> Int64? in
+                let parts = request.form["client_secret"]?.split(separator: ".") ?? []
+                guard parts.count == 3, let payload = Base64URL.decode(parts[1]) else { return nil }
+                return (try? JSON(parsing: payload))?["iat"]?.integer
+            }
+            try #require(times.count == 2)
+            #expect(times[0] - times[1] > 500)
+        }
+    }
+
     /// A hostile provider that advertises another server's token endpoint does not receive an assertion that is valid
     /// there.
     @Test func noAssertionForAnothersTokenEndpointIsSentToThisProvider() async throws {

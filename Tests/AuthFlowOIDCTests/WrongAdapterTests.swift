@@ -12,7 +12,7 @@ import Testing
         case hidesErrors, renamesInvalidGrant, renamesSlowDown
         case dropsScopes, changesTheRedirect
         case knowsNobody, emptySubject, userOfAnotherIssuer, everybodyIsOne, anotherSubjectEachTime, ignoresRefusals
-        case userInfoOfAnother, userInfoOfOne, userInfoWithoutAsking
+        case userInfoOfAnother, userInfoOfAnotherByItsOwnName, userInfoOfOne, userInfoWithoutAsking
         case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
         case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, endlessLifetime
         case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails, dropsTheEndpoint
@@ -31,7 +31,7 @@ import Testing
             case .everybodyIsOne: "Two users must have different subjects"
             case .anotherSubjectEachTime: "same tokens must belong to the same user"
             case .ignoresRefusals: "has not issued"
-            case .userInfoOfAnother: "Userinfo must describe the user"
+            case .userInfoOfAnother, .userInfoOfAnotherByItsOwnName: "Userinfo must describe the user"
             case .userInfoOfOne: "Two users must have different userinfo"
             case .userInfoWithoutAsking: "Userinfo must require an access token"
             case .swapsUsersAtARefresh, .swapsIdentitiesAtARefresh, .keepsTheRefreshToken, .losesTheNewRefreshToken:
@@ -92,6 +92,9 @@ import Testing
             switch fault {
             case .knowsNobody: return nil
             case .emptySubject: return named("")
+            case .userInfoOfAnotherByItsOwnName:
+                let claims: JSON = ["uid": .string(known.subject)]
+                return Identity(issuer: issuer, subject: known.subject, claims: claims)
             case .userOfAnotherIssuer: return Identity(issuer: "https://other.example.com", subject: known.subject)
             case .everybodyIsOne: return named("1")
             case .anotherSubjectEachTime:
@@ -111,6 +114,7 @@ import Testing
         func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
             switch fault {
             case .userInfoOfAnother: return ["sub": "another"]
+            case .userInfoOfAnotherByItsOwnName: return ["uid": "another"]
             case .userInfoOfOne: return ["id": 7]
             case .userInfoWithoutAsking:
                 // Returns the last response if the provider rejects the request.
@@ -173,6 +177,42 @@ import Testing
     }
 
     @Test func theAdapterWithoutAFaultConforms() async throws { try await suite(nil).run() }
+
+    @Test func anAdapterThatReadsOnlyFormsConforms() async throws {
+        struct FormAdapter: ProviderAdapter, ResponseParsing {
+            let base = OIDCProvider(issuer: "https://id.example.com", identitySource: .userInfo)
+            var issuer: String { base.issuer }
+            func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+                try await base.metadata(in: context)
+            }
+            func parameters(of response: ProviderResponse) throws -> JSON {
+                guard let form = FormURLEncoding.decode(String(decoding: response.http.body, as: UTF8.self)) else {
+                    throw AuthError(.invalidResponse, "The response is not a form.")
+                }
+                let members = form.pairs.map { ($0.name, JSON.string($0.value)) }
+                return .object(Dictionary(members) { first, _ in first })
+            }
+        }
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        scene.emulator.customResponse = { exchange in
+            guard ["/token", "/revoke"].contains(exchange.request.path),
+                let members = (try? JSON(parsing: exchange.response.body))?.object
+            else { return exchange.response }
+            var form = FormParameters()
+            for (name, value) in members { form.append(name, value.string ?? "\(value.integer ?? 0)") }
+            var response = exchange.response
+            response.head.headerFields[.contentType] = "application/x-www-form-urlencoded"
+            response.body = Array(FormURLEncoding.encodeQuery(form).utf8)
+            return response
+        }
+        var values = try EmulatorScene.registration()
+        values.scopes = ["profile", "offline_access"]
+        try await ProviderConformance(
+            adapter: FormAdapter(),
+            client: try scene.client(registration: values, adapter: FormAdapter()),
+            other: try scene.client(registration: values, adapter: FormAdapter(), user: .bob)
+        ).run()
+    }
 
     @Test func aProviderThatCannotRevokeTokensConforms() async throws {
         try await suite(.dropsTheEndpoint, revokesTokens: false).run()

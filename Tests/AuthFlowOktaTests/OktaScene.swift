@@ -45,7 +45,7 @@ struct OktaScene: Sendable {
         OktaProvider(issuer: issuer, audience: "api://default", signOut: signOut)
     }
 
-    /// An app in the group. Without a user, it can sign in only with a secret that another app has shared.
+    /// An app in the group. Without a user, it can sign in only with a device secret that another app has shared.
     func app(
         _ name: String,
         settings: ClientRegistration.Values? = nil,

@@ -128,7 +128,7 @@ import Testing
         server.stop()
     }
 
-    /// The same applies to a body from an untrusted source, even if the server's response is a success.
+    /// The same applies to a body from an untrusted source, even if the server responds with success.
     @Test func aConnectionWithABodyOfABrowserIsNotUsedAgain() async throws {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         let server = try ScriptedServer([.receive, .send(answer), .hold], [.receive, .send(answer), .hold])

@@ -136,7 +136,7 @@ import Testing
             _ in
             let outcome = try await CommandHarness.run(["login", "--config", path])
             #expect(outcome.status == 4)
-            #expect(outcome.talk.contains("no terminal to show the URL in"))
+            #expect(outcome.talk.contains("no terminal to display the URL"))
             #expect(outcome.talk.contains("paste: there is no terminal to paste into"))
         }
     }

@@ -316,7 +316,7 @@ def docker():
         expect("nothing is stored", ask("store", '{"ServerURL":"x","Username":"u","Secret":"s"}').returncode == 1)
         expect("the registries are listed", json.loads(ask("list", "").stdout) == {host: "oauth2"})
         server.shutdown()
-    print("skopeo: a push and reads with fresh tokens, and no credential for other registries")
+    print("skopeo: a push and two inspections with fresh tokens, and no credential for other registries")
 
 
 def make_image(folder):

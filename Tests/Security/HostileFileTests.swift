@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    /// A symbolic link to a trusted file does not include files of the link's directory in the configuration.
+    /// A symbolic link to a trusted file does not add the files in the link's directory to the configuration.
     @Test func aLinkToATrustedFileBelongsToTheFolderOfThatFile() async throws {
         try await withHome { home in
             let text = CommandHarness.profile(

@@ -8,7 +8,7 @@ import Foundation
 //                             violates a rule, and exits with status 1
 //   simulate replay SEED      one history, with its trace
 //   simulate load EVENT PROCESSES SESSIONS MINUTES
-//                             many sessions, from seed 1: prints the load of the provider and the database per minute.
+//                             many sessions, from seed 1: prints the load on the provider and the database per minute.
 //                             EVENT: steady, restart, provider, database
 //   simulate twice COUNT      COUNT histories, each twice: prints a fingerprint, which is the same on every machine
 let arguments = Array(CommandLine.arguments.dropFirst())

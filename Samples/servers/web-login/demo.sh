@@ -87,7 +87,7 @@ if [ ${#ports[@]} -gt 1 ]; then
   done
   rm "$folder/replacing" && wait "$load"
   [ "$(sort -u "$folder/statuses")" = 200 ] || { sort "$folder/statuses" | uniq -c >&2; exit 1; }
-  echo "Replaced both processes: $(wc -l <"$folder/statuses") requests in the meantime, all with the status 200"
+  echo "Replaced both processes: $(wc -l <"$folder/statuses") requests in the meantime, all with status 200"
 fi
 
 # Restores a backup: sessions in the backup remain valid, and a session that started later is lost, so its user must sign in again.

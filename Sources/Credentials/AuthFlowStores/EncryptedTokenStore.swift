@@ -251,7 +251,7 @@ extension EncryptedTokenStore {
                 )
             }
             let bytes = host.randomBytes(32)
-            try PrivateFile.createDirectory(String(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)))
+            try PrivateFile.createDirectory(FilePath.directory(of: path))
             guard try file.create(with: Array(Base64URL.encode(bytes).utf8)) else {
                 // Another process created the file first.
                 return try await secret(salt: salt, isNeeded: true)

@@ -194,10 +194,9 @@ package struct PrivateFile {
     /// Removes the temporary files of processes that exited while they were replacing the file. The file names
     /// contain the process ID.
     private func removeLeftovers() {
-        let slash = path.lastIndex(of: "/") ?? path.startIndex
-        let directory = path.prefix(upTo: slash)
-        let prefix = path[slash...].drop { $0 == "/" } + "."
-        for name in (try? FileManager.default.contentsOfDirectory(atPath: String(directory))) ?? [] {
+        let directory = FilePath.directory(of: path)
+        let prefix = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" } + "."
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? [] {
             guard name.hasPrefix(prefix), name.hasSuffix(".tmp") || name.hasSuffix(".new"),
                 let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
                 process > 0, kill(process, 0) != 0, errno == ESRCH
@@ -253,9 +252,7 @@ package struct PrivateFile {
 
     /// A rename or removal is durable only after fsync(2) on the directory.
     private func makeDirectoryDurable() throws(AuthError) {
-        let slash = path.lastIndex(of: "/")
-        let directory = slash.map { $0 == path.startIndex ? "/" : String(path.prefix(upTo: $0)) } ?? "."
-        let descriptor = unsafe open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let descriptor = unsafe open(FilePath.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("cannot be made durable") }
         defer { close(descriptor) }
         guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }

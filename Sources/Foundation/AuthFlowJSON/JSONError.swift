@@ -28,7 +28,7 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let sizeLimitExceeded = Self(rawValue: "the text is too large")
         /// The text has more values than ``JSONLimits/maximumValues``.
         public static let valueLimitExceeded = Self(rawValue: "there are too many values")
-        /// A string has more combining marks in a row than any writing system.
+        /// A string has more consecutive combining marks than any writing system uses.
         public static let tooManyMarks = Self(rawValue: "a string has too many combining marks in a row")
         /// There was not enough memory.
         public static let outOfMemory = Self(rawValue: "memory ran out")

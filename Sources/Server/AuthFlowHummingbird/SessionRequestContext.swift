@@ -18,7 +18,7 @@ public protocol SessionRequestContext: RequestContext {
 
 extension SessionRequestContext {
     /// Returns the session of the request.
-    /// - Throws: An `HTTPError` with the status 401 when no user is signed in.
+    /// - Throws: An `HTTPError` with status 401 when no user is signed in.
     public func requireSession() throws -> Session {
         guard let session else { throw HTTPError(.unauthorized) }
         return session

@@ -21,7 +21,7 @@ public struct PostgreSQLTokenStore: Sendable {
     ///     string (PostgreSQL manual, section 34.1.1). Over a network, TLS with a verified certificate is required.
     ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables; default: `authflow`.
-    ///   - connections: The maximum number of connections, in addition to one that listens; default: 4.
+    ///   - connections: The maximum number of connections, in addition to the one for notifications; default: 4.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose duration is less than a third of that of other processes would take over
     ///     their leases.

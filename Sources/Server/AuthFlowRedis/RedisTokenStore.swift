@@ -19,7 +19,7 @@ public struct RedisTokenStore: Sendable {
     ///   - url: `redis://username:password@host:port/database`, or `unix:/path/of/the/socket`.
     ///   - password: The password; default: the password in the URL.
     ///   - prefix: The prefix of all keys; default: `authflow`.
-    ///   - connections: The maximum number of connections, in addition to one that listens; default: 4.
+    ///   - connections: The maximum number of connections, in addition to the subscriber connection; default: 4.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose duration is less than a third of that of other processes would take over
     ///     their leases.

@@ -34,10 +34,7 @@ struct SQLiteFile: Sendable {
         return (text == "/" ? "" : text) + name
     }
 
-    private var directory: String {
-        let directory = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
-        return directory.isEmpty ? "/" : String(directory)
-    }
+    private var directory: String { FilePath.directory(of: path) }
 
     private func prepare() throws(AuthError) {
         let file = PrivateFile(path)

@@ -74,7 +74,7 @@ enum SQLiteSchema {
     }
 
     /// The version of the tables; zero for a new file.
-    /// - Throws: If another program, or a later version of this program, created the file.
+    /// - Throws: ``DatabaseFailure`` when another program, or a later version of this program, created the file.
     private static func version(of connection: SQLiteConnection) throws(DatabaseFailure) -> Int64 {
         func number(_ pragma: String) throws(DatabaseFailure) -> Int64 {
             try connection.run("PRAGMA \(pragma)").first?.first?.integer ?? 0

@@ -41,9 +41,7 @@ public struct ConfigurationFile: Sendable {
 
     /// The base directory for relative paths in a configuration file.
     package static func directory(of path: String) -> String {
-        let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
-        let directory = absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex)
-        return directory.isEmpty ? "/" : String(directory)
+        FilePath.directory(of: path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)")
     }
 
     /// Parses the text of a configuration file.

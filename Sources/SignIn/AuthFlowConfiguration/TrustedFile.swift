@@ -39,7 +39,7 @@ struct TrustedFile {
         if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
             guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
         }
-        for folder in [folder(of: path), folder(of: resolved)] {
+        for folder in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
             guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
             // In a directory with the sticky bit, such as /tmp, only the owner of a file can replace it.
@@ -54,9 +54,9 @@ struct TrustedFile {
 
     /// Requires that no other user can replace this directory tree through write access to an ancestor directory.
     private func requireClosedAncestors() throws(AuthError) {
-        var folder = folder(of: resolved)
+        var folder = FilePath.directory(of: resolved)
         while folder != "/", folder != "." {
-            folder = self.folder(of: folder)
+            folder = FilePath.directory(of: folder)
             var status = stat()
             guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
             guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(folder) }
@@ -89,10 +89,5 @@ struct TrustedFile {
         guard let found = unsafe realpath(path, nil) else { return path }
         defer { unsafe free(found) }
         return unsafe String(cString: found)
-    }
-
-    private func folder(of path: String) -> String {
-        guard let slash = path.lastIndex(of: "/") else { return "." }
-        return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 }

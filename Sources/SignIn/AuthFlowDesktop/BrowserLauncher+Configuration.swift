@@ -68,7 +68,7 @@ extension BrowserLauncher {
         // A user who disables the browser opens the URL elsewhere, which needs no terminal.
         case .none(let reason) where !launchEnvironment.mayOpenBrowser: return .lastResort(reason: reason)
         case .none(let reason):
-            return .unavailable(reason: "\(reason), and there is no terminal to show the URL in")
+            return .unavailable(reason: "\(reason), and there is no terminal to display the URL")
         }
     }
 }

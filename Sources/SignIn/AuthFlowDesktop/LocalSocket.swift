@@ -15,7 +15,7 @@ package enum LocalSocket {
         // The socket is renamed to its final name only once it is listening, because other commands remove sockets on
         // which no process listens. Its temporary name contains the ID of the process that creates it.
         let unfinished =
-            "\(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
+            "\(FilePath.directory(of: path))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
         // On Linux, the socket file gets the mode of its descriptor. On other systems, the directory keeps other users
         // out until `chmod` sets the mode.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,

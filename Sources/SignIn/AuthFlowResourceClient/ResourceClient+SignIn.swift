@@ -280,8 +280,8 @@ extension ResourceClient {
         // An unrecognized registration is useless, so it is replaced now: an unfinished sign-in must not cause yet another registration.
         if isForgotten { try await registrations.keep(made, for: redirectURI) }
         try await signIn(known, client, challenge, by: isForgotten ? nil : made, willShow)
-        // The old registration's tokens for this resource are of no further use. Other resources may continue to use the old registration,
-        // unless the server does not recognize it.
+        // The old registration's tokens for this resource are no longer needed. Other resources may continue to use
+        // the old registration, unless the server does not recognize it.
         _ = try? await oldClient.signOutLocally()
         if isForgotten { _ = try? await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
     }

@@ -32,7 +32,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         case killed
     }
 
-    /// The clock of the simulation.
+    /// The simulation's clock.
     public var clock: SimulatedClock { SimulatedClock(simulation: self) }
 
     /// The random number generator for all decisions.

@@ -60,7 +60,7 @@ package final class UnfinishedWork: Sendable {
     /// - Throws: `CancellationError` when the process is about to exit.
     package func beginSending() throws {
         // The request is counted before the check, and ``hasSent`` is read after ``close()``, so at least one of the
-        // two sides sees the change of the other.
+        // two sides sees the other's change.
         sent.add(1, ordering: .sequentiallyConsistent)
         guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
         endSending()

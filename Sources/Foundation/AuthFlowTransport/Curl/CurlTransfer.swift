@@ -103,15 +103,13 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
         if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
-        let wantsLength = [.post, .put, .patch].contains(method)
-        if upload != nil {
+        let hasBody = !call.body.isEmpty || [.post, .put, .patch].contains(method)
+        if hasBody || upload != nil {
             if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
             // Not every server responds to `Expect`, and libcurl would wait a second for a response.
             lines.append("Expect:")
-        } else if !call.body.isEmpty || wantsLength {
-            if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
-            // A body of this size needs no `100 Continue` first.
-            lines.append("Expect:")
+        }
+        if hasBody, upload == nil {
             easy.set(AUTHFLOW_CURL_POST_FIELD_SIZE, call.body.count)
             easy.set(AUTHFLOW_CURL_COPY_POST_FIELDS, bytes: call.body)
         }
@@ -120,14 +118,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
-        if upload != nil {
-            // Otherwise, libcurl would send PUT.
-            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
-        } else if method != .get, method != .head || !call.body.isEmpty {
-            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
-        } else if method == .get, !call.body.isEmpty {
-            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, "GET")
-        }
+        // Otherwise, libcurl would send POST or PUT with a body.
+        if !isSafe || !call.body.isEmpty || upload != nil { easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue) }
         easy.set(AUTHFLOW_CURL_HTTP_HEADER, list: lines)
     }
 

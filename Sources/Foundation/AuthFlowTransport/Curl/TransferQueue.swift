@@ -8,7 +8,8 @@ import AuthFlowHTTP
 /// A request that is queued inside libcurl could be sent just before its timeout. Its response would not be awaited, so
 /// a refresh token in the response would be lost.
 struct TransferQueue {
-    /// One host in one pool, so that no transfer waits for a transfer to another host.
+    /// The slots and the queue of one host in one pool, so that a host at its limit does not block transfers to other
+    /// hosts.
     private struct Line {
         var places = 0
         var waiting: [CurlTransfer] = []

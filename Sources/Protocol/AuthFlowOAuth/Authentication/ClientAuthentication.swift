@@ -92,11 +92,20 @@ public struct ClientAuthentication: Sendable {
     private(set) var keyAlgorithm: SignatureAlgorithm?
     private(set) var audience: Audience?
 
+    /// Whether the proof contains times, so that it is rejected if the clock is wrong.
+    let isTimed: Bool
+
     private let prove: @Sendable (Request) async throws -> Proof
 
-    init(_ method: Method, secret: Secret? = nil, _ prove: @escaping @Sendable (Request) async throws -> Proof) {
+    init(
+        _ method: Method,
+        secret: Secret? = nil,
+        isTimed: Bool = false,
+        _ prove: @escaping @Sendable (Request) async throws -> Proof
+    ) {
         self.method = method
         self.secret = secret
+        self.isTimed = isTimed
         self.prove = prove
     }
 
@@ -108,7 +117,8 @@ public struct ClientAuthentication: Sendable {
         _ method: Method,
         _ prove: @escaping @Sendable (Request) async throws -> Proof
     ) -> ClientAuthentication {
-        ClientAuthentication(method, prove)
+        // A custom proof may contain times.
+        ClientAuthentication(method, isTimed: method == .privateKeyJWT || method == .clientSecretJWT, prove)
     }
 
     /// No client authentication: a public client, which sends only its `client_id`. Use it for every program that runs
@@ -145,7 +155,7 @@ public struct ClientAuthentication: Sendable {
         audience: Audience = .issuer
     ) -> ClientAuthentication {
         let assertion = ClientAssertion(signer: .secret(secret), algorithm: algorithm, audience: audience)
-        var authentication = ClientAuthentication(.clientSecretJWT, secret: secret) { request in
+        var authentication = ClientAuthentication(.clientSecretJWT, secret: secret, isTimed: true) { request in
             try await assertion.parameters(for: request)
         }
         authentication.secretAlgorithm = algorithm
@@ -164,7 +174,7 @@ public struct ClientAuthentication: Sendable {
         audience: Audience = .issuer
     ) -> ClientAuthentication {
         let assertion = ClientAssertion(signer: .key(key), algorithm: algorithm, audience: audience)
-        var authentication = ClientAuthentication(.privateKeyJWT) { request in
+        var authentication = ClientAuthentication(.privateKeyJWT, isTimed: true) { request in
             try await assertion.parameters(for: request)
         }
         (authentication.keyAlgorithm, authentication.audience) = (algorithm, audience)
@@ -183,7 +193,7 @@ public struct ClientAuthentication: Sendable {
         issuer: String,
         algorithm: SignatureAlgorithm? = nil
     ) -> ClientAuthentication {
-        ClientAuthentication(.clientSecretPost) { request in
+        ClientAuthentication(.clientSecretPost, isTimed: true) { request in
             let key = try await key.keyInTask()
             let names: [String: JSON] = [
                 "iss": .string(issuer), "sub": .string(request.clientID), "aud": .string(request.issuer),
@@ -204,7 +214,7 @@ public struct ClientAuthentication: Sendable {
     ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID, which is sent with its own assertion type
     ///     (draft-ietf-oauth-spiffe-client-auth); default: false, which sends it as `jwt-bearer`.
     public static func assertion(from source: AssertionSource, isSPIFFE: Bool = false) -> ClientAuthentication {
-        ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT) { request in
+        ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT, isTimed: !isSPIFFE) { request in
             let assertion = try await source.assertion(
                 for: AssertionSource.Request(
                     clientID: request.clientID,
@@ -252,9 +262,6 @@ public struct ClientAuthentication: Sendable {
 
     /// Whether the transport presents a certificate, so that RFC 8705 section 5 applies.
     var usesCertificate: Bool { method == .tlsClientAuth || method == .selfSignedTLSClientAuth }
-
-    /// Whether the proof depends on the clock.
-    var isTimed: Bool { method == .privateKeyJWT || method == .clientSecretJWT }
 
     /// Adds the client authentication to one attempt to send a request. RFC 6749 section 2.3: "The client MUST NOT use more than
     /// one authentication method in each request."

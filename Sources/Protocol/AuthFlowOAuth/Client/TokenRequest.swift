@@ -76,7 +76,7 @@ extension OAuthClient {
     private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
         let refused: (name: String, jwt: String)? =
-            switch response.providerError?.error {
+            switch adapter.standardName(of: response.providerError) {
             case "invalid_grant": assertion.map { ("assertion", $0) }
             case "invalid_client": client.map { ("client assertion", $0) }
             // Some servers send no error code.
@@ -140,7 +140,8 @@ extension OAuthClient {
 
     /// Whether a response rejects a JWT that contains a time.
     private func refusesClock(_ response: TransportResponse) -> Bool {
-        guard response.status == 400 || response.status == 401, let name = response.providerError?.error else {
+        guard response.status == 400 || response.status == 401, let name = adapter.standardName(of: response.providerError)
+        else {
             return false
         }
         return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)

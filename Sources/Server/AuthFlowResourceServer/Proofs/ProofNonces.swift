@@ -40,7 +40,7 @@ struct ProofNonces: Sendable {
     private let lifetime: Double
     private let now: @Sendable () -> Date
 
-    /// The size of the authentication code, in bytes. A code of 128 bits cannot be guessed.
+    /// The size of the authentication code, in bytes. A 128-bit code cannot be guessed.
     private static let codeSize = 16
     /// The allowed clock skew between two instances of the API, in seconds.
     private static let leeway = 30.0

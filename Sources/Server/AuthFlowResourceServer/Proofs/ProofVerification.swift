@@ -16,7 +16,7 @@ struct ProofVerification {
     /// The maximum size of a proof, in bytes.
     static let maximumSize = 8 * 1024
 
-    /// The members of a JWK that are part of a private or symmetric key (RFC 7518 section 6).
+    /// The JWK members that contain private or symmetric key material (RFC 7518 section 6).
     private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"]
 
     let algorithms: [SignatureAlgorithm]

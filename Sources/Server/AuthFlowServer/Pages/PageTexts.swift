@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// The texts of the pages in one language.
+/// The localized text of the pages, in one language.
 public struct PageTexts: Sendable {
     /// A title and a sentence.
     public struct Text: Sendable, Hashable {
@@ -20,7 +20,7 @@ public struct PageTexts: Sendable {
     /// The language (BCP 47), such as `en` or `de`.
     public var language: String
 
-    /// The texts. A reason without a text uses the text of ``SessionPage/Reason/failed``.
+    /// The text for each reason. A reason without text uses that of ``SessionPage/Reason/failed``.
     public var texts: [SessionPage.Reason: Text]
 
     /// The link to the page that the browser continues to.
@@ -32,7 +32,7 @@ public struct PageTexts: Sendable {
     /// The link to the start page of the application.
     public var startLink: String
 
-    /// Creates the texts of a language.
+    /// Creates the text for a language.
     public init(
         language: String,
         texts: [SessionPage.Reason: Text],

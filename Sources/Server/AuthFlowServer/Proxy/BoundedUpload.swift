@@ -4,7 +4,7 @@ import AuthFlow
 struct BoundedUpload: AsyncSequence, Sendable {
     /// Thrown in place of the part that exceeds the maximum size.
     struct TooLarge: Error {}
-    /// Thrown after the maximum duration.
+    /// Thrown when the upload exceeds the maximum duration.
     struct TooSlow: Error {}
 
     let parts: any AsyncSequence<[UInt8], any Error> & Sendable

@@ -1,8 +1,8 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// The sessions that a logout token ends, among those that were found for it (OpenID Connect Back-Channel Logout 1.0 section 2.7). It performs
-/// no I/O.
+/// Determines which of the sessions found for a logout token the token ends (OpenID Connect Back-Channel Logout 1.0
+/// section 2.7). It performs no I/O.
 struct ProviderLogout: Sendable {
     let token: LogoutToken
     /// Whether the token's identifier (`jti`) is used for the first time.

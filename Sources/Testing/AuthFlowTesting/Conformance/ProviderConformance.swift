@@ -88,7 +88,8 @@ public struct ProviderConformance: Sendable {
         guard let claims = try await userInfo(client) else { return }
         let subject = identity.claims["sub"] ?? .string(identity.subject)
         try require(claims["sub"] == nil || claims["sub"] == subject, "Userinfo must describe the user who signed in.")
-        for name in ["id", "email", "preferred_username"] {
+        let own = (identity.claims.object ?? [:]).filter { $0.value.text == identity.subject }.keys
+        for name in ["id", "email", "preferred_username"] + own {
             guard let one = identity.claims[name], let other = claims[name] else { continue }
             try require(one == other, "Userinfo must describe the user who signed in (\(name)).")
         }
@@ -184,7 +185,7 @@ public struct ProviderConformance: Sendable {
             let name = refusal?.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
             try require(
                 name == "invalid_grant",
-                "The error for a rejected refresh token must be invalid_grant, not \(name ?? "\(refusal?.code.rawValue ?? "none")")."
+                "The error for a rejected refresh token must be invalid_grant, not \(name ?? "\(refusal?.code.rawValue ?? "none")"): map the provider's name to it in standardErrorNames."
             )
         }
         // Checked at the provider: a JWT would pass local validation until it expires.
@@ -215,23 +216,29 @@ public struct ProviderConformance: Sendable {
 
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
     private func passesErrorsOn() throws {
-        let endpoint: Endpoint = "https://id.example.com/token"
-        let response = ProviderResponse(
-            purpose: .refresh,
-            endpoint: endpoint,
-            http: TransportResponse(
-                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
-                body: Array(#"{"error": "invalid_grant"}"#.utf8)
+        // The adapter may read only one of the formats.
+        let formats = [
+            ("application/json", #"{"error": "invalid_grant"}"#),
+            ("application/x-www-form-urlencoded", "error=invalid_grant"),
+        ]
+        let names = formats.compactMap { type, body -> String? in
+            let response = ProviderResponse(
+                purpose: .refresh,
+                endpoint: "https://id.example.com/token",
+                http: TransportResponse(
+                    head: HTTPResponse(status: .badRequest, headerFields: [.contentType: type]),
+                    body: Array(body.utf8)
+                )
             )
-        )
-        let own = adapter as? any ResponseParsing
-        let parameters = try? own?.parameters(of: response) ?? response.parameters()
-        let name = parameters.flatMap { ProviderError($0, status: 400) }.map {
-            adapter.standardErrorNames[$0.error] ?? $0.error
+            let own = adapter as? any ResponseParsing
+            let parameters = try? own?.parameters(of: response) ?? response.parameters()
+            return parameters.flatMap { ProviderError($0, status: 400) }.map {
+                adapter.standardErrorNames[$0.error] ?? $0.error
+            }
         }
         try require(
-            name == "invalid_grant",
-            "The provider's errors must be passed on: invalid_grant became \(name ?? "a response without an error")."
+            names.contains("invalid_grant"),
+            "The provider's errors must be passed on: invalid_grant, as JSON or as a form, became \(names.first ?? "a response without an error")."
         )
         // RFC 8628 section 3.5: the device grant depends on these.
         for name in ["authorization_pending", "slow_down", "expired_token", "access_denied"] {
@@ -243,4 +250,9 @@ public struct ProviderConformance: Sendable {
     private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
         try ConformanceFailure.require(condition, rule)
     }
+}
+
+extension JSON {
+    /// The value as text, which an adapter may use as the subject; nil for other kinds of values.
+    fileprivate var text: String? { string ?? integer.map(String.init) }
 }

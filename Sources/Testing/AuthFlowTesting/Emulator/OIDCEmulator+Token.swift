@@ -154,7 +154,8 @@ extension OIDCEmulator {
         return response
     }
 
-    /// An access token: a JWT (RFC 9068) if the client has named a resource, otherwise a random string.
+    /// An access token: a JWT (RFC 9068) if the client has named a resource and the signing algorithm is asymmetric,
+    /// otherwise a random string.
     private func accessToken(for grant: Grant) throws -> String {
         guard let resource = grant.authorization.parameters["resource"] else { return Self.randomID() }
         let time = Int64(now().timeIntervalSince1970)

@@ -178,16 +178,16 @@ struct DoctorCommand: AsyncParsableCommand {
         for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
             let handler = SchemeHandler(scheme: scheme)
             if handler.isInstalled {
-                findings.good("scheme", "\(scheme): is opened with \(handler.program ?? "this program")")
+                findings.good("scheme", "\(scheme): opens with \(handler.program ?? "this program")")
             } else if fix {
                 do {
                     try handler.install(program: try ToolEnvironment.program())
-                    findings.good("scheme", "fixed: \(scheme): is opened with this program from now on")
+                    findings.good("scheme", "fixed: \(scheme): now opens with this program")
                 } catch {
                     findings.bad("scheme", "\(error)")
                 }
             } else {
-                findings.note("scheme", "\(scheme): is not opened by authflow here. Run: authflow scheme install")
+                findings.note("scheme", "\(scheme): does not open with authflow here. Run: authflow scheme install")
             }
         }
     }

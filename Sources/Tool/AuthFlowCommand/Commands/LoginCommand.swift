@@ -118,7 +118,7 @@ struct LoginCommand: AsyncParsableCommand {
     private func adviseScheme(_ client: AuthClient) {
         for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
             guard !SchemeHandler(scheme: scheme).hasEntry else { continue }
-            Terminal.talk("To have \(scheme): opened with this program, run: authflow scheme install")
+            Terminal.talk("To open \(scheme): URLs with this program, run: authflow scheme install")
         }
     }
 

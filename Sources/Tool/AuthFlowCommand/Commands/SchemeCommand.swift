@@ -32,7 +32,7 @@ struct SchemeCommand: AsyncParsableCommand {
                 }
                 throw error
             }
-            Terminal.talk("\(handler.scheme): is opened with \(program), as registered in \(handler.entryPath).")
+            Terminal.talk("\(handler.scheme): opens with \(program), as registered in \(handler.entryPath).")
         }
     }
 
@@ -58,16 +58,16 @@ struct SchemeCommand: AsyncParsableCommand {
             let handler = try scheme.handler()
             guard handler.isInstalled, let program = handler.program else {
                 let other =
-                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "has no registered handler"
+                    handler.handler.map { "opens with \(DisplayText.sanitized($0))" } ?? "has no registered handler"
                 throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: authflow scheme install")
             }
             guard FileManager.default.isExecutableFile(atPath: program) else {
                 throw AuthError(
                     .userAgentFailed,
-                    "\(handler.scheme): is opened with \(program), which does not exist. Run: authflow scheme install"
+                    "\(handler.scheme): opens with \(program), which does not exist. Run: authflow scheme install"
                 )
             }
-            Terminal.result("\(handler.scheme): is opened with \(program)")
+            Terminal.result("\(handler.scheme): opens with \(program)")
         }
     }
 }

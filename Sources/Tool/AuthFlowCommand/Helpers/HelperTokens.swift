@@ -74,7 +74,7 @@ struct HelperAnswered: CommandFailure {
     var message: String { "" }
 }
 
-/// Reads the input of the calling program from standard input.
+/// Reads the calling program's input from standard input.
 enum HelperInput {
     /// The maximum size of the input, in bytes; no known calling program sends more.
     private static let limit = 256 * 1024

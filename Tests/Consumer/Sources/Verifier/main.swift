@@ -25,5 +25,5 @@ func user(presenting idToken: String) async throws -> String {
 do {
     print(try await user(presenting: "not a token"))
 } catch {
-    print("Refused: \((error as? AuthError)?.code.rawValue ?? "\(error)")")
+    print("Rejected: \((error as? AuthError)?.code.rawValue ?? "\(error)")")
 }
