@@ -140,10 +140,9 @@ extension OAuthClient {
 
     /// Whether a response rejects a JWT that contains a time.
     private func refusesClock(_ response: TransportResponse) -> Bool {
-        guard response.status == 400 || response.status == 401, let name = adapter.standardName(of: response.providerError)
-        else {
-            return false
-        }
+        guard response.status == 400 || response.status == 401,
+            let name = adapter.standardName(of: response.providerError)
+        else { return false }
         return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
     }
 
