@@ -11,11 +11,11 @@ import Testing
 
 /// Programs run by other users of the same machine, which may have read the start page's URL from a command line.
 @Suite(.timeLimit(.minutes(1))) struct PeerOwnerTests {
-    private func ask(_ host: String, _ ask: (Int) async throws -> Void) async throws -> [uid_t?] {
-        let owners = Mutex<[uid_t?]>([])
+    private func ask(_ host: String, _ ask: (Int) async throws -> Void) async throws -> [PeerOwner.Owner?] {
+        let owners = Mutex<[PeerOwner.Owner?]>([])
         try await LoopbackServer.run(host: host, port: nil) { _ in
             { _, _ in
-                owners.withLock { $0.append(LoopbackServer.peer?.userID) }
+                owners.withLock { $0.append(LoopbackServer.peer?.owner) }
                 return TransportResponse(head: HTTPResponse(status: .noContent))
             }
         } _: { port in
@@ -32,12 +32,50 @@ import Testing
         let owners = try await ask(host) { port in
             _ = try await SystemTransport().send(TransportRequest(.get, Endpoint("http://\(host):\(port)/")))
         }
-        #expect(owners == [geteuid()])
+        #expect(owners == [.user(geteuid())])
+    }
+
+    /// Runs a Perl program, and returns its output.
+    private static func run(_ program: String, as user: String? = nil) async throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: user == nil ? "/usr/bin/env" : "/usr/bin/setpriv")
+        let own = user.map { ["--reuid", $0, "--clear-groups"] } ?? []
+        process.arguments = own + ["/usr/bin/perl", "-MSocket", "-MSocket=IPPROTO_TCP,TCP_CORK", "-e", program]
+        let output = Pipe()
+        process.standardOutput = output
+        try process.run()
+        return try await BlockingCall.run {
+            let bytes = output.fileHandleForReading.readDataToEndOfFile()
+            process.waitUntilExit()
+            return String(decoding: bytes, as: UTF8.self)
+        } onCancel: {
+        }
+    }
+
+    /// A browser waits for the response. TCP_CORK keeps the request back until the socket is closed.
+    @Test func aPeerThatHasClosedItsSocketIsNotTheUsersBrowser() async throws {
+        let owners = try await ask("127.0.0.1") { port in
+            _ = try await Self.run(
+                """
+                socket(my $connection, AF_INET, SOCK_STREAM, 0) or die;
+                connect($connection, pack_sockaddr_in(\(port), inet_aton("127.0.0.1"))) or die;
+                setsockopt($connection, IPPROTO_TCP, TCP_CORK, pack("i", 1)) or die;
+                syswrite($connection, "GET / HTTP/1.1\\r\\nHost: 127.0.0.1:\(port)\\r\\nConnection: close\\r\\n\\r\\n") or die;
+                close($connection);
+                """
+            )
+            _ = try await SystemTransport().send(TransportRequest(.get, Endpoint("http://127.0.0.1:\(port)/")))
+        }
+        // The server may discard the request of a connection that has been reset.
+        #expect([[.gone, .user(geteuid())], [.user(geteuid())]].contains(owners))
     }
 
     /// A visit by another user's program, followed by a visit by the user's own browser.
     private final class Visits: Sendable {
         let answers = Mutex<[String]>([])
+        let method: Method
+
+        init(_ method: Method) { self.method = method }
 
         func browse(_ url: String) async throws {
             let stranger = try await getAsAnother(url)
@@ -55,35 +93,34 @@ import Testing
         /// Requests a page as another user.
         private func getAsAnother(_ url: String) async throws -> String {
             let endpoint = try Endpoint(url)
+            let target = endpoint.path + (endpoint.query.map { "?\($0)" } ?? "")
+            let port = endpoint.port ?? 0
+            let plain = "(AF_INET, pack_sockaddr_in(\(port), inet_aton('127.0.0.1')))"
+            let mapped = "(AF_INET6, pack_sockaddr_in6(\(port), Socket::inet_pton(AF_INET6, '::ffff:127.0.0.1')))"
             let script = """
-                exec 3<>/dev/tcp/127.0.0.1/\(endpoint.port ?? 0)
-                printf 'GET \(endpoint.path)\(endpoint.query.map { "?\($0)" } ?? "") HTTP/1.1\\r\\nHost: \(endpoint.authority)\\r\\nConnection: close\\r\\n\\r\\n' >&3
-                cat <&3
+                my ($family, $address) = \(method == .mapped ? mapped : plain);
+                socket(my $connection, $family, SOCK_STREAM, 0) or die;
+                connect($connection, $address) or die;
+                syswrite($connection, "GET \(target) HTTP/1.1\\r\\nHost: \(endpoint.authority)\\r\\nConnection: close\\r\\n\\r\\n") or die;
+                shutdown($connection, 1) if \(method == .halfClosed ? 1 : 0);
+                while (sysread($connection, my $part, 65536)) { print $part; }
                 """
-            let process = Process()
-            process.executableURL = URL(fileURLWithPath: "/usr/bin/setpriv")
-            process.arguments = ["--reuid", Self.otherUser, "--clear-groups", "bash", "-c", script]
-            let output = Pipe()
-            process.standardOutput = output
-            try process.run()
-            return try await BlockingCall.run {
-                let bytes = output.fileHandleForReading.readDataToEndOfFile()
-                process.waitUntilExit()
-                return String(decoding: bytes, as: UTF8.self)
-            } onCancel: {
-            }
+            return try await PeerOwnerTests.run(script, as: Self.otherUser)
         }
     }
 
-    @Test(.enabled(if: geteuid() == 0, "Only root can run a program as another user."))
-    func theStartPageIsNotShownToAnotherUser() async throws {
+    /// The other user's way to connect.
+    enum Method: CaseIterable { case plain, halfClosed, mapped }
+
+    @Test(.enabled(if: geteuid() == 0, "Only root can run a program as another user."), arguments: Method.allCases)
+    func theStartPageIsNotShownToAnotherUser(_ method: Method) async throws {
         let options = RedirectOptions(
             redirectURIs: [.loopback],
             state: Secret("the-state"),
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
-        let visits = Visits()
+        let visits = Visits(method)
         let agent = LoopbackUserAgent(
             launcher: BrowserLauncher { url in
                 Task { try await visits.browse(url) }

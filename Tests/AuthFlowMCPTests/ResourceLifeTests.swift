@@ -54,6 +54,20 @@ import Testing
         }
     }
 
+    @Test func tokensFromBeforeDPoPWasRequiredAreNotUsed() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            var options = ResourceClient.Options()
+            options.usesDPoP = true
+            let client = try scene.client(store: store, options: options)
+            // The user signs in again, and this server does not issue bound tokens.
+            await expectError(.unsupported) { try await Self.list(client) }
+            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await client.signOutLocally())
+        }
+    }
+
     /// RFC 9700 section 4.4: the resource's server presents another server's authorization endpoint as its own.
     @Test(arguments: [true, false])
     func theCodeOfAnHonestServerIsNotSentToTheServerOfAHostileResource(_ hasDocument: Bool) async throws {

@@ -15,37 +15,69 @@ struct PeerOwner: Sendable {
 
     init(of descriptor: Int32) { self.descriptor = descriptor }
 
-    /// Whether the peer is known to belong to a user other than this user and root, who has unlimited access anyway.
-    var isAnotherUser: Bool {
-        userID.map { $0 != geteuid() && $0 != 0 } ?? false
+    /// The owner of the peer's socket.
+    enum Owner: Equatable {
+        case user(uid_t)
+        /// The peer has closed its socket, or reset the connection, and its owner is no longer recorded.
+        case gone
+        /// The system does not list the socket.
+        case unknown
     }
 
-    /// The maximum size of the table, in bytes: 400,000 connections.
+    /// Whether the peer belongs to a user other than this user and root, who has unlimited access anyway. A browser waits for the response, so
+    /// a peer that does not is treated as another user's.
+    var isAnotherUser: Bool {
+        switch owner {
+        case .user(let id): id != geteuid() && id != 0
+        case .gone: true
+        case .unknown: false
+        }
+    }
+
+    /// The maximum size of a table, in bytes: 400,000 connections.
     private static let maximumTableSize = 64 * 1024 * 1024
 
-    /// The user; nil when unknown.
-    var userID: uid_t? {
+    var owner: Owner {
         #if os(Linux)
-        guard let own = unsafe Self.name(of: descriptor, getsockname),
-            let peer = unsafe Self.name(of: descriptor, getpeername),
-            let bytes = BoundedFile.contents(
-                atPath: "/proc/self/net/\(own.table)",
-                maximumSize: Self.maximumTableSize
-            )
-        else { return nil }
+        guard let own = unsafe Self.name(of: descriptor, getsockname) else { return .unknown }
+        guard let peer = unsafe Self.name(of: descriptor, getpeername) else { return .gone }
+        if let owner = Self.owner(of: peer.address, to: own.address, in: own.table) { return owner }
+        // A program can also connect to an IPv4 address with an IPv6 socket.
+        if own.table == "tcp",
+            let owner = Self.owner(of: Self.mapped(peer.address), to: Self.mapped(own.address), in: "tcp6")
+        {
+            return owner
+        }
+        // The connection may have been reset in the meantime.
+        return unsafe Self.name(of: descriptor, getpeername) == nil ? .gone : .unknown
+        #else
+        return .unknown
+        #endif
+    }
+
+    #if os(Linux)
+    /// An IPv4 address of a table as an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2).
+    private static func mapped(_ address: String) -> String { "0000000000000000FFFF0000\(address)" }
+
+    /// The owner of the socket with an address that is connected to another address; nil when the table does not list it.
+    ///
+    /// The state of the connection is not compared, because a peer that has sent its request may have closed its sending side.
+    private static func owner(of peer: String, to own: String, in table: String) -> Owner? {
+        guard let bytes = BoundedFile.contents(atPath: "/proc/self/net/\(table)", maximumSize: maximumTableSize) else {
+            return nil
+        }
         for line in bytes.split(separator: UInt8(ascii: "\n")) {
-            let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 8).map {
+            let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 10).map {
                 String(decoding: $0, as: UTF8.self)
             }
-            // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid; 01 is an established connection.
-            guard fields.count > 7, fields[1] == peer.address, fields[2] == own.address, fields[3] == "01" else {
-                continue
-            }
-            return uid_t(fields[7])
+            // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
+            guard fields.count > 9, fields[1] == peer, fields[2] == own, let id = uid_t(fields[7]) else { continue }
+            // A socket that no process has open is listed without its inode, and with the user ID 0.
+            return fields[9] == "0" ? .gone : .user(id)
         }
-        #endif
         return nil
     }
+    #endif
 
     #if os(Linux)
     /// The table that lists a socket, and the socket's address in the format of that table: the IP address in 32-bit

@@ -261,7 +261,8 @@ public final class ResourceClient: Sendable {
         let wanted = try base.changing {
             $0.resources = [known.resource]
             $0.scopes = known.scopes
-            $0.usesDPoP = known.usesDPoP
+            // The configuration may have changed since the sign-in.
+            $0.usesDPoP = known.usesDPoP || options.usesDPoP == true || base.usesDPoP
             $0.requiresAnnouncedPKCE = true
         }
         var clientOptions = AuthClient.Options()
