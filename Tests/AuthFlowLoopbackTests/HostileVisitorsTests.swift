@@ -162,6 +162,12 @@ import Testing
             body: ""
         ),
         Request(
+            name: "length with a sign",
+            status: 400,
+            head: ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: +1"],
+            body: "x"
+        ),
+        Request(
             name: "negative length",
             status: 400,
             head: ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: -1"],

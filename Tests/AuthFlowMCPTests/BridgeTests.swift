@@ -113,6 +113,44 @@ import Glibc
         }
     }
 
+    @Test(.timeLimit(.minutes(1)), arguments: [HTTPResponse.Status.unauthorized, .forbidden])
+    func aRejectedListeningStreamIsOpenedAgainAfterANewSignIn(_ rejection: HTTPResponse.Status) async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.refreshes = false }) { scene in
+            let (listeners, listener) = AsyncStream.makeStream(of: String.self)
+            let first = Mutex<String?>(nil)
+            let transport = StreamTransport { request in
+                guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                    return try await scene.transport.stream(request)
+                }
+                let token = request.head.headerFields[.authorization] ?? ""
+                let isFirst = first.withLock { first in
+                    first = first ?? token
+                    return first == token
+                }
+                listener.yield(token)
+                guard isFirst else {
+                    return ResponseStream(
+                        head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                        body: ResponseBody(limit: 1000)
+                    )
+                }
+                let challenge = #"Bearer error="invalid_token""#
+                return ResponseStream(
+                    head: HTTPResponse(status: rejection, headerFields: [.wwwAuthenticate: challenge]),
+                    body: ResponseBody([])
+                )
+            }
+            let host = Self.host(try scene.client(), transport)
+            _ = try await host.initialize()
+            var tokens = listeners.makeAsyncIterator()
+            let rejected = await tokens.next()
+            scene.emulator.revokeAccessTokens()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            #expect(await tokens.next() != rejected)
+            await host.close()
+        }
+    }
+
     @Test(arguments: ["mcp/", "/mcp/", "https://mcp.example.com/mcp/", "./mcp/"])
     func aRedirectMayBeRelative(_ location: String) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in

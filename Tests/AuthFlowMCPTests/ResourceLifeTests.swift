@@ -68,6 +68,18 @@ import Testing
         }
     }
 
+    @Test func signOutRemovesTheTokensOfASignInThatContradictsTheConfiguration() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let another = try scene.registered("another-client") { _ in }
+            #expect(try await scene.client(registered: another, store: store).signOutLocally())
+            #expect(try await scene.client(store: store).issuer() == nil)
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
     /// RFC 9700 section 4.4: the resource's server presents another server's authorization endpoint as its own.
     @Test(arguments: [true, false])
     func theCodeOfAnHonestServerIsNotSentToTheServerOfAHostileResource(_ hasDocument: Bool) async throws {

@@ -50,6 +50,7 @@ extension MCPBridge {
         } catch is MCPEndpoint.SessionRepaired {
             return try await attempt(message, id, repairs: false)
         }
+        listenAfterRejection()
         if message.method == "initialize" {
             guard let answer = try await read(response, for: message, id, session) else { return nil }
             if answer.json["result"] != nil { state.withLock { $0.session.begin(response.head, answer) } }

@@ -44,6 +44,7 @@ extension MCPBridge {
             timeout: timeout,
             pool: pool
         )
+        listenAfterRejection()
         guard response.head.status.code == 404, session.id != nil, await repair(session.number),
             message.method != "notifications/initialized"
         else { return response }
@@ -145,7 +146,15 @@ extension MCPBridge {
                 // If the server immediately loses the new session, no further session is requested.
                 guard greeted.head.status.code < 400 else { return false }
             }
-            state.withLock { [begun] in $0.session = begun }
+            // The host may have sent another `initialize` in the meantime; its session is the current one.
+            let isCurrent = state.withLock { [begun] state in
+                guard state.session.initialize?.bytes == session.initialize?.bytes,
+                    state.session.number == session.number
+                else { return false }
+                state.session = begun
+                return true
+            }
+            guard isCurrent else { return true }
             if session.initialized != nil { listen() }
             options.log("The server ended the session; a new session was started.")
             return true

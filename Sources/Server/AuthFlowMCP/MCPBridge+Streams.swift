@@ -147,8 +147,23 @@ extension MCPBridge {
             guard !state.isClosed, state.session.initialize != nil else { return }
             let session = state.session
             state.listener?.cancel()
+            state.listenerRejection = nil
             state.listener = Task { await self.listen(in: session) }
         }
+    }
+
+    /// Listens again if the listening stream was rejected and the server has accepted another token since, such as the
+    /// token of a new sign-in.
+    func listenAfterRejection() {
+        let accepted = endpoint.acceptedTokens
+        if state.withLock({ $0.listenerRejection.map { $0 < accepted } ?? false }) { listen() }
+    }
+
+    /// Ends the listening stream until the server accepts another token.
+    /// - Parameter accepted: The number of accepted tokens before the request that was rejected.
+    private func rejectListener(of session: MCPSession, _ accepted: Int) {
+        state.withLock { if $0.session.number == session.number { $0.listenerRejection = accepted } }
+        listenAfterRejection()
     }
 
     private func listen(in session: MCPSession) async {
@@ -156,6 +171,7 @@ extension MCPBridge {
         fields[.accept] = "text/event-stream"
         var wait = Duration.seconds(1)
         while !Task.isCancelled {
+            let accepted = endpoint.acceptedTokens
             do {
                 let response = try await endpoint.send(
                     .get,
@@ -176,13 +192,15 @@ extension MCPBridge {
                     }
                     if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id }
                     wait = max(wait, reader.retry ?? .zero)
+                } else if [401, 403].contains(status) {
+                    return rejectListener(of: session, accepted)
                 } else if !Self.isPassing(status) {
                     return
                 }
             } catch let error as AuthError where Self.isPassing(error) {
                 // The server may be restarting.
             } catch {
-                return
+                return error is CancellationError ? () : rejectListener(of: session, accepted)
             }
             guard (try? await clock.sleep(for: wait)) != nil else { return }
             wait = min(wait * 2, .seconds(60))

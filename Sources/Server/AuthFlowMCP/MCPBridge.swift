@@ -48,6 +48,9 @@ public final class MCPBridge: Sendable {
         var lastOther = 0
         var repair: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
+        /// The value of ``MCPEndpoint/acceptedTokens`` when the listening stream was rejected, which only a new token
+        /// can resolve; nil while the stream is not rejected.
+        var listenerRejection: Int?
         /// The delivery of `notifications/initialized`. Servers accept no other requests until it is complete.
         var greeting: Task<Void, Never>?
         var isClosed = false

@@ -22,6 +22,11 @@ final class MCPEndpoint: Sendable {
     /// responds.
     private let headTimeout: Duration
 
+    /// The access token that the server accepted last, and the number of accepted tokens, so that a request that was
+    /// rejected can be sent again once the server accepts another token.
+    private let accepted = Mutex<(token: Secret?, count: Int)>((nil, 0))
+    var acceptedTokens: Int { accepted.withLock { $0.count } }
+
     init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
         self.client = client
         self.headTimeout = headTimeout
@@ -89,6 +94,8 @@ final class MCPEndpoint: Sendable {
                 continue
             }
             client.learn(from: response.head, of: attempt)
+            let token = request.head.headerFields[.authorization].map { Secret($0) }
+            accepted.withLock { if $0.token != token { $0 = (token, $0.count + 1) } }
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
             return response
         }

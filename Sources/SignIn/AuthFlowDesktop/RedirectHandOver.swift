@@ -58,9 +58,10 @@ public struct RedirectHandOver: Sendable {
         guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
         try PrivateFile.createDirectory(directory)
         removeLeftovers()
-        let parameters = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst().last
-        let state = FormURLEncoding.decode(parameters.map { String($0) } ?? "")?["state"]
-        guard let state, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else { return .nobody }
+        // The parameters are in the query or in the fragment; the waiting process knows which of the two it requested.
+        let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
+            .compactMap { FormURLEncoding.decode(String($0))?["state"] }
+        guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else { return .nobody }
         defer { close(descriptor) }
         LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
         let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)

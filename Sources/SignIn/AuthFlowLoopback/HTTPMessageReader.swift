@@ -93,7 +93,10 @@ package struct HTTPMessageReader {
         guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }
         let lengths = Set(request.headerFields[values: .contentLength])
         guard let text = lengths.first else { return 0 }
-        guard lengths.count == 1, let length = UInt32(text) else { throw Refusal(status: .badRequest) }
+        // RFC 9110 section 8.6: Content-Length = 1*DIGIT, so there is no sign.
+        guard lengths.count == 1, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let length = UInt32(text) else {
+            throw Refusal(status: .badRequest)
+        }
         guard length <= maximumBodySize else { throw Refusal(status: .contentTooLarge) }
         return Int(length)
     }

@@ -265,13 +265,17 @@ public final class ResourceClient: Sendable {
             $0.usesDPoP = known.usesDPoP || options.usesDPoP == true || base.usesDPoP
             $0.requiresAnnouncedPKCE = true
         }
+        return authClient(wanted, known)
+    }
+
+    private func authClient(_ registration: ClientRegistration, _ known: KnownResource) -> AuthClient {
         var clientOptions = AuthClient.Options()
         clientOptions.name = options.name
         clientOptions.resource = known.resource
         clientOptions.timeout = options.timeout
         clientOptions.freshnessMargin = options.freshnessMargin
         return AuthClient(
-            client: OAuthClient(server: server(known.issuer, isAssumed: known.isAssumed), registration: wanted),
+            client: OAuthClient(server: server(known.issuer, isAssumed: known.isAssumed), registration: registration),
             methods: methods,
             store: store,
             options: clientOptions,
@@ -366,9 +370,9 @@ public final class ResourceClient: Sendable {
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
         let known = try await known(reading: true)
         guard let known else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
-        let signOut = try await client(of: known)?.signOut(revokingTokens: revokingTokens)
+        let signOut = try await clientForSignOut(of: known).signOut(revokingTokens: revokingTokens)
         try await keep(nil)
-        return signOut ?? SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo)
+        return signOut
     }
 
     /// Removes the tokens from the store, even if they can no longer be read. No request is sent.
@@ -377,9 +381,16 @@ public final class ResourceClient: Sendable {
     @discardableResult
     public func signOutLocally() async throws -> Bool {
         guard let known = try await known(reading: true) else { return false }
-        let hadTokens = try await client(of: known)?.signOutLocally() ?? false
+        let hadTokens = try await clientForSignOut(of: known).signOutLocally()
         try await keep(nil)
         return hadTokens
+    }
+
+    /// The client that signs out. If the sign-in contradicts the current configuration, or its registration is no
+    /// longer stored, it is a public client with the sign-in's client ID, so that the tokens are still removed.
+    private func clientForSignOut(of known: KnownResource) async throws -> AuthClient {
+        if let client = try? await client(of: known) { return client }
+        return authClient(try ClientRegistration(clientID: known.clientID) { $0.resources = [known.resource] }, known)
     }
 
     /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.

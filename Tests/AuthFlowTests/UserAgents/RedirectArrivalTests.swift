@@ -64,6 +64,10 @@ import Testing
         Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .fragment, isAccepted: true),
         Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .fragment, isAccepted: false),
+        // Some providers append an empty fragment.
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#", mode: .query, isAccepted: true),
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state##", mode: .query, isAccepted: false),
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#x", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=wrong", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1", mode: .query, isAccepted: false),
         Arrival(
@@ -100,7 +104,7 @@ import Testing
         try await body(folder, RedirectHandOver(directory: folder))
     }
 
-    @Test func receivesTheRedirectFromAnotherProcess() async throws {
+    @Test(arguments: ["", "#"]) func receivesTheRedirectFromAnotherProcess(_ fragment: String) async throws {
         try await withFolder { folder, handOver in
             let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
             let outcomes = Mutex<[RedirectHandOver.Outcome]>([])
@@ -115,7 +119,8 @@ import Testing
                 for url in [
                     "com.example.app:/callback?code=1&state=wrong", "com.example.app:/callback",
                     "com.example.app:/other?code=1&state=the-right-state",
-                    "com.example.app:/callback?code=1&state=the-right-state",
+                    "com.example.app:/callback?code=1&state=the-right-state#code=2",
+                    "com.example.app:/callback?code=1&state=the-right-state\(fragment)",
                 ] {
                     // This background thread blocks like the other process.
                     let outcome = try await Self.inBackground { try handOver.deliver(url) }
@@ -123,8 +128,8 @@ import Testing
                 }
                 return try await response
             }
-            #expect(response == "com.example.app:/callback?code=1&state=the-right-state")
-            #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .taken])
+            #expect(response == "com.example.app:/callback?code=1&state=the-right-state\(fragment)")
+            #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .refused, .taken])
             // The socket's name does not reveal the state, and the socket is removed afterwards.
             #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)

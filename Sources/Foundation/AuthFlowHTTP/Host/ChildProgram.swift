@@ -88,6 +88,12 @@ package enum ChildProgram {
         return (end(of: child), bytes)
     }
 
+    /// Waits for a program to exit without reading its status, so that its process ID stays reserved.
+    package static func awaitEnd(of identifier: pid_t) {
+        var information = unsafe siginfo_t()
+        while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
+    }
+
     /// Waits for a program to exit, so that it does not remain in the process table as a zombie.
     /// - Returns: Its exit status.
     package static func end(of identifier: pid_t) -> Int32 {

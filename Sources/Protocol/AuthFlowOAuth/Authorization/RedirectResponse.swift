@@ -83,16 +83,13 @@ package struct RedirectResponse: Sendable {
                 "The URL \(Redaction.url(url)) is not \(redirectURI) followed by an authorization response."
             )
         }
-        // RFC 3986 section 3.5: a fragment, even an empty one, starts with a number sign; an empty fragment is harmless.
-        let fragment = mode == .fragment ? nil : encoded.utf8.firstIndex(of: UInt8(ascii: "#"))
-        let query = encoded[..<(fragment ?? encoded.endIndex)]
-        guard encoded[query.endIndex...].utf8.count <= 1 else {
+        guard mode == .fragment || !encoded.utf8.contains(UInt8(ascii: "#")) else {
             throw AuthError(
                 .invalidCallback,
                 "The redirect carries a fragment (#...), which was not requested (response_mode)."
             )
         }
-        guard let response = try RedirectResponse(encoded: query, at: redirectURI, mode, decrypt: decrypt) else {
+        guard let response = try RedirectResponse(encoded: encoded, at: redirectURI, mode, decrypt: decrypt) else {
             throw AuthError(
                 .invalidCallback,
                 "The parameters in the redirect are not form-encoded UTF-8 (RFC 6749 Appendix B)."
@@ -111,7 +108,9 @@ package struct RedirectResponse: Sendable {
         else { return nil }
         let rest = url.utf8.dropFirst(redirectURI.utf8.count)
         guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
-        return Substring(rest.dropFirst())
+        let encoded = Substring(rest.dropFirst())
+        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty one, which is harmless.
+        return mode != .fragment && encoded.utf8.last == UInt8(ascii: "#") ? encoded.dropLast() : encoded
     }
 
     private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {

@@ -77,13 +77,11 @@ extension AttachedProcess {
         signal(SIGQUIT, SIG_IGN)
         for number in ignoresHangup ? [SIGTERM] : [SIGTERM, SIGHUP] {
             signal(number) { number in
+                // Stored before the process ID is read: a signal that arrives while the program is being started is
+                // forwarded here or by `run`.
+                AttachedProcess.early.store(number, ordering: .sequentiallyConsistent)
                 let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
-                // A signal that arrives before the program runs is forwarded to the program later.
-                if identifier > 0 {
-                    kill(identifier, number)
-                } else {
-                    AttachedProcess.early.store(number, ordering: .sequentiallyConsistent)
-                }
+                if identifier > 0 { kill(identifier, number) }
             }
         }
         // If a signal arrived before these handlers were installed, this process exits, so the program must not start.
@@ -99,8 +97,10 @@ extension AttachedProcess {
         // Waits for the program even if this task is cancelled, because the program still uses the token file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
-                let status = ChildProgram.end(of: identifier)
+                // A signal is forwarded to the process ID, which the system can reuse once the program's status is read.
+                ChildProgram.awaitEnd(of: identifier)
                 child.store(0, ordering: .sequentiallyConsistent)
+                let status = ChildProgram.end(of: identifier)
                 continuation.resume(returning: status)
             }
             if !DetachedThread.run(wait) { wait() }

@@ -135,35 +135,20 @@ struct ExecCommand: AsyncParsableCommand {
         #if os(Linux)
         let name = "authflow-token-\(UUID().uuidString)"
         // The directory is in memory, and accessible only to the user.
-        let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.isEmpty ? nil : $0 } ?? "/tmp"
+        // XDG Base Directory Specification: a relative path is invalid and must be ignored.
+        let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/tmp"
         let place = PrivateFile("\(directory)/\(name)")
         guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
             throw AuthError(.storageFailed, "\(place.path) exists already.")
         }
         var environment = environment
         environment[variable] = place.path
-        let refreshing = Task {
-            var last = tokens
-            while !Task.isCancelled {
-                let rest = last.expiresAt?.timeIntervalSinceNow ?? 3600
-                try await Task.sleep(for: .seconds(min(300, max(1, rest / 2 - Double(minTTL) / 2))))
-                do {
-                    let fresh = try await token(of: client)
-                    guard fresh.accessToken != last.accessToken else { continue }
-                    try place.replace(with: Array(fresh.accessToken.exposed.utf8))
-                    last = fresh
-                } catch is CancellationError {
-                    return
-                } catch {
-                    Terminal.talk(
-                        "authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))"
-                    )
-                    // Only a new sign-in can resolve this, and this command cannot start one.
-                    if (error as? AuthError)?.code == .loginRequired { return }
-                    try await Task.sleep(for: .seconds(30))
-                }
-            }
+        let tokenFile = TokenFile(file: place, lifetime: .seconds(minTTL)) {
+            try await token(of: client)
+        } report: { error in
+            Terminal.talk("authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))")
         }
+        let refreshing = Task { await tokenFile.keepUpToDate(tokens) }
         let status: Int32
         do {
             status = try await AttachedProcess.run(command, environment: environment)

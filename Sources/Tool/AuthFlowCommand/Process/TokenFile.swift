@@ -1,0 +1,51 @@
+import AuthFlow
+import AuthFlowEssentials
+
+/// A file with an access token that is kept up to date while another program reads it.
+struct TokenFile: Sendable {
+    /// The pause after a failed refresh.
+    static let pauseAfterFailure = Duration.seconds(30)
+
+    let file: PrivateFile
+    /// The minimum remaining lifetime of the token in the file.
+    var lifetime = Duration.zero
+    var clock: any Clock<Duration> = ContinuousClock()
+    var host = ToolEnvironment.host
+    /// Returns a token with this remaining lifetime, refreshed if necessary.
+    let token: @Sendable () async throws -> TokenSet
+    /// Reports a failed refresh to the user.
+    let report: @Sendable (any Error) -> Void
+
+    /// Writes each new token to the file, until the task is cancelled.
+    ///
+    /// A session that has ended is not the end: the user may sign in again while the program runs. Its failure is
+    /// reported once, not at every attempt.
+    /// - Parameter tokens: The tokens in the file.
+    func keepUpToDate(_ tokens: TokenSet) async {
+        var last = tokens
+        var reported: AuthError.Code?
+        var pause = timeToRefresh(last)
+        while (try? await clock.sleep(for: pause)) != nil {
+            do {
+                let fresh = try await token()
+                if fresh.accessToken != last.accessToken {
+                    try file.replace(with: Array(fresh.accessToken.exposed.utf8))
+                    last = fresh
+                }
+                (reported, pause) = (nil, timeToRefresh(last))
+            } catch {
+                guard !Task.isCancelled else { return }
+                let code = (error as? AuthError)?.code
+                if code == nil || code != reported { report(error) }
+                (reported, pause) = (code, Self.pauseAfterFailure)
+            }
+        }
+    }
+
+    /// The time until half of the token's remaining lifetime has passed, at most five minutes, because another process
+    /// may replace the token at any time.
+    private func timeToRefresh(_ tokens: TokenSet) -> Duration {
+        let rest = tokens.expiresAt.map { $0.timeIntervalSince(host.now()) } ?? 3600
+        return .seconds(min(300, max(1, (rest - lifetime.seconds) / 2)))
+    }
+}

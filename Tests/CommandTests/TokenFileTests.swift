@@ -1,0 +1,47 @@
+import AuthFlow
+import AuthFlowEssentials
+import Synchronization
+import Testing
+
+@testable import AuthFlowCommand
+
+@Suite struct TokenFileTests {
+    /// A clock whose sleeps return immediately.
+    private struct ImmediateClock: Clock {
+        var now: ContinuousClock.Instant { .now }
+        var minimumResolution: Duration { .zero }
+        func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+            try Task.checkCancellation()
+            await Task.yield()
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: [AuthError.Code.loginRequired, .networkFailed])
+    func aFileIsUpdatedAfterAFailureThatIsReportedOnce(_ code: AuthError.Code) async throws {
+        let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
+        defer { try? file.remove() }
+        let old = TokenSet(accessToken: Secret("old"))
+        _ = try file.create(with: Array("old".utf8))
+        let attempts = Mutex(0)
+        let reports = Mutex<[AuthError.Code?]>([])
+        let (written, hasWritten) = AsyncStream.makeStream(of: Void.self)
+        let tokenFile = TokenFile(file: file, clock: ImmediateClock()) {
+            let attempt = attempts.withLock { count in
+                count += 1
+                return count
+            }
+            if attempt <= 5 { throw AuthError(code, "No token.") }
+            // The previous attempt has written its token.
+            if attempt == 7 { hasWritten.yield() }
+            return TokenSet(accessToken: Secret("new"))
+        } report: { error in
+            reports.withLock { $0.append((error as? AuthError)?.code) }
+        }
+        let task = Task { await tokenFile.keepUpToDate(old) }
+        for await _ in written { break }
+        task.cancel()
+        await task.value
+        #expect(try file.contents(maximumSize: 100) == Array("new".utf8))
+        #expect(reports.withLock { $0 } == [code])
+    }
+}
