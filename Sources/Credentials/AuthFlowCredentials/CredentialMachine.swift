@@ -104,7 +104,7 @@ extension CredentialMachine {
     private func isChecked(at now: Double) -> Bool { now < checkedAt + Self.checkInterval && now >= checkedAt }
 
     /// The cached tokens that can be returned without a read. This method does not allocate memory.
-    func fresh(at now: Double) -> CachedTokens? {
+    func freshTokens(at now: Double) -> CachedTokens? {
         guard let cached, cached.isFresh(at: now), isChecked(at: now) else { return nil }
         return cached
     }
@@ -112,10 +112,11 @@ extension CredentialMachine {
     /// The cached credential if the store was read recently, whether or not its own access token is fresh.
     func checked(at now: Double) -> Credential? { isChecked(at: now) ? cached?.credential : nil }
 
-    /// A caller requests fresh tokens.
-    func asked(at now: Double, isFresh: (Credential) -> Bool) -> Answer {
+    /// A caller requests tokens that are fresh with a margin.
+    func asked(at now: Double, margin: Duration) -> Answer {
         guard let cached else { return .unread }
-        guard cached.isFresh(at: now), isFresh(cached.credential) else { return .stale }
+        let date = Date(timeIntervalSinceReferenceDate: now)
+        guard cached.credential.isFresh(at: date, margin: margin) else { return .stale }
         return isChecked(at: now) ? .cached(cached.credential) : .unchecked(cached)
     }
 

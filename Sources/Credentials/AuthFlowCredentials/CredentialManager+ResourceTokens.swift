@@ -70,10 +70,11 @@ extension ManagedCredential {
     ) async throws -> TokenSet {
         let margin = max(margin ?? .zero, freshnessMargin)
         @Sendable func fresh(_ credential: Credential) -> TokenSet? {
-            credential.tokens(for: resource, scopes)
-                .flatMap { isFresh($0, margin) && $0.tokens.accessToken != rejected ? $0.tokens : nil }
+            let stored = credential.tokens(for: resource, scopes)
+            guard let stored, stored.isFresh(at: client.host.now(), margin: margin) else { return nil }
+            return stored.tokens.accessToken != rejected ? stored.tokens : nil
         }
-        if let known = freshCredential(), let tokens = fresh(known) { return tokens }
+        if let known = checkedCredential(), let tokens = fresh(known) { return tokens }
         if let tokens = fresh(try await lastCredential()) { return tokens }
         return try await unfinished.finish { [self] in
             // This object must remain in memory even if the caller is cancelled.

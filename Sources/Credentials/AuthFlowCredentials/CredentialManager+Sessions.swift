@@ -25,7 +25,7 @@ extension CredentialManager {
     /// - Throws: ``AuthError`` with `login_required` and the reason, `storage_failed`.
     public func lastCredential(for key: CredentialKey) async throws -> Credential {
         try await using(key) { managed in
-            if let known = managed.freshCredential() { return known }
+            if let known = managed.checkedCredential() { return known }
             return try await managed.lastCredential()
         }
     }

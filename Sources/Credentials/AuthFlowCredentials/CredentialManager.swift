@@ -89,12 +89,12 @@ public final class CredentialManager: Sendable {
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         do {
             return try await using(key) { managed in
-                if let fresh = managed.fresh() {
+                if let fresh = managed.cachedTokens() {
                     if refreshesAhead { managed.refreshAhead(fresh) }
                     return fresh.credential.tokens
                 }
                 let tokens = try await managed.credential().tokens
-                if refreshesAhead, let known = managed.fresh() { managed.refreshAhead(known) }
+                if refreshesAhead, let known = managed.cachedTokens() { managed.refreshAhead(known) }
                 return tokens
             }
         } catch let error as AuthError where error.code == .loginRequired {

@@ -25,7 +25,9 @@ extension ManagedCredential {
         }
         let credential = try signedIn(in: accounts, account)
         // The read has already cached this credential.
-        if isFresh(credential, margin), credential.tokens.accessToken != rejected { return credential }
+        if credential.isFresh(at: client.host.now(), margin: margin), credential.tokens.accessToken != rejected {
+            return credential
+        }
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
 
@@ -70,18 +72,11 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        // A token that has not expired is better than no token.
-        func fallback(_ error: any Error, _ credential: Credential) throws -> Credential {
-            guard !credential.isExpired(at: client.host.now()), credential.tokens.accessToken != rejected,
-                !(error is CancellationError)
-            else { throw error }
-            return credential
-        }
         if let renewal, credential.identity == nil, credential.tokens.refreshToken == nil {
             do {
                 return try await renew(credential, renewal, in: &accounts, lease, epoch)
             } catch {
-                return try fallback(error, credential)
+                return try unexpired(credential, rejected, after: error)
             }
         }
         guard credential.tokens.refreshToken != nil else {
@@ -93,68 +88,71 @@ extension ManagedCredential {
                 """
             )
             do {
-                return adopt(try fallback(error, credential), epoch)
+                return adopt(try unexpired(credential, rejected, after: error), epoch)
             } catch {
                 publish(.expired, of: credential.account)
                 throw error
             }
         }
         if let wait = waitToRefresh(credential.account) {
-            return try fallback(wait, credential)
+            return try unexpired(credential, rejected, after: wait)
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
+        let outcome: RefreshOutcome
         do {
             let resources = key.resource.map { [$0] } ?? credential.resources
-            let outcome = try await reporter().step(.refresh) {
+            outcome = try await reporter().step(.refresh) {
                 let names = client.registration.namesResourcesOnRefresh
                 return try await refresh(credential, resources: names ? resources : [], lease)
             }
-            switch outcome {
-            case .refreshed(let refreshed):
-                state.withLock { $0.machine.succeeded(credential.account) }
-                reportOtherAuthentication(in: refreshed)
-                await save(refreshed, in: &accounts, lease, epoch)
-                publish(.refreshed, of: credential.account)
-                return adopt(refreshed, epoch)
-            case .unchecked(let kept, let error):
-                await save(kept, in: &accounts, lease, epoch)
-                backOff(error, credential.account)
-                guard let old = try? fallback(error, kept) else { throw RefusedTokens(error: error) }
-                return adopt(old, epoch)
-            case .refused(let kept, let error):
-                state.withLock { $0.machine.forget(epoch) }
-                await save(kept, in: &accounts, lease, epoch)
-                backOff(error, credential.account)
-                throw RefusedTokens(
-                    error: AuthError(
-                        error.code,
-                        "The refreshed tokens were not used, but the session is kept. \(error.message)",
-                        providerError: error.providerError,
-                        status: error.status,
-                        retryAfter: error.retryAfter,
-                        underlyingError: error
-                    )
-                )
+        } catch let error as AuthError where error.code != .loginRequired {
+            if isEnd(error) {
+                // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store has just been read
+                // under the lease, so this is the stored token, and no newer token is lost.
+                throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
             }
-        } catch let refused as RefusedTokens {
-            throw refused.error
-        } catch let error as AuthError where error.code == .loginRequired {
-            throw error
-        } catch let error as AuthError where isEnd(error) {
-            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store has just been read
-            // under the lease, so this is the stored token, and no newer token is lost.
-            throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
-        } catch let error as AuthError {
             backOff(error, credential.account)
             if let refusal = await repeatedRefusal(of: credential, error, in: &accounts, lease, epoch) { throw refusal }
-            return try fallback(error, credential)
+            return try unexpired(credential, rejected, after: error)
+        }
+        switch outcome {
+        case .refreshed(let refreshed):
+            state.withLock { $0.machine.succeeded(credential.account) }
+            reportOtherAuthentication(in: refreshed)
+            await save(refreshed, in: &accounts, lease, epoch)
+            publish(.refreshed, of: credential.account)
+            return adopt(refreshed, epoch)
+        case .unchecked(let kept, let error):
+            await save(kept, in: &accounts, lease, epoch)
+            backOff(error, credential.account)
+            return adopt(try unexpired(kept, rejected, after: error), epoch)
+        case .refused(let kept, let error):
+            state.withLock { $0.machine.forget(epoch) }
+            await save(kept, in: &accounts, lease, epoch)
+            backOff(error, credential.account)
+            throw AuthError(
+                error.code,
+                "The refreshed tokens were not used, but the session is kept. \(error.message)",
+                providerError: error.providerError,
+                status: error.status,
+                retryAfter: error.retryAfter,
+                underlyingError: error
+            )
         }
     }
 
-    /// The provider's new tokens failed a check, and there is no fallback to earlier tokens.
-    private struct RefusedTokens: Error {
-        let error: AuthError
+    /// The credential that could not be replaced, if its access token has not expired: better than no token.
+    /// - Throws: The error, if the token cannot be used.
+    private func unexpired(
+        _ credential: Credential,
+        _ rejected: Secret?,
+        after error: any Error
+    ) throws -> Credential {
+        guard !credential.isExpired(at: client.host.now()), credential.tokens.accessToken != rejected,
+            !(error is CancellationError)
+        else { throw error }
+        return credential
     }
 
     /// Sends a refresh token if the lease is still held at the time of sending. A process that was paused, or whose

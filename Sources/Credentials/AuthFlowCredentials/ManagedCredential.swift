@@ -108,9 +108,9 @@ package final class ManagedCredential: Sendable {
 
     /// The cached tokens, if they are fresh and the store was read recently. This method does not wait, perform I/O
     /// or allocate memory.
-    package func fresh() -> CachedTokens? {
+    package func cachedTokens() -> CachedTokens? {
         let now = now
-        return state.withLock { $0.machine.fresh(at: now) }
+        return state.withLock { $0.machine.freshTokens(at: now) }
     }
 
     /// Starts a refresh of tokens that are still fresh, for later callers. This call does not wait.
@@ -121,7 +121,7 @@ package final class ManagedCredential: Sendable {
     }
 
     /// The cached credential, whether or not its own access token is fresh, if the store was read recently.
-    func freshCredential() -> Credential? {
+    func checkedCredential() -> Credential? {
         let now = now
         return state.withLock { $0.machine.checked(at: now) }
     }
@@ -145,7 +145,7 @@ package final class ManagedCredential: Sendable {
             if let known = try await known(margin) { return known }
         } else if rejected == nil {
             let stored = try signedIn(in: try await accounts(), account)
-            if isFresh(stored, margin) { return stored }
+            if stored.isFresh(at: client.host.now(), margin: margin) { return stored }
         }
         // A refresh that was already in progress may return the same token that was rejected, a token with a shorter lifetime than requested
         // here, or a token of a user who has signed out in the meantime. In these cases, one more refresh is started.
@@ -154,7 +154,9 @@ package final class ManagedCredential: Sendable {
             let (task, isOwn) = sharedRefresh(account, margin, rejected)
             do {
                 let credential = try await task.value()
-                let isWanted = credential.tokens.accessToken != rejected && isFresh(credential, margin)
+                let isWanted =
+                    credential.tokens.accessToken != rejected
+                    && credential.isFresh(at: client.host.now(), margin: margin)
                 if isWanted || isOwn || attempt > 0 { return credential }
             } catch is Outdated {
                 continue
@@ -198,7 +200,7 @@ package final class ManagedCredential: Sendable {
     private func known(_ margin: Duration) async throws -> Credential? {
         let now = now
         let (answer, check) = state.withLock { state -> (CredentialMachine.Answer, SharedTask<Void>?) in
-            let answer = state.machine.asked(at: now) { isFresh($0, margin) }
+            let answer = state.machine.asked(at: now, margin: margin)
             switch answer {
             case .cached, .stale: return (answer, nil)
             case .unread, .unchecked: break
@@ -225,7 +227,7 @@ package final class ManagedCredential: Sendable {
         if case .cached(let credential) = answer { return credential }
         guard check != nil else { return nil }
         let present = self.now
-        if case .cached(let credential) = state.withLock({ $0.machine.asked(at: present) { isFresh($0, margin) } }) {
+        if case .cached(let credential) = state.withLock({ $0.machine.asked(at: present, margin: margin) }) {
             return credential
         }
         // The read may have taken longer than its result is valid.
@@ -236,11 +238,6 @@ package final class ManagedCredential: Sendable {
     private func stillCached(_ answer: CredentialMachine.Answer) -> Credential? {
         guard case .unchecked(let cached) = answer else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
-    }
-
-    func isFresh(_ credential: Credential, _ margin: Duration) -> Bool {
-        let now = client.host.now()
-        return now < credential.freshUntil(margin: margin) && now >= credential.notBefore
     }
 
     /// - Returns: The refresh to wait for, and whether this call started it.

@@ -96,7 +96,7 @@ import Testing
 
     /// The token that a caller receives now, marked if the store must be read first.
     private func answer(_ machine: CredentialMachine, at time: Double = 1) -> String {
-        switch machine.asked(at: Self.begin + time, isFresh: { _ in true }) {
+        switch machine.asked(at: Self.begin + time, margin: .zero) {
         case .unread: "read"
         case .stale: "lease"
         case .cached(let credential): credential.tokens.accessToken.exposed

@@ -72,6 +72,9 @@ public struct Credential: Sendable, Hashable {
 
     /// The earliest plausible time of this machine's clock: a clock that was set back would prolong the use of tokens.
     package var notBefore: Date { obtainedAt - 300 }
+
+    /// Whether the access token is fresh, so that it is used without a refresh.
+    package func isFresh(at now: Date, margin: Duration) -> Bool { now < freshUntil(margin: margin) && now >= notBefore }
 }
 
 // MARK: - Stored form

@@ -45,23 +45,31 @@ public struct ResourceProxy: Sendable {
     /// before reading the body.
     public func refusal(of request: HTTPRequest) -> TransportResponse? {
         guard let route = route(of: request) else { return nil }
-        if case .refused(let response) = admission(of: request, to: route) { return response }
-        return nil
-    }
-
-    private enum Admission {
-        case admitted(Endpoint)
-        case refused(TransportResponse)
-    }
-
-    private func admission(of request: HTTPRequest, to route: Route) -> Admission {
-        let target = request.path ?? "/"
-        guard let path = SessionServer.path(of: request) else { return .refused(ServerResponse.plain(.badRequest)) }
-        guard server.isFromOwnPage(request) else { return .refused(ServerResponse.plain(.forbidden)) }
-        guard route.methods.contains(request.method) else { return .refused(ServerResponse.plain(.methodNotAllowed)) }
-        guard !Self.hasBody(request) || Self.allowsBody(request.method) else {
-            return .refused(ServerResponse.plain(.badRequest))
+        do throws(Refusal) {
+            _ = try endpoint(of: request, route)
+            return nil
+        } catch {
+            return error.response
         }
+    }
+
+    /// A request that is not forwarded, or a response that is not returned.
+    private struct Refusal: Error {
+        var response: TransportResponse
+
+        init(_ status: HTTPResponse.Status, retryAfter: String? = nil) {
+            response = ServerResponse.plain(status)
+            response.head.headerFields[.retryAfter] = retryAfter
+        }
+    }
+
+    /// The endpoint of the API that a request is forwarded to.
+    private func endpoint(of request: HTTPRequest, _ route: Route) throws(Refusal) -> Endpoint {
+        let target = request.path ?? "/"
+        guard let path = SessionServer.path(of: request) else { throw Refusal(.badRequest) }
+        guard server.isFromOwnPage(request) else { throw Refusal(.forbidden) }
+        guard route.methods.contains(request.method) else { throw Refusal(.methodNotAllowed) }
+        guard !Self.hasBody(request) || Self.allowsBody(request.method) else { throw Refusal(.badRequest) }
         let rest = path.dropFirst(route.prefix.count)
         guard let read = Self.reading(of: rest),
             // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
@@ -70,9 +78,9 @@ public struct ResourceProxy: Sendable {
             target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
             let endpoint = try? Endpoint("\(route.target.url)\(rest)\(target.dropFirst(path.count))"),
             endpoint.origin == route.target.origin, endpoint.path.hasPrefix(route.target.path)
-        else { return .refused(ServerResponse.plain(.badRequest)) }
-        guard server.sessionIdentifier(of: request) != nil else { return .refused(ServerResponse.plain(.unauthorized)) }
-        return .admitted(endpoint)
+        else { throw Refusal(.badRequest) }
+        guard server.sessionIdentifier(of: request) != nil else { throw Refusal(.unauthorized) }
+        return endpoint
     }
 
     /// Whether the body of a request is streamed. If so, do not read it: see ``streamedResponse(to:upload:)``.
@@ -156,95 +164,106 @@ public struct ResourceProxy: Sendable {
     }
 
     private func forward(_ request: HTTPRequest, _ body: Body, _ route: Route, isStreamed: Bool) async -> Answer {
-        let endpoint: Endpoint
-        switch admission(of: request, to: route) {
-        case .admitted(let admitted): endpoint = admitted
-        case .refused(let response): return .whole(response)
+        do throws(Refusal) {
+            let endpoint = try endpoint(of: request, route)
+            guard body.length ?? 0 <= route.maximumRequestSize else { throw Refusal(.contentTooLarge) }
+            guard body.length == 0 || Self.allowsBody(request.method) else { throw Refusal(.badRequest) }
+            let access = try await access(of: request, route)
+            do {
+                return try await exchange(request, body, route, endpoint, access, isStreamed: isStreamed)
+            } catch {
+                throw Self.refusal(after: error)
+            }
+        } catch {
+            return .whole(error.response)
         }
-        guard body.length ?? 0 <= route.maximumRequestSize else {
-            return .whole(ServerResponse.plain(.contentTooLarge))
-        }
-        guard body.length == 0 || Self.allowsBody(request.method) else {
-            return .whole(ServerResponse.plain(.badRequest))
-        }
+    }
+
+    /// The session of a request, and its access token for a route.
+    private struct Access {
         let session: Session
         let tokens: TokenSet
         let provider: ProviderSessions
+
+        /// The user, who can have many sessions.
+        var user: String { session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name }
+    }
+
+    private func access(of request: HTTPRequest, _ route: Route) async throws(Refusal) -> Access {
         do {
-            guard let found = try await server.session(of: request) else {
-                return .whole(ServerResponse.plain(.unauthorized))
-            }
-            session = found
-            provider = try server.sessions(of: found)
+            guard let session = try await server.session(of: request) else { throw Refusal(.unauthorized) }
+            let provider = try server.sessions(of: session)
             // Tokens from one provider must not be sent to another provider's APIs.
-            guard try server.isSession(found, of: route.provider) else {
-                return .whole(ServerResponse.plain(.forbidden))
-            }
-            tokens = try await server.freshTokens(for: session, resource: route.resource)
+            guard try server.isSession(session, of: route.provider) else { throw Refusal(.forbidden) }
+            let tokens = try await server.freshTokens(for: session, resource: route.resource)
+            return Access(session: session, tokens: tokens, provider: provider)
+        } catch let refusal as Refusal {
+            throw refusal
         } catch {
-            return .whole(
-                (error as? AuthError).flatMap(SessionServer.response) ?? ServerResponse.plain(.badGateway)
-            )
+            var refusal = Refusal(.badGateway)
+            if let response = (error as? AuthError).flatMap(SessionServer.response) { refusal.response = response }
+            throw refusal
         }
-        do {
-            var forwarded = TransportRequest(
-                request.method,
-                endpoint,
-                headerFields: forwardedFields(request, route),
-                maximumResponseSize: route.maximumResponseSize
-            )
-            var upload: UploadBody?
-            switch body {
-            case .whole(let bytes): forwarded.body = bytes
-            case .upload(let body) where streamsBody(of: request): upload = bounded(body, route)
-            case .upload(let body): forwarded.body = try await bounded(body, route).collected()
-            }
-            forwarded.isLastOnConnection = !forwarded.body.isEmpty
-            // A slow API must not delay token requests, and a stream must not delay other calls to the API.
-            let isLong = isStreamed || upload != nil
-            forwarded.pool = isLong ? .streams : .resources
-            forwarded.holdsBack = isStreamed
-            // One account can have many sessions.
-            let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
-            let place = try await (isLong ? streamLimit : limit).place(for: user, clock: server.host.clock)
-            // A redirect could send the request or the browser to a host that is not on the list, so it is treated as
-            // an error.
-            guard isLong else {
-                let response = try await provider.client.send(forwarded, with: tokens)
-                return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
-            }
-            let response = try await provider.client.stream(forwarded, body: upload, with: tokens)
-            guard isStreamed else {
-                response.body.attach(
-                    StreamEnd(of: response.body, place, after: forwarded.timeout, clock: server.host.clock)
-                )
-                let body = try await response.body.collect(upTo: route.maximumResponseSize)
-                let whole = TransportResponse(head: response.head, body: body)
-                return .whole(returned(whole, to: request.method, route))
-            }
-            response.body.attach(
-                StreamEnd(of: response.body, place, after: route.maximumStreamDuration, clock: server.host.clock)
-            )
-            return .stream(
-                ResponseStream(head: returned(response.head, to: request.method, route), body: response.body)
-            )
-        } catch is RequestLimit.Exceeded {
-            // RFC 6585 section 4: the response "MAY include a Retry-After header".
-            var response = ServerResponse.plain(.tooManyRequests)
-            response.head.headerFields[.retryAfter] = "2"
-            return .whole(response)
-        } catch is BoundedUpload.TooLarge {
-            return .whole(ServerResponse.plain(.contentTooLarge))
-        } catch let error as AuthError where error.underlyingError is BoundedUpload.TooLarge {
-            return .whole(ServerResponse.plain(.contentTooLarge))
-        } catch let error as AuthError where error.underlyingError is BoundedUpload.TooSlow {
-            return .whole(ServerResponse.plain(.requestTimeout))
-        } catch let error as AuthError where error.code == .temporarilyUnavailable {
-            var response = ServerResponse.plain(.serviceUnavailable)
-            response.head.headerFields[.retryAfter] = "1"
-            return .whole(response)
-        } catch {
-            return .whole(ServerResponse.plain(.badGateway))
+    }
+
+    /// Sends a request to the API, once the user has few enough other requests in progress.
+    private func exchange(
+        _ request: HTTPRequest,
+        _ body: Body,
+        _ route: Route,
+        _ endpoint: Endpoint,
+        _ access: Access,
+        isStreamed: Bool
+    ) async throws -> Answer {
+        var forwarded = TransportRequest(
+            request.method,
+            endpoint,
+            headerFields: forwardedFields(request, route),
+            maximumResponseSize: route.maximumResponseSize
+        )
+        var upload: UploadBody?
+        switch body {
+        case .whole(let bytes): forwarded.body = bytes
+        case .upload(let body) where streamsBody(of: request): upload = bounded(body, route)
+        case .upload(let body): forwarded.body = try await bounded(body, route).collected()
+        }
+        forwarded.isLastOnConnection = !forwarded.body.isEmpty
+        // A slow API must not delay token requests, and a stream must not delay other calls to the API.
+        let isLong = isStreamed || upload != nil
+        forwarded.pool = isLong ? .streams : .resources
+        forwarded.holdsBack = isStreamed
+        let clock = server.host.clock
+        let place = try await (isLong ? streamLimit : limit).place(for: access.user, clock: clock)
+        let client = access.provider.client
+        guard isLong else {
+            let response = try await client.send(forwarded, with: access.tokens)
+            return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
+        }
+        let response = try await client.stream(forwarded, body: upload, with: access.tokens)
+        let duration = isStreamed ? route.maximumStreamDuration : forwarded.timeout
+        response.body.attach(StreamEnd(of: response.body, place, after: duration, clock: clock))
+        guard isStreamed else {
+            let body = try await response.body.collect(upTo: route.maximumResponseSize)
+            let whole = TransportResponse(head: response.head, body: body)
+            return .whole(returned(whole, to: request.method, route))
+        }
+        return .stream(ResponseStream(head: returned(response.head, to: request.method, route), body: response.body))
+    }
+
+    /// The response to a request that could not be forwarded, or that the API did not respond to. A redirect is such an
+    /// error, because it could send the request or the browser to a host that is not on the list.
+    private static func refusal(after error: any Error) -> Refusal {
+        switch error {
+        // RFC 6585 section 4: the response "MAY include a Retry-After header".
+        case is RequestLimit.Exceeded: return Refusal(.tooManyRequests, retryAfter: "2")
+        case is BoundedUpload.TooLarge: return Refusal(.contentTooLarge)
+        case let error as AuthError where error.underlyingError is BoundedUpload.TooLarge:
+            return Refusal(.contentTooLarge)
+        case let error as AuthError where error.underlyingError is BoundedUpload.TooSlow:
+            return Refusal(.requestTimeout)
+        case let error as AuthError where error.code == .temporarilyUnavailable:
+            return Refusal(.serviceUnavailable, retryAfter: "1")
+        default: return Refusal(.badGateway)
         }
     }
 

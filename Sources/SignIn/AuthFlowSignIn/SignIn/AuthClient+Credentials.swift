@@ -59,7 +59,7 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or any error from
     ///   refreshing; `CancellationError` when the task is cancelled, which does not cancel the refresh for other tasks.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {
-        if account == nil, let fresh = alwaysCurrent?.fresh() { return fresh.credential.tokens }
+        if account == nil, let fresh = alwaysCurrent?.cachedTokens() { return fresh.credential.tokens }
         return try await current().credential(of: account).tokens
     }
 
