@@ -130,7 +130,7 @@ extension EncryptedTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `credential_unusable` when that key is unknown, `lease_busy`, or `storage_failed`.
     func rewrap(_ key: RecordKey) async throws -> Bool {
         try await base.withLease(on: key) { lease in
-            guard let bytes = try await base.bytes(for: key) else { return false }
+            guard let bytes = try await base.bytes(under: lease) else { return false }
             var envelope = try Envelope(bytes)
             let (wrapping, salt) = try await currentKey(for: key)
             guard envelope.keyID != wrapping.id else { return false }
@@ -257,7 +257,7 @@ extension EncryptedTokenStore {
                 return try await secret(salt: salt, isNeeded: true)
             }
             return SymmetricKey(data: bytes)
-        case .keys(let keys): return keys.current.key
+        case .keys: preconditionFailure("Configured keys are not derived from a secret.")
         case .store(let store):
             let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
             // All users share this record, so the lease is acquired only to create it.

@@ -1,6 +1,5 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
-import Synchronization
 
 #if canImport(Darwin)
 import Darwin
@@ -220,32 +219,6 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
-    /// Opens the file as a lock, and creates it if it does not exist.
-    /// - Throws: ``AuthError`` with `storage_failed`, also when the file at this path is not a lock.
-    func openLock() throws(AuthError) -> FileLock {
-        for _ in 0..<8 {
-            let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-            if new >= 0 { return FileLock(descriptor: new, path: path) }
-            guard errno == EEXIST else { throw failure("cannot be opened") }
-            let descriptor = unsafe open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
-            guard descriptor >= 0 else {
-                // The holder has just removed the file.
-                if errno == ENOENT { continue }
-                throw failure("cannot be opened")
-            }
-            var status = stat()
-            guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-                status.st_uid == geteuid(),
-                status.st_nlink <= 1, status.st_size <= FileLock.maximumNoteSize
-            else {
-                close(descriptor)
-                throw AuthError(.storageFailed, "\(path) is not a lock file of this user, so it is left unchanged.")
-            }
-            return FileLock(descriptor: descriptor, path: path)
-        }
-        throw AuthError(.storageFailed, "\(path) cannot be opened: it is repeatedly created and removed.")
-    }
-
     private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
         guard SystemCall.write(bytes, to: descriptor) else { throw failure("cannot be written") }
     }
@@ -258,7 +231,7 @@ package struct PrivateFile {
         guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
     }
 
-    fileprivate func failure(_ what: String) -> AuthError {
+    func failure(_ what: String) -> AuthError {
         let reason = unsafe String(cString: strerror(errno))
         return AuthError(.storageFailed, "\(path) \(what): \(reason).")
     }
@@ -268,131 +241,4 @@ package struct PrivateFile {
 package struct FileIdentity: Sendable, Hashable {
     let device: UInt64
     let number: UInt64
-}
-
-/// A kernel lock on a file (flock(2)). The kernel releases it when its process exits for any reason.
-final class FileLock: Sendable {
-    /// The maximum size of a lock file, in bytes: it contains a process ID.
-    fileprivate static let maximumNoteSize = 16
-
-    /// The descriptor is closed only once and not used afterward, because its number may have been reused for another
-    /// file.
-    private let descriptor: Mutex<Int32?>
-    private let path: String
-
-    fileprivate init(descriptor: Int32, path: String) {
-        self.descriptor = Mutex(descriptor)
-        self.path = path
-    }
-
-    deinit { release() }
-
-    /// The outcome of an attempt to acquire the lock.
-    enum Attempt {
-        /// The lock was acquired.
-        case taken
-        /// Another holder has the lock.
-        case busy
-        /// The file was removed: there may be a new lock file, which must be opened.
-        case outdated
-    }
-
-    /// Acquires the lock unless another holder has it.
-    func acquire() throws(AuthError) -> Attempt {
-        let (result, code) = descriptor.withLock { descriptor -> (Int32, Int32) in
-            guard let descriptor else { return (-1, EBADF) }
-            return (flock(descriptor, LOCK_EX | LOCK_NB), errno)
-        }
-        guard result == 0 else {
-            errno = code
-            guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
-            return isNamed ? .busy : .outdated
-        }
-        guard isNamed else { return .outdated }
-        // For the error message of a process whose wait times out. The kernel manages the lock; the process ID is
-        // only informative.
-        let note = Array("\(getpid())\n".utf8)
-        descriptor.withLock { descriptor in
-            guard let descriptor else { return }
-            ftruncate(descriptor, 0)
-            _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
-        }
-        return .taken
-    }
-
-    /// Whether the file is still at its path. If not, it was removed, and a lock on it protects nothing.
-    var isNamed: Bool {
-        var (own, named) = (stat(), stat())
-        let isKnown = descriptor.withLock { descriptor in
-            guard let descriptor else { return false }
-            return unsafe fstat(descriptor, &own) == 0
-        }
-        guard isKnown, unsafe lstat(path, &named) == 0 else { return false }
-        return own.st_ino == named.st_ino && own.st_dev == named.st_dev
-    }
-
-    /// Marks the lock as in use.
-    func renew() {
-        descriptor.withLock { descriptor in
-            guard let descriptor else { return }
-            futimens(descriptor, nil)
-        }
-    }
-
-    /// The timestamp of the last renewal: a changed value means that the lease was renewed.
-    var renewedAt: Int64 {
-        var status = stat()
-        let isKnown = descriptor.withLock { descriptor in
-            guard let descriptor else { return false }
-            return unsafe fstat(descriptor, &status) == 0
-        }
-        guard isKnown else { return 0 }
-        #if canImport(Darwin)
-        let time = status.st_mtimespec
-        #else
-        let time = status.st_mtim
-        #endif
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
-
-    /// Removes the file. A process that has the file open detects its removal with ``isNamed``.
-    func remove() {
-        unsafe unlink(path)
-    }
-
-    /// The ID of the process that holds the lock, as recorded by that process; nil when none is recorded.
-    var holder: Int32? {
-        var buffer = [UInt8](repeating: 0, count: 16)
-        let count = descriptor.withLock { descriptor -> Int in
-            guard let descriptor else { return 0 }
-            return unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
-        }
-        guard count > 0 else { return nil }
-        return Int32(String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
-    }
-
-    /// Releases the lock.
-    func release() {
-        descriptor.withLock { descriptor in
-            if let open = descriptor { close(open) }
-            descriptor = nil
-        }
-    }
-}
-
-extension PrivateFile {
-    /// Locks a directory, without waiting.
-    /// - Returns: nil when another process has the lock.
-    static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
-        let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw PrivateFile(path).failure("cannot be locked") }
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            let code = errno
-            close(descriptor)
-            errno = code
-            guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
-            return nil
-        }
-        return FileLock(descriptor: descriptor, path: path)
-    }
 }

@@ -19,7 +19,7 @@ extension ResourceClient {
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
         var demand = challenge
         if demand == nil { demand = try await askForChallenge() }
-        try await signIn(to: demand, rejected: nil, sharesFailures: false)
+        try await signIn(to: demand, for: .user)
         // The sign-in has succeeded, but other processes cannot use it.
         if let error = state.withLock({ $0.storageError }) { throw error }
         return try await freshCredential()
@@ -57,7 +57,7 @@ extension ResourceClient {
             if let running = state.signIn { return (running, false) }
             let task = SharedTask { [self] in
                 defer { self.state.withLock { $0.signIn = nil } }
-                try await signIn(to: challenge, rejected: rejected, sharesFailures: true)
+                try await signIn(to: challenge, for: .request(rejected: rejected))
             }
             state.signIn = task
             return (task, true)
@@ -66,11 +66,19 @@ extension ResourceClient {
         return isOwn
     }
 
-    /// Signs in, unless another process has done so since a token was rejected: all waiting requests share one page.
-    /// - Parameters:
-    ///   - rejected: The rejected access token; nil for none.
-    ///   - sharesFailures: Whether a failed sign-in of another process counts as the failure of this one, too.
-    func signIn(to challenge: ResourceChallenge?, rejected: Secret?, sharesFailures: Bool) async throws {
+    /// The cause of a sign-in.
+    private enum SignInCause {
+        /// The user requested the page.
+        case user
+        /// A request needs a token. All waiting requests share one page, and its failure.
+        /// - Parameter rejected: The rejected access token; nil for none.
+        case request(rejected: Secret?)
+
+        var isRequest: Bool { if case .request = self { true } else { false } }
+    }
+
+    /// Signs in, unless another process has done so since the cause.
+    private func signIn(to challenge: ResourceChallenge?, for cause: SignInCause) async throws {
         let found = try await find(challenge)
         let began = host.now()
         let finish = began + options.timeout.seconds
@@ -81,24 +89,25 @@ extension ResourceClient {
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
                     let isDone =
-                        sharesFailures
-                        ? try await hasNewer(than: rejected, with: scopes)
-                        : try await hasSignIn(since: began, with: scopes)
+                        switch cause {
+                        case .user: try await hasSignIn(since: began, with: scopes)
+                        case .request(let rejected): try await hasNewer(than: rejected, with: scopes)
+                        }
                     if isDone { return }
                     var history = SignInHistory(try await store.bytes(for: turnKey), at: host.now())
-                    if sharesFailures {
+                    if cause.isRequest {
                         if let error = history.error(since: began, cooldown: options.restAfterFailure) { throw error }
                         try await requirePage(history, lease)
                     }
                     let shown = Atomic(0)
                     do {
-                        try await signIn(found, challenge, scopes, sharesFailures ? .some(rejected) : nil) {
+                        try await signIn(found, challenge, scopes, cause) {
                             shown.add(1, ordering: .relaxed)
                         }
                         history.failure = nil
                     } catch {
                         let pages = shown.load(ordering: .relaxed)
-                        if sharesFailures { history.addPages(pages, at: host.now()) }
+                        if cause.isRequest { history.addPages(pages, at: host.now()) }
                         // The cancellation of one request does not affect the others.
                         if !(error is CancellationError) {
                             history.failure = .init(error, at: host.now(), wasShown: pages > 0)
@@ -108,7 +117,7 @@ extension ResourceClient {
                     }
                     history.addPages(shown.load(ordering: .relaxed), at: host.now())
                     // A sign-in that the user started resets the count.
-                    try? await store.write(sharesFailures ? try history.bytes : nil, under: lease)
+                    try? await store.write(cause.isRequest ? try history.bytes : nil, under: lease)
                 }
             } catch let error as AuthError where error.code == .leaseBusy && host.now() < finish {
                 continue
@@ -183,20 +192,19 @@ extension ResourceClient {
 
     // MARK: One sign-in
 
-    /// - Parameter rejected: The rejected token, if a stored token may be used instead: a process may have been killed after it had obtained
-    ///   the stored token. nil when the user has requested a page.
     private func signIn(
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         _ scopes: [String],
-        _ rejected: Secret??,
+        _ cause: SignInCause,
         _ willShow: @escaping @Sendable () -> Void
     ) async throws {
         let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
         guard let client = try await client(of: known) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }
-        if methods.withoutUser == nil, let rejected, let stored = try? await client.freshCredential(lasting: .zero),
+        // A process may have been killed after it had stored a token and before it recorded the sign-in.
+        if methods.withoutUser == nil, case .request(let rejected) = cause, let stored = try? await client.freshCredential(lasting: .zero),
             found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected,
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
