@@ -18,7 +18,7 @@ define install_missing
 	@missing=""; for package in $(1); do \
 	  dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; done; \
 	if [ -n "$$missing" ]; then echo "Installing:$$missing" >&2; \
-	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $$missing >/dev/null; fi
 endef
 
 dependencies: ## Install the system libraries that are missing
@@ -107,12 +107,16 @@ test: dependencies ## Run all tests
 	$(call run_tests,--skip-build)
 
 # The builds of later steps of .ci/run, in the same order. They run in the background while other steps mostly wait.
-prebuild: dependencies
+prebuild: test-dependencies
+	Tests/Interop/mcp.sh --install
 	swift build --build-tests $(WEB)
 	$(SANITIZED) swift build --build-tests $(SANITIZE)
 	AUTHFLOW_TESTS="$(WITHOUT_JANSSON)" swift build --build-tests $(NO_TRAITS)
 	$(MAKE) release
 	for product in simulate fuzz; do swift build $(RELEASE) --product $$product || exit 1; done
+
+compiler-cache:
+	$(call install_missing,ccache)
 
 # The tests that need no separate processes. They take seconds after a build.
 check: dependencies ## Check a change before it is proposed: no warnings in the sources, the fast tests, lint

@@ -9,7 +9,7 @@ let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "Flyin
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// The modules of a program that verifies tokens, or makes the requests of the standards itself.
+/// The modules of a program that verifies tokens, or sends OAuth and OpenID Connect requests itself.
 let protocolModules = [
     "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE",
     "AuthFlowStorage",
@@ -160,7 +160,7 @@ let package = Package(
         // The store seam: records, leases, and the in-memory store.
         module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials"]),
 
-        // The requests and responses of the standards: authorization servers, clients, and the adapter seam.
+        // OAuth and OpenID Connect requests and responses: authorization servers, clients, and the adapter seam.
         module(
             "Protocol/AuthFlowOAuth",
             [
@@ -367,7 +367,7 @@ let package = Package(
         ),
 
         // Tests
-        // What tests of several modules expect.
+        // Expectations that the tests of several modules share.
         .target(name: "Expectations", dependencies: ["AuthFlowHTTP"], path: "Tests/Expectations"),
         // The conformance rows are a library, because tests run them and a program writes the score.
         .target(
@@ -383,7 +383,7 @@ let package = Package(
             dependencies: ["ConformanceRows", "AuthFlowTesting"],
             path: "Tests/Conformance/Report"
         ),
-        // The steps of one sign-in in processes of their own.
+        // The steps of one sign-in, each in a separate process.
         .executableTarget(
             name: "sign-in-steps",
             dependencies: engine + ["AuthFlowOIDC"],
@@ -405,7 +405,7 @@ let package = Package(
             path: "Tests/Simulation",
             exclude: ["capacity.gnuplot", "capacity.py", "failed-seeds.txt", "faults.py"]
         ),
-        // The parts of a server's soak test, in processes of their own.
+        // The parts of a server's soak test, in separate processes.
         .executableTarget(
             name: "session-soak",
             dependencies: engine + [
@@ -511,7 +511,7 @@ let package = Package(
             ],
             exclude: ["paste.py"]
         ),
-        // The samples are a package of their own, whose programs these tests run: see "make samples".
+        // The samples are a separate package, whose programs these tests run: see "make samples".
         .testTarget(
             name: "SampleTests",
             dependencies: engine + ["CommandHarness", "AuthFlowTesting"],
@@ -524,7 +524,7 @@ let package = Package(
                 "ConformanceRows", "CSQLite", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowTesting",
             ]
         ),
-        // Runs beside servers that a script starts: see "make databases".
+        // Requires database servers, which a script starts: see "make databases".
         .testTarget(
             name: "DatabaseTests",
             dependencies: engine + [

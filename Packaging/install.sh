@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the tool and its files, as `make install` does:
-#   Packaging/install.sh PATH/TO/authflow DESTDIR PREFIX [FOLDER-OF-ZSH]
+#   Packaging/install.sh PATH/TO/authflow DESTDIR PREFIX [ZSH-DIRECTORY]
 # DESTDIR may be empty. It is prepended to every path, for building packages. A list of the installed files is stored for uninstall.sh.
 set -euo pipefail
 umask 022

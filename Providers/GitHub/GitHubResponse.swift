@@ -3,7 +3,7 @@ public import AuthFlowJSON
 import AuthFlowMarkup
 
 // GitHub responds in the format that `Accept` requests, such as XML, and with a form-encoded body if an intermediary
-// drops the field.
+// drops that header field.
 
 extension GitHubProvider: ResponseParsing {
     /// Parses JSON, forms and XML. Scopes are separated by commas, instead of the spaces of RFC 6749 section 3.3.

@@ -14,7 +14,7 @@ extension GitHubProvider: TokenRevoking {
 }
 
 extension GitHubProvider {
-    /// Checks whether a token is valid, and what it is valid for.
+    /// Checks whether a token is valid, and returns its scopes and its user.
     /// - Returns: GitHub's description of the token, with its `scopes` and its `user`; nil when it is not valid.
     /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret.
     public func checkToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> JSON? {

@@ -13,7 +13,7 @@ extension AuthClient {
     /// )
     /// ```
     /// - Parameters:
-    ///   - issuer: The issuer, exactly as the provider writes it.
+    ///   - issuer: The issuer, exactly as in the provider's metadata.
     ///   - clientID: `client_id`, as registered with the provider.
     ///   - scopes: The scopes to request. Many providers issue a refresh token only for `offline_access`.
     ///   - userAgents: The user agents, in order of preference: if one cannot be used, the next one is tried.

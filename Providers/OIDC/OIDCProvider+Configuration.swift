@@ -3,7 +3,11 @@ public import AuthFlow
 extension ProviderFactory {
     /// `oidc`: any provider that follows OpenID Connect, or OAuth 2.0 with a metadata document.
     public static var oidc: ProviderFactory {
-        let issuer = ConfigurationKey("issuer", required: .issuer, "The issuer, exactly as the provider writes it.")
+        let issuer = ConfigurationKey(
+            "issuer",
+            required: .issuer,
+            "The issuer, exactly as in the provider's metadata."
+        )
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
@@ -24,7 +28,7 @@ extension ProviderFactory {
         let template = ConfigurationKey(
             "issuer",
             required: .text,
-            "The issuer with the tenant in braces, as in the metadata: https://login.example.com/{tenantid}/v2.0."
+            "The issuer template, exactly as in the metadata: https://login.example.com/{tenantid}/v2.0."
         )
         let claim = ConfigurationKey("claim", required: .text, "The ID Token claim that identifies the tenant.")
         let tenants = ConfigurationKey("tenants", .list(.text), "The tenants whose users are accepted. Default: any.")

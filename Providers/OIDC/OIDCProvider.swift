@@ -26,7 +26,7 @@ public struct OIDCProvider: Sendable {
 
     /// Creates a provider whose endpoints are discovered from its issuer (OpenID Connect Discovery, RFC 8414).
     /// - Parameters:
-    ///   - issuer: The issuer, exactly as the provider writes it.
+    ///   - issuer: The issuer, exactly as in the provider's metadata.
     ///   - endpoints: Endpoints that replace or supplement the discovered ones; default: none.
     ///   - identitySource: The source of the user's identity; default: the ID Token.
     ///   - subjectClaim: The claim that identifies a user if there is no ID Token; default: `sub`.

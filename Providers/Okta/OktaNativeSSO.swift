@@ -116,7 +116,7 @@ extension OktaProvider: TokenRevoking {
         } catch {
             outcome = .failure(error)
         }
-        // Whatever the response, the secret must no longer sign users in. The entry names the app that signed out.
+        // Whatever the response, no app may use the secret any longer. The entry names the app that signed out.
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
             return current == nil || current == secret

@@ -15,7 +15,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create an app client without a secret, with the grant Authorization code, and the callback URL http://localhost:8456/callback. The user pool needs a domain.",
-            "Cognito supports neither the device grant nor an end session endpoint.",
+            "Cognito supports neither the device grant nor OpenID Connect RP-Initiated Logout.",
         ],
         console: "https://console.aws.amazon.com/cognito/v2/idp/user-pools",
         source: "https://docs.aws.amazon.com/cognito/latest/developerguide/federation-endpoints.html"

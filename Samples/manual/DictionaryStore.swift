@@ -2,7 +2,7 @@ import AuthFlow
 
 // The listing of the article "Writing a token store".
 
-/// Keeps credentials in a dictionary.
+/// Stores credentials in a dictionary.
 actor DictionaryStore: TokenStore {
     private var records: [RecordKey: [UInt8]] = [:]
     private var leases: [RecordKey: Lease] = [:]

@@ -2,7 +2,7 @@ import AuthFlow
 
 // The listing of the article "Writing a user agent".
 
-/// Shows the address, and has the user paste the redirect.
+/// Shows the authorization URL, and reads the redirect URL that the user pastes.
 struct PasteAgent: UserAgent {
     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
@@ -10,10 +10,10 @@ struct PasteAgent: UserAgent {
     ) async throws -> Return {
         let redirectURI = options.redirectURI.uri
         let session = RedirectSession(redirectURI: redirectURI) { url in
-            print("Open \(url)\nand paste the address that the browser ends at:")
+            print("Open \(url)\nand paste the URL to which the browser is redirected:")
             while let line = readLine() {
                 if options.accepts(line, at: redirectURI) { return line }
-                print("That is not the response to this sign-in.")
+                print("That URL is not the response to this sign-in.")
             }
             throw AuthError(.userAgentFailed, "Standard input has ended.")
         }
@@ -22,6 +22,6 @@ struct PasteAgent: UserAgent {
 }
 
 extension UserAgentFactory {
-    /// `paste-here`, by which a configuration file chooses it.
+    /// `paste-here`: the name of the user agent in a configuration file.
     static var pasteHere: UserAgentFactory { UserAgentFactory("paste-here") { _, _ in PasteAgent() } }
 }

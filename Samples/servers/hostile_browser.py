@@ -241,7 +241,7 @@ def a_session_that_was_signed_out_is_over(_, __):
     reply = ask("/logout", cookies, "POST", "", Origin=ORIGIN, Sec_Fetch_Site="same-origin")
     keep(cookies, reply)
     expect(reply.status == 303 and not session_of(cookies), f"{reply.status}")
-    expect(not signed_in(old) and ask("/session", old, X_AuthFlow="1").status == 401, "the identifier still has a session")
+    expect(not signed_in(old) and ask("/session", old, X_AuthFlow="1").status == 401, "the session ID is still valid")
 
 
 def main():

@@ -112,8 +112,8 @@ import Testing
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            // The provider now redirects the browser through that origin, which sets its own cookie of that name in
-            // every possible way.
+            // The provider now redirects the browser through the other origin, which tries to overwrite the shared
+            // cookie with every possible `Domain` attribute.
             let received = Mutex<[String]>([])
             let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
                 received.withLock { $0.append(cookie) }
@@ -126,7 +126,7 @@ import Testing
                 transport: transport
             )
             _ = try? await client.signIn()
-            // A public server cannot even redirect to the loopback interface.
+            // A redirect from a public server to the loopback interface is not followed.
             #expect(received.withLock { $0 } == (neighbour.contains("127.0.0.1") ? [] : [""]))
             // The cookie set by the other origin was not shared.
             let after = await store.bytes(for: key)

@@ -30,7 +30,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.code == .unknownCallback)
             #expect(seen.withLock { $0 }.isEmpty)
-            // It works with a configured answer, or when the user is prompted.
+            // The sign-in succeeds with a configured answer, or when the user is prompted.
             let key = prompt.isEmpty ? type : prompt
             let configured = ConfiguredAnswers(
                 username: "alice",

@@ -4,7 +4,7 @@ import Testing
 
 @testable import AuthFlowHeadless
 
-/// RFC 6265, case by case, including the cases that a Linux library gets wrong.
+/// RFC 6265, case by case, including the cases that Foundation handles incorrectly on Linux.
 @Suite struct CookieJarTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
 

@@ -53,7 +53,7 @@ import Testing
         var testDescription: String { name }
     }
 
-    /// Sends the request that a cross-site page makes the browser send, and returns the status of the response.
+    /// Requests that must be rejected, each with the expected status of the response.
     static let requests: [Request] = [
         Request(name: "favicon", status: 404, head: ["GET /favicon.ico HTTP/1.1", "Host: {authority}"], body: ""),
         Request(
@@ -258,7 +258,7 @@ import Testing
             {
                 #expect(try await Self.send(post(body, port), port).hasPrefix("HTTP/1.1 400 "))
             }
-            // RFC 9110 section 8.3.1: case and parameters make no difference.
+            // RFC 9110 section 8.3.1: a media type is case-insensitive, and may have parameters.
             let type = "Application/X-WWW-Form-Urlencoded ; charset=utf-8"
             Task { _ = try await Self.send(post("code=true&state=the-right-state", port, type: type), port) }
             return try await response

@@ -300,8 +300,8 @@ import Testing
         _ = try await agent.withRedirectSession(try options()) { session in
             let visit = Task { try await session.visit("https://id.example.com/authorize?state=the-right-state") }
             for await start in addresses {
-                // Every user of the machine can read a browser's command line (RFC 8252 section 8.10 demands the same
-                // care).
+                // Every user of the machine can read a browser's command line, so the URL in it must not contain the
+                // state.
                 #expect(!start.contains("state"))
                 // A request that a browser would not send does not consume the start page.
                 #expect(try await get(start, method: .post).status == 405)

@@ -52,7 +52,8 @@ import Testing
         }
     }
 
-    /// A browser waits for the response. TCP_CORK keeps the request back until the socket is closed.
+    /// Unlike this peer, a browser waits for the response. TCP_CORK delays the partial segment until the socket is
+    /// closed (or for 200 ms, tcp(7)).
     @Test func aPeerThatHasClosedItsSocketIsNotTheUsersBrowser() async throws {
         let owners = try await ask("127.0.0.1") { port in
             _ = try await Self.run(
@@ -109,7 +110,7 @@ import Testing
         }
     }
 
-    /// The other user's way to connect.
+    /// The kind of connection that the other user's program makes.
     enum Method: CaseIterable { case plain, halfClosed, mapped }
 
     @Test(.enabled(if: geteuid() == 0, "Only root can run a program as another user."), arguments: Method.allCases)

@@ -180,7 +180,7 @@ final class SlowRefreshes: HTTPTransport {
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
-        #expect(error?.message.contains("the session is kept") == true)
+        #expect(error?.message.contains("the session continues") == true)
         #expect(error?.message.contains("signed in") == false)
         let kept = try #require(try await client.credential())
         #expect(kept.tokens.refreshToken != first.tokens.refreshToken)

@@ -221,7 +221,7 @@ import Glibc
         var reason: String {
             switch self {
             case .othersCanRead: "Others can read"
-            case .link, .folder: "not a plain file"
+            case .link, .folder: "not a regular file"
             case .text: "not a database"
             case .otherProgram: "another program"
             case .newerVersion: "Use a newer one"

@@ -127,7 +127,7 @@ import Testing
         Damage(name: "empty", command: ": > \"$f\"", word: "is damaged"),
         Damage(name: "loose permissions", command: "chmod 644 \"$f\"", word: "chmod 600"),
         Damage(name: "a link", command: "mv \"$f\" \"$f.real\" && ln -s \"$f.real\" \"$f\"", word: "cannot be read"),
-        Damage(name: "a directory", command: "rm \"$f\" && mkdir \"$f\"", word: "not a plain file"),
+        Damage(name: "a directory", command: "rm \"$f\" && mkdir \"$f\"", word: "not a regular file"),
         Damage(name: "open folder", command: "chmod 777 \"$(dirname \"$f\")\"", word: "chmod 700"),
     ]
 

@@ -9,13 +9,13 @@ let registration = try ClientRegistration(clientID: "my-client") {
     $0.authentication = .clientSecretBasic(Secret(secret))
 }
 let client = OAuthClient(server: AuthorizationServer(issuer: "https://id.example.com"), registration: registration)
-let credentials = CredentialManager(client: client, store: MemoryTokenStore())  // of one process; see docs/servers.md
+let credentials = CredentialManager(client: client, store: MemoryTokenStore())  // for one process; see docs/servers.md
 
 func login(hint: String) async throws -> AuthorizationRequest {
-    try await client.authorizationRequest(.init(prompt: .login, loginHint: hint))  // Codable: keep it with the session
+    try await client.authorizationRequest(.init(prompt: .login, loginHint: hint))  // Codable: store it with the session
 }
 
-// url: the whole of it, with the origin: "https://app.example.com/callback?code=..."
+// url: the absolute URL: "https://app.example.com/callback?code=..."
 func callback(_ url: String, _ request: AuthorizationRequest, sessionID: String) async throws {
     let credential = try await client.exchange(url, for: request)
     try await credentials.save(credential, for: sessionID)

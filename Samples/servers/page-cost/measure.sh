@@ -25,5 +25,5 @@ rates = [tuple(map(float, line.split())) for line in open(sys.argv[1])]
 ratios = sorted(plain / session for plain, session in rates)
 plain, session = (statistics.median(column) for column in zip(*rates))
 print(f"A page of 4 KB: {plain:,.0f} requests/s without a session, {session:,.0f} with one; "
-      f"{statistics.median(ratios):.2f} times the cost (least {ratios[0]:.2f}, most {ratios[-1]:.2f}, {len(ratios)} rounds)")
+      f"{statistics.median(ratios):.2f} times the cost ({ratios[0]:.2f} to {ratios[-1]:.2f}, {len(ratios)} rounds)")
 PYTHON

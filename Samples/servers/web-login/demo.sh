@@ -69,7 +69,8 @@ if [ ${#ports[@]} -gt 1 ]; then
   while [ -e "$folder/replacing" ]; do status "$origin/" && echo; done >"$folder/statuses" &
   load=$!
   for each in "${ports[@]}"; do
-    # Migrates the tables to a later version that this one can still use: running processes continue to work, and new processes start.
+    # Migrates the tables to a later schema version that this program still supports: running processes continue to
+    # work, and new processes start.
     case $store in *postgresql*) "$here/operations.sh" next-tables ;; esac
     curl -s -H "X-AuthFlow: 1" -H "Cookie: $(cat "$folder/cookie")" -o "$folder/download" "http://127.0.0.1:$each/api/large" &
     download=$!
@@ -105,7 +106,8 @@ case $store in *postgresql* | *sqlite* | *redis*)
   echo "Restored a backup: its sessions remain valid, and a later session is lost" ;;
 esac
 case $store in *postgresql*)
-  # Migrates the tables to a version that requires a later program: a new process does not become ready, and the tool reports the reason.
+  # Migrates the tables to a schema version that this program does not support: a new process does not become ready,
+  # and the tool reports the reason.
   no_errors
   "$here/operations.sh" needed-tables
   each=${ports[0]}

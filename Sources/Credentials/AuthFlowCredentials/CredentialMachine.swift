@@ -25,7 +25,7 @@ import AuthFlowStorage
 /// | the provider ended the session, and that is stored | unchanged | drop | drop | dropped |
 /// | a request failed | back off | unchanged | unchanged | unchanged |
 /// | a request succeeded | end the backoff | unchanged | unchanged | unchanged |
-/// | work of an earlier epoch completes | return nothing | return nothing | return nothing | stored, unless a newer one exists |
+/// | an operation of an earlier epoch completes | return nothing | return nothing | return nothing | stored, unless a newer one exists |
 ///
 /// An epoch is the period between two changes of the signed-in user. "Written" means written under the lease;
 /// docs/models/lease.pml models the transitions `end_take`, `read`, `send`, `respond`, `write` and `release` of the
@@ -48,8 +48,8 @@ struct CredentialMachine {
     private(set) var epoch = 0
     /// The number of successful and failed writes: a read that overlaps with a write is outdated.
     private var version = 0
-    /// The backoffs of the accounts whose refresh failed. They are separate, because one user's failure says little
-    /// about another's.
+    /// The backoffs of the accounts whose refresh failed. They are separate, because a failure for one user does not
+    /// imply a failure for another user.
     private var backoffs: [AccountID: Backoff] = [:]
     /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
@@ -78,7 +78,7 @@ struct CredentialMachine {
         case unknown
         case entry(StoredAccounts.Entry?)
 
-        /// Whether an entry has the same tokens. A change to the application's data only does not make an entry newer.
+        /// Whether an entry has the same tokens. A change only to application data does not make it newer.
         func isTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.withoutApplicationData == other?.withoutApplicationData
@@ -121,7 +121,7 @@ extension CredentialMachine {
     }
 
     /// New tokens were obtained: return them from now on, unless a new epoch has started.
-    /// - Parameter epoch: The epoch in which the work that obtained them started; nil for the current one.
+    /// - Parameter epoch: The epoch in which the operation that obtained them started; nil for the current epoch.
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, keeps(credential.account) else { return }
         cached = CachedTokens(credential, margin: margin, random: random)

@@ -117,8 +117,8 @@ extension ManagedCredential {
         } catch let error as AuthError where isEnd(error) {
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
         } catch let error as AuthError {
-            // RFC 8707 section 2: invalid_target is about this resource, as invalid_scope is about these scopes. Neither says anything
-            // about the session.
+            // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
+            // Neither error ends the session.
             let isAboutRequest = ["invalid_target", "invalid_scope"].contains(error.providerError?.error)
             if !isAboutRequest { backOff(error, credential.account) }
             throw error

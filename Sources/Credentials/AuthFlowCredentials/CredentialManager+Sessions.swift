@@ -133,7 +133,7 @@ extension CredentialManager {
 }
 
 extension RecordKey {
-    /// The claim by which a sign-out informs a refresh in progress.
+    /// The key of the claim that notifies a refresh in progress of a sign-out.
     var signOut: RecordKey {
         RecordKey(name: "signed out\n\(name)", issuer: issuer, clientID: clientID, resource: resource, kind: .claim)
     }

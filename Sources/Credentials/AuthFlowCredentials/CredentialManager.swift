@@ -131,8 +131,8 @@ public final class CredentialManager: Sendable {
     ///   - credential: The credential.
     ///   - key: The user or session.
     ///   - attributes: The expiry and the tags, for a ``SessionTokenStore``; default: no expiry and no tags.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant, or the store has no
-    ///   attributes; `storage_failed`.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of
+    ///   the grant, or the store does not support attributes; `storage_failed`.
     public func save(
         _ credential: Credential,
         for key: CredentialKey,
@@ -334,7 +334,7 @@ public final class CredentialManager: Sendable {
     func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }
 }
 
-/// The key of a credential among those of one client.
+/// The key that identifies a credential among the credentials of one client.
 public struct CredentialKey: Sendable, Hashable {
     /// The identifier of the user, session or profile, which the application chooses.
     public let session: String

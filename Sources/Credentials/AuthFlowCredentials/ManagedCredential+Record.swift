@@ -50,7 +50,7 @@ extension ManagedCredential {
     private func revokeAfterSignOut(_ credentials: [Credential]) {
         guard let store = store as? any SessionTokenStore else { return }
         _ = revocations.begin { [self] in
-            // If the key cannot be claimed again, the sign-out's claim exists.
+            // If the key has already been claimed, a sign-out removed the session.
             guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
             for credential in credentials {
                 try await reporter().step(.revocation) { try await client.revoke(credential) }
@@ -217,7 +217,7 @@ extension ManagedCredential {
         return known == signedIn ? nil : known
     }
 
-    /// Keeps the credential of a sign-in in memory until this process exits, because it could not be stored.
+    /// Retains the credential of a sign-in in memory until this process exits, because it could not be stored.
     package func keepInMemory(_ credential: Credential) async {
         let stored = try? await read().stored
         let epoch = beginEpoch()
@@ -230,7 +230,7 @@ extension ManagedCredential {
     }
 
     /// Writes a refreshed credential. If that fails, the credential is still valid, but only this process has it.
-    /// - Parameter epoch: The epoch in which the work that obtained it started.
+    /// - Parameter epoch: The epoch in which the operation that obtained it started.
     func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
         let old = accounts.entry(of: credential.account)
         accounts.set(.signedIn(credential), isCurrent: false)

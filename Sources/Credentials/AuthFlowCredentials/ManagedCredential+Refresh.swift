@@ -133,7 +133,7 @@ extension ManagedCredential {
             backOff(error, credential.account)
             throw AuthError(
                 error.code,
-                "The refreshed tokens were not used, but the session is kept. \(error.message)",
+                "The refreshed tokens were not used, but the session continues. \(error.message)",
                 providerError: error.providerError,
                 status: error.status,
                 retryAfter: error.retryAfter,

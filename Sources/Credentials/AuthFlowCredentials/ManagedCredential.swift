@@ -220,7 +220,7 @@ package final class ManagedCredential: Sendable {
             try await check?.value()
         } catch {
             try Task.checkCancellation()
-            // A failed read says nothing about the tokens.
+            // A failed read does not mean that the tokens were removed.
             guard let credential = stillCached(answer) else { throw error }
             return credential
         }
@@ -230,11 +230,11 @@ package final class ManagedCredential: Sendable {
         if case .cached(let credential) = state.withLock({ $0.machine.asked(at: present, margin: margin) }) {
             return credential
         }
-        // The read may have taken longer than its result is valid.
+        // The read may have taken so long that its result is no longer recent enough.
         return stillCached(answer)
     }
 
-    /// The tokens of an answer, unless other tokens have replaced them in memory, or the user has signed out.
+    /// The answer's unchecked tokens, unless other tokens have replaced them in memory, or the user has signed out.
     private func stillCached(_ answer: CredentialMachine.Answer) -> Credential? {
         guard case .unchecked(let cached) = answer else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
@@ -265,7 +265,7 @@ package final class ManagedCredential: Sendable {
     }
 
     /// Caches the tokens, so that they are returned from memory from now on, unless a new epoch has started.
-    /// - Parameter epoch: The epoch in which the work that obtained them started; nil for the current one.
+    /// - Parameter epoch: The epoch in which the operation that obtained them started; nil for the current epoch.
     @discardableResult
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
         let random = random

@@ -4,11 +4,11 @@ import Synchronization
 
 /// The detection of a provider outage, based on the refreshes of one process.
 ///
-/// One user's failed refresh says little about another's. If the refreshes of several users fail with no response in
-/// between, the provider is considered unavailable: one caller retries after a while, and the others fail
+/// The failure of one user's refresh does not indicate an outage. If the refreshes of several users fail with no
+/// response in between, the provider is considered unavailable: one caller retries after a while, and the others fail
 /// immediately.
 struct ProviderOutage: Sendable {
-    /// The number of users whose refreshes must fail before other refreshes are held back.
+    /// The number of users whose refreshes must fail before other refreshes are throttled.
     static let tolerated = 5
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
     static let first: TimeInterval = 5

@@ -79,7 +79,7 @@ package struct PrivateFile {
     /// - Parameter isCredential: Whether a sign-out would remove the file.
     private func requirePrivate(_ status: stat, isCredential: Bool) throws(AuthError) {
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
-            throw AuthError(.storageFailed, "\(path) is not a plain file owned by this user, so it is not trusted.")
+            throw AuthError(.storageFailed, "\(path) is not a regular file owned by this user, so it is not trusted.")
         }
         let remedy =
             isCredential

@@ -8,7 +8,7 @@ import Glibc
 import Synchronization
 
 /// Stores credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
-/// with the user's login.
+/// with a password, usually the user's login password.
 ///
 /// libsecret is loaded when it is first needed, so that programs also run on systems without it. Secrets are
 /// encrypted when they cross the session bus. Every process of the same user can read an unlocked keyring.

@@ -100,8 +100,8 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         }
     }
 
-    /// The input of the authentication tag in the CBC modes (section 5.2.2.1): the header, the initialization vector, the ciphertext,
-    /// and the length of the header in bits.
+    /// The input of the HMAC in the CBC modes (section 5.2.2.1): the additional authenticated data (the encoded
+    /// header), the initialization vector, the ciphertext, and the length of the additional authenticated data in bits.
     static func authenticated(
         _ header: [UInt8],
         _ initializationVector: [UInt8],

@@ -167,7 +167,7 @@ extension DecryptionKey {
         }
         let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
         guard let material = Material(parts) else {
-            throw Self.refusal("it is damaged, or its curve is not for encryption")
+            throw Self.refusal("it is damaged, or its curve cannot be used for encryption")
         }
         try self.init(
             material,

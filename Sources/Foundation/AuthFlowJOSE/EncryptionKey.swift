@@ -129,7 +129,8 @@ package struct EncryptionKey: Sendable {
         return ([head] + ([encryptedKey] + parts).map { Base64URL.encode($0) }).joined(separator: ".")
     }
 
-    /// A secret shared with the owner by means of an ephemeral key (RFC 7518 section 4.6.1.1), and the public part of that key.
+    /// The ECDH shared secret of a new ephemeral key and the recipient's key (RFC 7518 section 4.6.1.1), and the
+    /// ephemeral public key.
     private func agreement() throws -> (secret: [UInt8], ephemeral: JSON) {
         let secret: SharedSecret
         let ephemeral: PublicKeyMaterial

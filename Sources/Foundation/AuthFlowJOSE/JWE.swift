@@ -15,7 +15,7 @@ package struct JWE: Sendable {
     /// "ASCII(Encoded Protected Header)": the additional authenticated data.
     private let authenticated: [UInt8]
 
-    /// The maximum number of keys tried for a token that does not name a key.
+    /// The maximum number of keys tried for a token.
     private static let keyLimit = 4
 
     /// Whether a token has the five parts of an encrypted token.
@@ -64,7 +64,7 @@ package struct JWE: Sendable {
         self.authenticated = Array(parts[0])
     }
 
-    /// Decrypts the token with the key that it names; if it names none, tries each matching key.
+    /// Decrypts the token with the key that its `kid` identifies, or without a `kid`, with each matching key in turn.
     /// - Parameters:
     ///   - keys: The client's keys.
     ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for

@@ -15,10 +15,10 @@ enum KeyCurve: String {
     /// `kty`.
     var keyType: String { isOctetKeyPair ? "OKP" : "EC" }
 
-    /// Whether keys are byte strings rather than numbers and points (RFC 8037 section 2).
+    /// Whether keys are byte strings rather than scalars and points (RFC 8037 section 2).
     var isOctetKeyPair: Bool { self == .ed25519 || self == .x25519 }
 
-    /// The length of a number, or of a key, in bytes.
+    /// The length of a coordinate, a scalar, or the key of an octet key pair, in bytes.
     var size: Int {
         switch self {
         case .p256, .ed25519, .x25519: 32
@@ -85,7 +85,7 @@ enum PublicKeyMaterial {
 /// The parts of a private key, regardless of its use.
 enum PrivateKeyMaterial {
     case rsa(_RSA.Signing.PrivateKey)
-    /// The private number, or the private key of an octet key pair.
+    /// The private scalar, or the private key of an octet key pair.
     case curve(KeyCurve, [UInt8])
 
     /// Reads the private members of a JWK.

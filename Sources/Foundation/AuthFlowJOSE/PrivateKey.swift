@@ -173,7 +173,7 @@ extension PrivateKey {
         }
         let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
         guard let material = Material(parts) else {
-            throw Self.refusal("it is damaged, or its curve is not for signing")
+            throw Self.refusal("it is damaged, or its curve cannot be used for signing")
         }
         try self.init(
             material,

@@ -83,8 +83,8 @@ package enum SignedTimes {
     /// second in the future. FAPI 2.0 Security Profile section 5.3.2.1 requires them to tolerate ten seconds; not all do.
     static let backdating: Int64 = 5
 
-    /// The number of seconds by which `nbf` is backdated. `nbf` does not state when a JWT was issued, and cryptojwt, with which many Python
-    /// servers verify assertions, rejects a JWT whose `nbf` is less than 15 seconds ago.
+    /// The number of seconds by which `nbf` is backdated. `nbf` does not state when a JWT was issued, and idpyoidc, a
+    /// Python server library, rejects a client assertion whose `nbf` is less than 15 seconds ago.
     static let earlier: Int64 = 30
 
     /// The claim `iat` of a JWT that is signed at the given time.

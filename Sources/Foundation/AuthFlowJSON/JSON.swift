@@ -9,7 +9,8 @@ public enum JSON: Sendable {
     case null
     /// `true` or `false`.
     case bool(Bool)
-    /// A number written without a fraction or an exponent. Numbers outside the 64-bit range are a parse error, never rounded.
+    /// A number written without a fraction or an exponent. An integer outside the signed 64-bit range is a parse error,
+    /// and is never rounded.
     case integer(Int64)
     /// A number written with a fraction or an exponent. Always finite.
     case double(Double)

@@ -2,9 +2,9 @@
 public struct JSONPath: Sendable, Hashable {
     /// One step of the path.
     public enum Step: Sendable, Hashable {
-        /// To the member of an object with this name.
+        /// A step to the member of an object with this name.
         case member(String)
-        /// To the element of an array at this zero-based index.
+        /// A step to the element of an array at this zero-based index.
         case element(Int)
     }
 

@@ -75,7 +75,7 @@ import Synchronization
         var count = UInt(tokens.count)
         try Self.require(lock.withLock { _ in unsafe authflow_pkcs11_tokens(pointer, &tokens, &count) })
         return tokens.prefix(Int(count)).map { token in
-            // The standard pads these fields with spaces.
+            // PKCS #11 requires these fields to be padded with spaces.
             func text<Bytes>(_ bytes: Bytes) -> String {
                 let all = unsafe withUnsafeBytes(of: bytes) { unsafe Array($0) }
                 return String(decoding: all, as: UTF8.self).trimmingSpaces()

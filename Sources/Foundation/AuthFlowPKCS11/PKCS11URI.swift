@@ -53,7 +53,7 @@ package struct PKCS11URI: Sendable, Hashable {
             guard known.contains(name) else {
                 throw refuse("the attribute \"\(DisplayText.sanitized(name, limit: 30))\" is not supported")
             }
-            // Section 2.3: "a URI attribute MUST NOT appear more than once".
+            // Sections 2.3 and 2.4: neither a path attribute nor a query attribute defined there may be repeated.
             guard pair.count == 2, let value = Self.decoded(pair[1]), values.updateValue(value, forKey: name) == nil
             else { throw refuse("\(name) is malformed, or occurs twice") }
         }

@@ -76,8 +76,8 @@ public struct RecordAttributes: Sendable, Hashable {
     }
 }
 
-/// A property that several records share, such as their user. A store sees the bytes, so use a keyed hash if it must not
-/// learn who the users are.
+/// A property that several records share, such as their user. The bytes are visible to the store, so use a keyed hash
+/// if the store must not be able to identify the users.
 public struct RecordTag: Sendable, Hashable {
     /// The 32 bytes of the tag.
     public let bytes: [UInt8]

@@ -1,7 +1,7 @@
 #if os(Linux)
-/// The transport of this system: libcurl on Linux, `URLSession` on Apple's systems.
+/// The default transport of the platform: libcurl on Linux, `URLSession` on Apple platforms.
 public typealias SystemTransport = CurlTransport
 #else
-/// The transport of this system: libcurl on Linux, `URLSession` on Apple's systems.
+/// The default transport of the platform: libcurl on Linux, `URLSession` on Apple platforms.
 public typealias SystemTransport = URLSessionTransport
 #endif

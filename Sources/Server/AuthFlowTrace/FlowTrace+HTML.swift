@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 
 extension FlowTrace {
-    /// The maximum number of displayed parameters of a message.
+    /// The maximum number of parameters displayed per message.
     private static let maximumParameters = 12
 
     /// Returns the trace as a self-contained HTML page: a sequence diagram for a desktop screen, a phone or paper.

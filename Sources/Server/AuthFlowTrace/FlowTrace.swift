@@ -111,8 +111,8 @@ public final class FlowTrace: Sendable {
         }
     }
 
-    /// The visit itself cannot be observed in the app. It takes place after the browser is opened and before the
-    /// redirect.
+    /// The app cannot observe the user's interaction with the provider, which takes place after the browser is opened
+    /// and before the redirect.
     private func writeVisit() {
         guard let message = visit.withLock({ $0.take() }) else { return }
         write(.message(from: .browser, to: .provider, message))

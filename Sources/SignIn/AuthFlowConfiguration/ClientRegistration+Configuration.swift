@@ -158,7 +158,7 @@ extension ClientAuthentication {
         switch method ?? usual {
         case .none:
             guard secret == nil else {
-                throw configuration.error("\"none\" sends no secret, but there is a \"client_secret\"", at: key)
+                throw configuration.error("\"none\" sends no secret, but \"client_secret\" is set", at: key)
             }
             self = .none
         case .clientSecretPost: self = .clientSecretPost(try needed(secret, "client_secret", .clientSecretPost))

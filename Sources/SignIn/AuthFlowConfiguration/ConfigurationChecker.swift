@@ -104,7 +104,7 @@ struct ConfigurationChecker {
     private mutating func checkSecret(_ json: JSON, at path: JSONPath) {
         let forms = #"{"env": "NAME"}, {"file": "path"} or {"command": ["program"]}"#
         guard let members = json.object else {
-            return report("a secret is never written into the file: use \(forms)", at: path)
+            return report("a secret must not be written in the file: use \(forms)", at: path)
         }
         guard members.count == 1, let (kind, value) = members.first else {
             return report("a secret must be written as one of \(forms)", at: path)

@@ -55,7 +55,7 @@ public struct ConfigurationSection: Sendable {
         #else
         for name in members.keys {
             throw source.error(
-                "on this system the network is configured system-wide, not for each client",
+                "on this system, network settings are system-wide and cannot be set for each client",
                 at: path.member(name)
             )
         }

@@ -98,7 +98,7 @@ extension TokenStoreFactory {
     private static let keyInToken = ConfigurationKey(
         "pkcs11",
         .text,
-        "Instead of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), from which the encryption key is derived with the id, such as pkcs11:token=Server;object=sessions."
+        "Instead of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Server;object=sessions. The encryption key is derived from the secret key and the id."
     )
     private static let keyPIN = ConfigurationKey("pin", .secret, "The PIN of the PKCS #11 token, by reference.")
 

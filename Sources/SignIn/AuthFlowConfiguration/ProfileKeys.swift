@@ -16,7 +16,7 @@ public enum ProfileKeys {
     package static let clientSecret = ConfigurationKey(
         "client_secret",
         .secret,
-        "The client's secret, by reference. Leave it out for a public client: apps and command-line tools cannot keep a secret."
+        "The client's secret, by reference. Omit it for a public client: apps and command-line tools cannot keep a secret confidential."
     )
     package static let clientAuthentication = ConfigurationKey(
         "client_authentication",
@@ -119,12 +119,12 @@ public enum ProfileKeys {
     private static let requestAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The registered algorithm (request_object_encryption_alg). Default: the best algorithm that the provider announces and has a key for."
+        "The registered algorithm (request_object_encryption_alg). Default: the best algorithm that the provider advertises and has a key for."
     )
     private static let requestContent = ConfigurationKey(
         "content",
         .choice(of: ContentEncryption.allCases),
-        "The content encryption (request_object_encryption_enc). Default: the best encryption that the provider announces, otherwise A128CBC-HS256."
+        "The content encryption (request_object_encryption_enc). Default: the best encryption that the provider advertises, otherwise A128CBC-HS256."
     )
     static let requestEncryption = ConfigurationKey(
         "encrypted_requests",
@@ -170,7 +170,7 @@ public enum ProfileKeys {
         "announced_pkce",
         .flag,
         default: false,
-        "Whether the provider must announce PKCE with S256 in its metadata; if false, only a provider that announces other methods is rejected."
+        "Whether the provider must advertise PKCE with S256 in its metadata; if false, only a provider that advertises other methods without S256 is rejected."
     )
     /// The sign-in flows, in order of preference.
     public static let flow = ConfigurationKey(
@@ -194,12 +194,12 @@ public enum ProfileKeys {
         "response_mode",
         ConfigurationValue<ResponseMode>.choice,
         default: .query,
-        "How the provider sends the authorization response through the browser."
+        "The response mode: how the provider returns the authorization response through the browser."
     )
     static let idTokenSigningAlgorithms = ConfigurationKey(
         "id_token_signing_algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
-        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider announces; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
+        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider advertises; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",
@@ -341,8 +341,8 @@ struct ProfileChoices: Sendable {
             .named(sources),
             "The source of the assertion that the flow jwt_bearer exchanges for an access token. It is queried for every use."
         )
-        // The sign-in of another profile provides an assertion for one server, but not one that authenticates the
-        // client itself.
+        // A self-signed assertion and the ID-JAG of another profile's sign-in are authorization grants (RFC 7523
+        // section 2.1), not client assertions (section 2.2).
         self.clientAssertion = ConfigurationKey(
             "client_assertion",
             .named(sources.filter { $0.1 != "key" && $0.1 != "profile" }),
@@ -403,7 +403,7 @@ package struct ClientKey: Sendable {
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The algorithm, as registered. Default: the best algorithm that fits the key and that the provider announces."
+        "The algorithm, as registered. Default: the best algorithm that fits the key and that the provider advertises."
     )
     private static let token = ConfigurationKey(
         "pkcs11",

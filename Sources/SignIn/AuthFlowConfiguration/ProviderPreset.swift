@@ -69,7 +69,7 @@ public struct ProviderPreset: Sendable {
     /// The name that selects the preset in a profile.
     public let name: String
 
-    /// The provider's name, as users know it.
+    /// The provider's display name.
     public let title: String
 
     /// The variable values.
@@ -81,21 +81,22 @@ public struct ProviderPreset: Sendable {
     /// The steps at the provider before the first sign-in, one sentence each.
     public let registration: [String]
 
-    /// The URL of the console where clients are registered; nil when the URL differs.
+    /// The URL of the console where clients are registered; nil when each customer of the provider has a different URL.
     public let console: String?
 
-    /// The URL of the provider's page that the preset is based on.
+    /// The URL of the provider's documentation that the preset is based on.
     public let source: String
 
     /// Creates a preset.
     /// - Parameters:
     ///   - name: The name that selects the preset in a profile.
-    ///   - title: The provider's name, as users know it.
+    ///   - title: The provider's display name.
     ///   - parameters: The variable values; default: none.
     ///   - members: The members of a profile, including `provider`. A parameter in braces is replaced by its value.
     ///   - registration: The steps at the provider before the first sign-in, one sentence each.
-    ///   - console: The URL of the console where clients are registered; default, nil: the URL differs.
-    ///   - source: The URL of the provider's page that the preset is based on.
+    ///   - console: The URL of the console where clients are registered; nil (the default) when each customer of the
+    ///     provider has a different URL.
+    ///   - source: The URL of the provider's documentation that the preset is based on.
     public init(
         _ name: String,
         title: String,

@@ -30,7 +30,7 @@ struct TrustedFile {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw refusal("\(path) is not a plain file.")
+            throw refusal("\(path) is not a regular file.")
         }
         try requireOwn(status, path)
         // A symbolic link can be replaced by users with write access to its directory, and its target by users with write

@@ -16,8 +16,8 @@ package enum LocalSocket {
         // which no process listens. Its temporary name contains the ID of the process that creates it.
         let unfinished =
             "\(FilePath.directory(of: path))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
-        // On Linux, the socket file gets the mode of its descriptor. On other systems, the directory keeps other users
-        // out until `chmod` sets the mode.
+        // On Linux, `bind` creates the socket file with the mode of the descriptor. On other systems, the permissions
+        // of the directory exclude other users until `chmod` sets the mode.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
             unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
             unsafe chmod(unfinished, 0o600) == 0, SystemCall.listen(descriptor, 4) == 0,

@@ -9,8 +9,8 @@ import Darwin
 import Glibc
 #endif
 
-/// Passes a redirect from the process that the system starts to open it to the process that is waiting for it, on the
-/// same machine.
+/// Passes a redirect to the process that is waiting for it, from another process on the same machine that the system
+/// has started to open the redirect.
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
 /// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
@@ -61,7 +61,9 @@ public struct RedirectHandOver: Sendable {
         // The parameters are in the query or in the fragment; the waiting process knows which of the two it requested.
         let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
             .compactMap { FormURLEncoding.decode(String($0))?["state"] }
-        guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else { return .nobody }
+        guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else {
+            return .nobody
+        }
         defer { close(descriptor) }
         LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
         let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)

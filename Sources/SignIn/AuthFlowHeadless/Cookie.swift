@@ -5,7 +5,7 @@ public import AuthFlowEssentials
 public struct Cookie: Sendable, Hashable {
     /// The name.
     public let name: String
-    /// The value. Session cookies are as good as passwords.
+    /// The value. A session cookie is a bearer credential.
     public let value: Secret
     /// The host or domain it belongs to, in lower case.
     public let domain: String
@@ -19,14 +19,14 @@ public struct Cookie: Sendable, Hashable {
     public let expiresAt: Date?
     /// The origin that set it.
     public let origin: String
-    /// Restricts the cross-site requests with which it is sent.
+    /// The restriction on the cross-site requests that include the cookie.
     public let sameSite: SameSite
 
     /// `SameSite` (RFC 6265bis section 5.6.7).
     public enum SameSite: String, Sendable, Hashable {
         /// Not sent with cross-site requests.
         case strict
-        /// Sent with cross-site requests only when they navigate to another page by GET. The default.
+        /// Sent with cross-site requests only if they are top-level navigations with the method GET. The default.
         case lax
         /// Sent with all requests.
         case none
@@ -67,8 +67,8 @@ extension Cookie {
         }
 
         if let domain {
-            // Section 5.3 step 5 requires rejecting public suffixes. Without the list, a domain must contain a dot and
-            // match the host at a dot; an IP address cannot have a domain.
+            // Section 5.3 step 5 requires rejecting public suffixes. Without the Public Suffix List, a domain must
+            // contain a dot and match the end of the host name at a label boundary; an IP address cannot have a domain.
             let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
             let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }
             guard covers, !isAddress || endpoint.host == domain else { return nil }
@@ -76,7 +76,7 @@ extension Cookie {
         // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie; the prefixes of section 4.1.3 are
         // enforced.
         if isSecure && !Self.isSecure(endpoint) { return nil }
-        // Section 5.7: without Secure, "None" is not honored.
+        // Section 5.7: a cookie with SameSite=None but without Secure must be ignored. Here, it is stored as Lax.
         if sameSite == .none, !isSecure { sameSite = .lax }
         if name.hasPrefix("__Secure-") && !isSecure { return nil }
         if name.hasPrefix("__Host-"), !isSecure || domain != nil || path != "/" { return nil }
@@ -125,7 +125,7 @@ extension Cookie {
 struct RequestContext: Sendable {
     /// The page that initiated it; nil for a typed URL.
     let initiator: Endpoint?
-    /// Whether it is a navigation to a page by GET.
+    /// Whether it is a top-level navigation with the method GET.
     let isPlainVisit: Bool
 
     /// Whether a cookie may be sent with a request to an endpoint.
@@ -138,8 +138,8 @@ struct RequestContext: Sendable {
         }
     }
 
-    /// Whether two endpoints are same-site: the same scheme and the same registrable domain. Without the list of public
-    /// suffixes, a suffix is assumed to have one label, or two when both are short, as in `co.uk`.
+    /// Whether two endpoints are same-site: the same scheme and the same registrable domain. Without the Public Suffix
+    /// List, a public suffix is assumed to have one label, or two when both are short, as in `co.uk`.
     static func isSameSite(_ left: Endpoint, _ right: Endpoint) -> Bool {
         left.scheme == right.scheme && site(left.host) == site(right.host)
     }

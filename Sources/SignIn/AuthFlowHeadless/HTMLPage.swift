@@ -1,7 +1,7 @@
 import AuthFlow
 import CMarkup
 
-/// The parts of a page that a sign-in needs, read by libxml2's HTML parser.
+/// The parts of a page that a sign-in needs, extracted by libxml2's HTML parser.
 struct HTMLPage: Sendable {
     var title = ""
     var forms: [HTMLForm] = []
@@ -9,7 +9,7 @@ struct HTMLPage: Sendable {
     /// The beginning of the visible text.
     var text = ""
 
-    /// Reads a page on a separate thread, so that a deadline holds regardless of the page's contents.
+    /// Parses a page on a separate thread, so that a deadline is enforced regardless of the page's contents.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it exceeds the limits of ``HTMLReader``; `CancellationError`.
     static func read(_ page: HeadlessPage) async throws -> HTMLPage {
         let bytes = page.response.body
@@ -20,7 +20,7 @@ struct HTMLPage: Sendable {
         guard let read else {
             throw AuthError(
                 .userAgentFailed,
-                "The page at \(page.endpoint) was not read: it exceeds the limits for the elements, attributes or size of a page."
+                "The page at \(page.endpoint) was not parsed: it exceeds the limits for the elements, attributes or size of a page."
             )
         }
         return read
@@ -33,7 +33,7 @@ struct HTMLPage: Sendable {
         guard authflow_markup_open() else {
             throw AuthError(
                 .userAgentFailed,
-                "libxml2 is not installed, and pages cannot be read without it. Install it (Debian: libxml2)."
+                "libxml2 is not installed, and pages cannot be parsed without it. Install it (Debian: libxml2)."
             )
         }
         guard let page = HTMLReader.page(bytes) else { return nil }

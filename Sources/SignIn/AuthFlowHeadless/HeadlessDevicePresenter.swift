@@ -69,7 +69,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         }
         throw AuthError(
             .userAgentFailed,
-            "After \(Self.maximumPages) pages the code at \(link) was still not accepted."
+            "\(link) had still not accepted the code after \(Self.maximumPages) pages."
         )
     }
 

@@ -126,7 +126,7 @@ final class CallbackInbox: Sendable {
                 StatusPage(
                     status: .notFound,
                     title: "Nothing here",
-                    message: "A sign-in is waiting at another URL."
+                    message: "The sign-in in progress expects its response at another URL."
                 )
             )
         }

@@ -42,7 +42,7 @@ enum FragmentPage {
           field.value = value;
           fields.append(field);
         }
-        // A field shadows a method of the form with the same name, so no method is called on the form itself from here on.
+        // DOM clobbering: a field shadows the form's method of the same name, so none is called on the form itself.
         Node.prototype.appendChild.call(form, fields);
         document.documentElement.appendChild(form);
         HTMLFormElement.prototype.submit.call(form);

@@ -16,7 +16,7 @@ package struct LoopbackPort {
     /// Binds a port.
     /// - Parameters:
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
-    ///   - port: The port; nil for any free one.
+    ///   - port: The port; nil for any free port.
     /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed`.
     static func open(host: String, port: Int?) throws -> LoopbackPort {
         do {
@@ -46,7 +46,7 @@ package struct LoopbackPort {
     /// Binds a port and releases it.
     /// - Parameters:
     ///   - host: The same as for ``open(host:port:)``.
-    ///   - port: The port; default: any free one.
+    ///   - port: The port; default: any free port.
     /// - Returns: The port.
     package static func tryOut(host: String, port: Int? = nil) throws -> Int {
         let port = try open(host: host, port: port)
@@ -64,7 +64,8 @@ package struct LoopbackPort {
             #if !os(Linux)
             try socket.setValue(true, for: .noSIGPIPE)
             #endif
-            // This option ignores only closed connections: a port on which another process listens remains unavailable.
+            // SO_REUSEADDR permits binding a port with connections in TIME_WAIT; a port on which another process
+            // listens remains unavailable.
             try socket.setValue(true, for: .localAddressReuse)
             if isIPv6 {
                 try socket.bind(to: try sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)))

@@ -6,7 +6,8 @@ import HTTPTypes
 
 /// A client ID metadata document, served over https at the URL that is the `client_id` (OAuth Client ID Metadata Document).
 ///
-/// A client with such a document needs no registration: an authorization server fetches the document when it first sees the client.
+/// A client with such a document needs no registration: an authorization server fetches the document when it receives
+/// the client's first request.
 public struct ClientMetadataDocument: Sendable, Hashable {
     /// The URL of the document, which is the `client_id`, exactly as written.
     public let clientID: String
@@ -17,7 +18,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     /// The recommended maximum size of a document, in bytes (section 6.6).
     static let maximumSize = 5 * 1024
 
-    /// Creates a document for a client on users' devices.
+    /// Creates a document for a public client.
     /// - Parameters:
     ///   - clientID: The URL that the document will be served at.
     ///   - name: `client_name`, which servers show to the user.

@@ -6,7 +6,7 @@ import HTTPTypes
 
 /// Registers a client with a provider (RFC 7591, OpenID Connect Dynamic Client Registration 1.0).
 public struct DynamicRegistration: Sendable {
-    /// The metadata that a client registers with.
+    /// A registration request with the client metadata (RFC 7591 section 3.1).
     public struct Request: Sendable {
         /// `redirect_uris`.
         public var redirectURIs: [RedirectURI]
@@ -14,7 +14,7 @@ public struct DynamicRegistration: Sendable {
         public var name: String?
         /// `scope`.
         public var scopes: [String]
-        /// `token_endpoint_auth_method`. A client on a user's device is public: `none`.
+        /// `token_endpoint_auth_method`; default: `none`, because native clients are public clients.
         public var authenticationMethod: ClientAuthentication.Method
         /// `grant_types`; default, nil: `authorization_code`, and `refresh_token` if the scopes contain
         /// `offline_access`.

@@ -122,7 +122,7 @@ extension KeptRegistration {
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
         try response.requireAvailable(from: management.endpoint.host, now: host.now())
-        // RFC 7592 section 2.3: "204 No Content". A registration that no longer exists is rejected with 401.
+        // RFC 7592 section 2.3: "204 No Content". If the registration no longer exists, the response is 401.
         guard [200, 204, 401, 404].contains(response.status) else {
             throw AuthError(
                 .providerRejected,

@@ -7,7 +7,7 @@ struct KnownResource: Sendable, Hashable {
     var resource: String
     /// The authorization server.
     var issuer: String
-    /// The client's identifier there.
+    /// The client ID at the authorization server.
     var clientID: String
     /// How the client obtained its identifier.
     var identification: ClientIdentification

@@ -101,8 +101,8 @@ extension Endpoint {
         }
     }
 
-    /// RFC 9728 section 3.1: the well-known part is inserted "between the host component and the path and/or query components". Section
-    /// 3: "any terminating slash (/) following the host component MUST be removed".
+    /// RFC 9728 section 3.1: the well-known URI path suffix is inserted "between the host component and the path and/or
+    /// query components", and before that, "any terminating slash (/) following the host component MUST be removed".
     var wellKnownMetadata: String {
         wellKnownMetadataOfHost + (path == "/" ? "" : path) + (query.map { "?\($0)" } ?? "")
     }

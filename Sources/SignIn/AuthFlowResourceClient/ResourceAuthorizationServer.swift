@@ -3,7 +3,7 @@ import AuthFlowJSON
 import AuthFlowOAuth
 import Crypto
 
-/// The authorization server that a protected resource names, of which only the issuer is known.
+/// The authorization server that a protected resource names: only its issuer is known in advance.
 ///
 /// It is not configured beforehand, so the requirements are stricter than for a configured provider: RFC 8414 metadata is tried first,
 /// and PKCE with S256 must be advertised.
@@ -34,8 +34,8 @@ struct ResourceAuthorizationServer: MixUpDefending {
         // RFC 9207 section 2.4: the issuer is then required in every response, and is compared.
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         try requireOwnEndpoints(metadata)
-        // RFC 8252 section 8.10: a client "MUST" use "a unique redirect URI for each authorization server used by the app", where it
-        // relies on that to distinguish responses.
+        // RFC 8252 section 8.10: "it is REQUIRED that a unique redirect URI is used for each authorization server used
+        // by the app". Here, this applies only if the responses do not contain `iss`.
         guard redirectURI.hasSuffix(RedirectURI.mark(of: issuer)) else {
             throw refusal(
                 "its responses do not name their issuer (RFC 9207), and the redirect URI is shared with other servers"

@@ -70,7 +70,7 @@ extension ResourceClient {
             guard issuers.contains(where: { $0.isIdentical(to: registered.server.issuer) }) else {
                 throw AuthError(
                     .issuerMismatch,
-                    "\(address) trusts \(Self.list(issuers)), but this client is registered with \(registered.server.issuer). Register it there, or check the URL."
+                    "\(address) trusts \(Self.list(issuers)), but this client is registered with \(registered.server.issuer). Register a client with a trusted authorization server, or check the URL."
                 )
             }
             chosen = registered.server.issuer
@@ -178,7 +178,7 @@ extension ResourceClient {
                 .unsupported,
                 options.clientMetadataDocument == nil
                     ? "\(known.issuer) does not support dynamic client registration. Register a client there, and configure its client_id."
-                    : "\(known.issuer) does not support dynamic client registration, and does not announce the features that a client ID metadata document requires for safe use (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
+                    : "\(known.issuer) does not support dynamic client registration, and does not advertise the features that the safe use of a client ID metadata document requires (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
             )
         }
         return known

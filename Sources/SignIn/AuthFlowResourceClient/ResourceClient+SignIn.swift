@@ -204,7 +204,8 @@ extension ResourceClient {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }
         // A process may have been killed after it had stored a token and before it recorded the sign-in.
-        if methods.withoutUser == nil, case .request(let rejected) = cause, let stored = try? await client.freshCredential(lasting: .zero),
+        if methods.withoutUser == nil, case .request(let rejected) = cause,
+            let stored = try? await client.freshCredential(lasting: .zero),
             found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected,
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {

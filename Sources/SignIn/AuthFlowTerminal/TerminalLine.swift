@@ -20,8 +20,8 @@ struct TerminalLine {
 
     /// Waits for a line and returns it without its newline.
     /// - Parameters:
-    ///   - waitsInBackground: Whether to wait until the program is in the foreground. The system stops a program that reads
-    ///     in the background.
+    ///   - waitsInBackground: Whether to wait until the program is in the foreground. A background process that
+    ///     reads is stopped (SIGTTIN).
     ///   - isCancelled: Returns whether to stop; called regularly.
     /// - Throws: `CancellationError`; ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
     ///   long.

@@ -11,7 +11,7 @@ import Glibc
 /// Prompts the user at a terminal, regardless of what standard input and output are connected to.
 ///
 /// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is
-/// typed cannot restore it: have Ctrl-C cancel the task instead.
+/// typed cannot restore the echo, so handle SIGINT (Ctrl-C) by cancelling the task.
 public enum TerminalPrompt {
     /// The error message for a terminal that was closed, for example with Ctrl-D.
     package static var closed: String { TerminalLine.closed }

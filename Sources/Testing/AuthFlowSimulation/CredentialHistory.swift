@@ -165,7 +165,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         guard let (grant, _, _) = SimulatedProvider.parts(of: changed.tokens.accessToken.exposed) else { return }
         let count = changed.applicationData?.exposed ?? ""
         world.note("\(session) has changed its data: \(count) of grant \(grant)")
-        world.require(data.insert("\(grant) \(count)").inserted, "the change \(count) of grant \(grant) was lost")
+        world.require(data.insert("\(grant) \(count)").inserted, "change \(count) of grant \(grant) was lost")
     }
 
     private func cancelUse(of session: String, at index: Int) async throws {
@@ -247,7 +247,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     package func checkThatNothingIsLeft() {
         for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
             let process = "P\(server.process.index)"
-            world.require(server.callers == 0, "\(server.callers) callers of \(process) wait forever")
+            world.require(server.callers == 0, "\(server.callers) calls of \(process) never returned")
             world.require(!server.credentials.unfinished.isBusy, "\(process) has unfinished work")
             world.require(simulation.waits(of: server.process) == 0, "\(process) has pending waits")
         }
@@ -284,7 +284,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 let more = history.provider.requests - requests
                 // Other processes may send requests in the meantime.
                 if history.servers.count == 1 {
-                    history.world.require(more == 0, "getting a fresh token sent \(more) requests")
+                    history.world.require(more == 0, "\(more) requests were sent for a token that was fresh")
                 }
             }
         }
@@ -293,6 +293,6 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     private func checkRefusal(_ error: AuthError, _ session: String, _ index: Int) {
         guard let server = servers[index] else { return }
         let valid = records.grants(in: digest(of: session, server)).filter { provider.grants[$0.key].end == nil }
-        world.require(valid.isEmpty, "\(session) is refused (\(error)), although grant \(valid.keys.sorted()) is valid")
+        world.require(valid.isEmpty, "\(session) fails (\(error)), although grant \(valid.keys.sorted()) is valid")
     }
 }

@@ -49,11 +49,10 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         package var lost = 0
         /// The number of database calls.
         package var storeCalls = 0
-        /// The waiting times of user requests, in milliseconds.
+        /// The latencies of user requests, in milliseconds, including those of requests that received no token.
         var waits: [Double] = []
 
-        /// The time within which the given fraction of the requests received their tokens (a quantile), in
-        /// milliseconds.
+        /// A quantile of the latencies, in milliseconds: 0.5 for the median.
         package func wait(of part: Double) -> Double {
             let sorted = waits.sorted()
             return sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))]

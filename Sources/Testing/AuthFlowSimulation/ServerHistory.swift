@@ -182,7 +182,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     }
 
     private func finishSignIn(_ browser: Browser, _ parameters: String, _ code: Int, after session: String?) async {
-        // The browser's sessions: when the sign-in began, and now.
+        // The browser's session at the start of the sign-in, and its current session.
         let old = [session, browser.session].compactMap { $0 }
         let request = browser.request(.get, "/callback?\(parameters)")
         world.note("\(browser.name) returns with code.\(code)")
@@ -242,7 +242,8 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         await end(session)
     }
 
-    /// Ends a session at the provider, which repeats the logout token until the application confirms that its own sessions have ended.
+    /// Ends a session at the provider, which resends the logout token until the application confirms that its own
+    /// sessions have ended.
     private func end(_ session: Int) async {
         let subject = SimulatedProvider.LogoutSubject.allCases.randomElement(using: &simulation.random) ?? .user
         let logout = provider.endSession(session, of: subject)
@@ -258,7 +259,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             )
             let status = await send { [self] sessions, process in
                 let status = await sessions.response(to: request, body: body)?.head.status
-                world.note("the logout token is answered with \(status?.code ?? 0)")
+                world.note("the response to the logout token has status \(status?.code ?? 0)")
                 if status == .ok { rules.end(logout.grants, at: process) }
                 return status
             }

@@ -66,7 +66,10 @@ struct SessionRules {
         world.note("a session of grant \(grant) begins in \(browser)")
         world.require(grants[cookie] == nil, "two sessions have the same identifier")
         world.require(!grants.values.contains(grant), "code.\(code) begins a second session")
-        world.require(provider.codes[code].browser == browser, "code.\(code) signs in another browser, \(browser)")
+        world.require(
+            provider.codes[code].browser == browser,
+            "code.\(code) starts a session in another browser, \(browser)"
+        )
         grants[cookie] = grant
         // The session may have ended already.
         lives[grant] = lives[grant] ?? Life()
@@ -100,7 +103,8 @@ struct SessionRules {
         let user = provider.grants[own].user
         signOuts[lastSignOut] = user
         let all = lives.keys.sorted().filter { provider.grants[$0].user == user }
-        // If the session has already ended, its user is no longer known; otherwise the sign-out covers all sessions that had begun.
+        // If the session has already ended, its user is no longer known, and only that session is signed out. Otherwise
+        // the sign-out covers all sessions of the user whose cookies were delivered.
         let isKnown = lives[own]?.end == nil && provider.grants[own].end == nil
         return SignOut(
             number: lastSignOut,

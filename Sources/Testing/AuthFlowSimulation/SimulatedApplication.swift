@@ -3,7 +3,7 @@ import AuthFlowEssentials
 package import AuthFlowServer
 
 extension SimulatedProvider {
-    /// The web application of the provider's client, in one of its processes.
+    /// One process of the web application that is the provider's client.
     package func application(
         at process: Simulation.Process,
         _ host: HostServices,

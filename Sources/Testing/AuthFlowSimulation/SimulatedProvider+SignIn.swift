@@ -48,7 +48,7 @@ extension SimulatedProvider {
         let challenge = Base64URL.encode(SHA256.hash(data: Array(verifier.utf8)))
         world.require(challenge == code.challenge, "\(text) is sent with the code verifier of another request")
         guard code.grant == nil, !userSessions[code.session].isEnded else {
-            world.note("provider: \(text) is refused")
+            world.note("provider: \(text) is rejected")
             return refused
         }
         let user = userSessions[code.session].user

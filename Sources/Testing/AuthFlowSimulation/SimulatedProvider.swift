@@ -230,7 +230,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         }
         let ended = (Self.response(400, ["error": "invalid_grant"]), nil as Use?)
         guard grants[grant].end == nil else {
-            world.note("provider: \(token) of P\(process.index) is refused: \(grants[grant].end ?? "")")
+            world.note("provider: \(token) of P\(process.index) is rejected: \(grants[grant].end ?? "")")
             return ended
         }
         guard serial == grants[grant].serial else {

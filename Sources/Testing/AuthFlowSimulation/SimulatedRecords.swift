@@ -26,7 +26,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     }
 
     let world: World
-    /// Chooses the fault of a call by its name and process; nil leaves it to chance.
+    /// Returns the fault to inject into a call, by the call's name and process; nil to inject faults at random.
     package var script: (@Sendable (_ call: String, _ process: Simulation.Process) -> SimulatedTable.Fault?)?
     private var simulation: Simulation { world.simulation }
     private(set) var rows: [[UInt8]: Row] = [:]

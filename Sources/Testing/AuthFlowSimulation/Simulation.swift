@@ -44,7 +44,8 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// The number of steps so far.
     public private(set) var steps = 0
 
-    /// A hash of all steps so far: two runs with the same hash were identical.
+    /// A hash of the sequence of processes that took the steps so far: it differs when two runs with the same seed
+    /// diverge.
     public private(set) var fingerprint: UInt64 = 0xCBF2_9CE4_8422_2325
 
     private var jobs: [Job] = []
@@ -60,7 +61,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// Creates a simulation.
     /// - Parameters:
     ///   - seed: The seed, which determines the whole simulation.
-    ///   - recordsTrace: Whether ``trace`` is recorded; default: no.
+    ///   - recordsTrace: Whether ``trace`` is recorded; default: false.
     public init(seed: UInt64, recordsTrace: Bool = false) {
         random = SeededGenerator(seed: seed)
         self.recordsTrace = recordsTrace

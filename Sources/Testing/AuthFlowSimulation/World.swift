@@ -78,7 +78,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// The one-way latencies of store calls; nil to use ``latency(_:)``.
     package var storeLatencies: Latencies?
 
-    /// A latency: mostly short, sometimes long.
+    /// A random latency: usually short, occasionally long.
     package func latency(_ longest: Duration) -> Duration {
         simulation.random.happens(0.9)
             ? simulation.random.duration(.milliseconds(1), .milliseconds(80))

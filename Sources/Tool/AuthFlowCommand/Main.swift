@@ -109,7 +109,7 @@ import Glibc
 enum ProgramName {
     private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
 
-    /// The arguments, as if the tool had been called by its main name.
+    /// The arguments, as if the tool had been invoked under its main name.
     /// - Parameter command: The program's arguments with its name.
     static func arguments(_ command: [String]) -> [String] {
         let name = command.first?.split(separator: "/").last.map { String($0) } ?? ""
@@ -120,8 +120,8 @@ enum ProgramName {
 
 /// The three standard streams.
 enum StandardStreams {
-    /// Opens the streams that the program was started without. Otherwise the next file opened would get the descriptor of
-    /// one of them, and output would be written into that file.
+    /// Opens the standard streams that were closed when the program started. Otherwise the next opened file would get
+    /// the descriptor of a standard stream, and output would be written to that file.
     static func openMissing() {
         for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
             // This is the lowest free descriptor. It is read-only, so a result that cannot be printed is an error.

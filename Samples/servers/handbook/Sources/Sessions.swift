@@ -46,21 +46,21 @@ func addTea(to session: Session, of server: SessionServer) async throws -> Cart?
 }
 
 func payments(on router: Router<WebContext>, by server: SessionServer) {
-    // A page that needs a second factor, at most five minutes old.
+    // A page that requires authentication with a second factor within the last five minutes.
     router.group("/payments")
         .requireAuthentication(.init(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
         .get { _, _ in "Payments" }
 }
 
 func stepUp(_ request: HTTPRequest, _ session: Session, by server: SessionServer) async throws -> TransportResponse? {
-    // The same in any framework.
+    // The same check in any framework.
     let requirement = AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(300))
     if let response = await server.stepUp(request, session, to: requirement) { return response }
     return nil
 }
 
 func silentSignIn(_ request: HTTPRequest, by server: SessionServer) async -> TransportResponse {
-    // A sign-in with parameters of its own; with prompt=none it shows no page.
+    // A sign-in with custom parameters: with prompt=none, the provider shows no page.
     var options = SessionSignInOptions(returnPath: "/inbox")
     options.authorization.prompt = AuthorizationOptions.Prompt.none
     return await server.signIn(request, options)

@@ -3,8 +3,8 @@ import AuthFlowJSON
 
 /// The error that a flow throws.
 ///
-/// ``description`` is a sentence (or two) that a user can act on. Neither it nor any other property holds a token, an
-/// authorization code, a secret or the query of a URL.
+/// ``description`` is a sentence (or two) that a user can act on. Neither it nor any other property contains a token,
+/// an authorization code, a secret or the query of a URL.
 public struct AuthError: Error, Sendable {
     /// The error code: an open set, to which plug-ins may add their own codes.
     public let code: Code

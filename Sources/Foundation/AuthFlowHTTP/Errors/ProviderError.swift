@@ -36,7 +36,7 @@ extension ProviderError {
     /// Parses the error members of a JSON response (RFC 6749 section 5.2).
     /// - Returns: nil when there is no `error` string.
     public init?(_ json: JSON, status: Int) {
-        // Section 5.2: error = 1*NQSCHAR. An empty value counts as absent.
+        // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent.
         guard let error = json["error"]?.string, !error.isEmpty else { return nil }
         self.init(
             error: error,

@@ -47,7 +47,7 @@ public struct Endpoint: Sendable, Hashable {
         else {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
-        // URL libraries decode percent signs in different ways: some resolve `%6cocalhost` to this machine.
+        // URL libraries decode percent signs in different ways: some decode `%6cocalhost` to `localhost`.
         guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
             throw refuse("it contains a user name")

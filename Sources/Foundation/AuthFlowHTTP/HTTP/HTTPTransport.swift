@@ -83,16 +83,17 @@ public struct TransportRequest: Sendable {
     /// when ``maximumResponseSize`` bytes have not been read. Linux only.
     package var holdsBack = false
 
-    /// Whether the connection is closed after the response. RFC 9112 section 9.3: "A server MUST read the entire request message body or close the
-    /// connection after sending its response". A server that does neither would parse a body as the next request on the connection, with another
-    /// user's token, so a body that comes from a browser is the last message on its connection. Linux only.
+    /// Whether the connection is closed after the response. RFC 9112 section 9.3: "A server MUST read the entire
+    /// request message body or close the connection after sending its response". A server that does neither would
+    /// parse a body as the next request on the connection, with another user's token, so the connection is closed after
+    /// a request whose body comes from a browser. Linux only.
     package var isLastOnConnection = false
 
     /// The connections that the request uses; default: those to authorization servers.
     public var pool = ConnectionPool.authorizationServers
 
-    /// The most local scope of addresses that the connection may use, from the endpoint. A transport rejects a more local address before
-    /// it connects, and does not reuse an existing connection to one either.
+    /// The most local scope of addresses that the connection may use, from the endpoint. A transport rejects a more
+    /// local address before it connects, and does not reuse an existing connection to such an address.
     package var allowedReach: NetworkReach
 
     /// The checks that run immediately before the request is sent.
@@ -137,8 +138,8 @@ public struct TransportRequest: Sendable {
     }
 
     /// Runs the checks. A transport must call this method once, immediately before it sends the request, and must not
-    /// send the request if the method throws. The timeout for the response starts at this call; if a transport never
-    /// makes it, at the start of the exchange.
+    /// send the request if the method throws. The timeout for the response starts at this call, or at the start of
+    /// the exchange if a transport never calls this method.
     /// - Throws: ``AuthError`` with the reason for not sending the request.
     public func willSend() throws(AuthError) {
         for check in checks { try check() }
@@ -205,7 +206,7 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// The freshness lifetime of the response (RFC 9111 section 5.2.2), within bounds, so that no server can make the
+    /// The freshness lifetime of the response (RFC 9111 section 4.2.1), within bounds, so that no server can make the
     /// client fetch again constantly or never.
     /// - Parameters:
     ///   - age: The default, in seconds.

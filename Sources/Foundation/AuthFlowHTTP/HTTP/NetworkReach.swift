@@ -6,7 +6,7 @@ import Darwin
 import Glibc
 #endif
 
-/// The scope of an address: the public network, a private network, or only this machine.
+/// The scope of an address: the public network, a private network, or the local host only.
 ///
 /// An address that a public server names is used only if it is itself public. Otherwise a hostile provider could make a
 /// client send codes and secrets to services that trust everything on the same machine or network (SSRF).
@@ -15,7 +15,8 @@ package enum NetworkReach: Int, Sendable, Comparable {
     case anywhere
     /// An address of a private or local network, or of another block that is not part of the public network.
     case privateNetwork
-    /// This machine (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3, RFC 6761 section 6.3).
+    /// A loopback or unspecified address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3), or `localhost` (RFC 6761
+    /// section 6.3).
     case thisMachine
 
     package static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
@@ -40,7 +41,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
     }
 
     /// Whether the last label of a host is a number, so that resolvers parse the host as an IPv4 address (WHATWG URL section 3.5),
-    /// but the host is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean this machine.
+    /// but the host is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean 127.0.0.1.
     static func isObscureAddress(_ host: String) -> Bool {
         guard !host.hasPrefix("[") else { return false }
         let labels = (host.hasSuffix(".") ? String(host.dropLast()) : host).split(separator: ".")
@@ -146,7 +147,7 @@ extension Endpoint {
     }
 
     /// Whether a server at this URL may name another URL to which the client sends requests. The other URL must not be more
-    /// local than this one, and may use plain http only if this one does, on a loopback address.
+    /// local than this URL, and may use plain http only if this URL does, on a loopback address.
     package func mayName(_ other: Endpoint) -> Bool {
         other.reach <= reach && (other.scheme == "https" || scheme == "http")
     }

@@ -6,8 +6,9 @@ public struct NetworkSettings: Sendable {
     /// The proxy to use. It is never used for loopback addresses.
     public var proxy = Proxy.none
 
-    /// A PEM file with CA certificates to trust in addition to the system's; nil for the system's only.
-    /// The system's are also used if libcurl is built with a certificate directory, as on Debian.
+    /// A PEM file with CA certificates to trust; nil for the system's CA certificates only. If libcurl is built with a
+    /// certificate directory, as on Debian, the system's CA certificates are also trusted; otherwise the file replaces
+    /// them.
     public var certificateAuthorities: String?
 
     /// The client certificate for servers that request one (mutual TLS); nil for none.

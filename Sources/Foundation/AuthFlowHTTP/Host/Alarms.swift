@@ -35,7 +35,7 @@ final class Alarms: Sendable {
     /// - Parameters:
     ///   - time: The time of the call, which may be late by up to the tolerance.
     ///   - ring: The function. It must not block.
-    /// - Returns: A number with which to remove the alarm.
+    /// - Returns: The identifier of the alarm, for ``remove(_:)``.
     func add(at time: ContinuousClock.Instant, _ ring: @escaping @Sendable () -> Void) -> UInt64 {
         state.withLock { state in
             state.lastNumber += 1

@@ -46,8 +46,8 @@ package enum ChildProgram {
         defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
         var identifier: pid_t = 0
         var status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
-        // A script that was just written is busy while a child process that another thread has forked still holds its
-        // inherited descriptors open.
+        // Executing a newly written script fails with ETXTBSY while a child process that another thread has forked
+        // still holds an inherited descriptor that is open for writing.
         for _ in 0..<20 where status == ETXTBSY {
             usleep(5_000)
             status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
@@ -102,7 +102,7 @@ package enum ChildProgram {
             // The status is unknown when SIGCHLD is ignored.
             guard errno == EINTR else { return 1 }
         }
-        // wait(2): the low seven bits are the signal that terminated it, the next eight its exit status.
+        // wait(2): the low seven bits contain the signal that terminated it, bits 8 to 15 its exit status.
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }
 

@@ -13,7 +13,7 @@ package final class UnfinishedWork: Sendable {
 
     package init() {}
 
-    /// Makes a drain retry the write of unsaved credentials.
+    /// Registers unsaved credentials, so that a drain retries the write.
     /// - Parameters:
     ///   - owner: The owner of the unsaved credentials.
     ///   - write: Retries the write, and returns whether all credentials are saved.

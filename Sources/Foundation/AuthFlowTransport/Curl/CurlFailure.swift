@@ -70,7 +70,7 @@ struct CurlFailure {
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
             error = failure("\(place) requires a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
-            // Plain HTTP is accepted only on this machine, where development servers use it.
+            // Plain HTTP is accepted only on loopback, where development servers use it.
             let isHere = (try? Endpoint(call.url))?.reach == .thisMachine
             let question = isHere ? ", or does it use plain HTTP (http://)?" : "?"
             error = failure(

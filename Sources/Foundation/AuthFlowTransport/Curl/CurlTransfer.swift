@@ -19,7 +19,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     let settings: NetworkSettings
 
     let added = ContinuousClock.now
-    /// The timeout for connecting that remained when libcurl started.
+    /// The part of the connect timeout that remained when libcurl started the transfer.
     private var connectTimeout = Duration.zero
     /// The time at which the request was sent; nil until then.
     private var sent: ContinuousClock.Instant?
@@ -36,7 +36,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private let upload: CurlUpload?
     private var attempts = 0
     private var fault: (any Error)?
-    /// The scope of the peer's address; nil until a connection exists, or if a proxy is used.
+    /// The network reach of the peer's address; nil until a connection exists, or if a proxy is used.
     private var reach: NetworkReach?
     private var hasRefusedAddress = false
 
@@ -358,9 +358,9 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// Whether the request method is safe (RFC 9110 section 9.2.1).
     private var isSafe: Bool { [.get, .head].contains(call.head.method) }
 
-    /// libcurl automatically repeats a request when a reused connection turns out to be dead. A code or a refresh token
-    /// works only once, and a server may have processed a request without responding to it: a request that has been sent,
-    /// even in part, is not sent again.
+    /// libcurl automatically repeats a request when a reused connection turns out to be dead. An authorization code or
+    /// a rotated refresh token is single-use, and a server may have processed a request without responding to it, so a
+    /// request that has been sent, even in part, is not sent again.
     ///
     /// RFC 9110 section 9.2.2 allows retries of safe requests. HTTP/2 servers reject requests that arrive after GOAWAY (RFC 9113 section
     /// 6.8), which cannot be detected here, so all other requests use HTTP/1.1, in which no request is sent after a close.
@@ -394,7 +394,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private var addressError: AuthError {
         AuthError(
             .networkFailed,
-            "\(call.place) resolves to an address of this machine or a private network, which a public server must not name."
+            "\(call.place) resolves to a loopback or private network address, which a public server must not use."
         )
     }
 

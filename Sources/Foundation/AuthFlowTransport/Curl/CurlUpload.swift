@@ -107,7 +107,7 @@ final class CurlUpload: Sendable {
     /// Copies the next bytes into a buffer; called by libcurl's thread.
     func take(into buffer: UnsafeMutableRawBufferPointer) -> Piece {
         let (piece, writer) = state.withLock { state -> (Piece, CheckedContinuation<Void, Never>?) in
-            // libcurl continues to send a rejected request if the end of the response is the end of the connection.
+            // libcurl continues to send a rejected request if the response is delimited by the close of the connection.
             guard !state.isRefused else { return (.none, nil) }
             state.isAwaited = false
             guard !state.part.isEmpty else {

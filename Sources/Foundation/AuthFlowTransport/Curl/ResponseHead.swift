@@ -18,7 +18,7 @@ struct ResponseHead {
     /// The response, once its header section has ended.
     private(set) var response: HTTPResponse?
 
-    /// Whether nothing has arrived yet.
+    /// Whether no line has arrived yet.
     var isEmpty: Bool { size == 0 }
 
     private var size = 0
@@ -51,7 +51,7 @@ struct ResponseHead {
         guard parts.count >= 2, parts[0].starts(with: "HTTP/".utf8), parts[1].count == 3,
             let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...599).contains(code)
         else { throw .malformed("its status line cannot be parsed") }
-        // RFC 9110 section 15.2.2: 101 responds to a request to switch protocols, which is never sent here.
+        // RFC 9110 section 15.2.2: 101 (Switching Protocols) responds to an `Upgrade` field, which is never sent here.
         guard code != 101 else { throw .malformed("it switches to another protocol") }
         return code
     }
@@ -99,7 +99,7 @@ struct ResponseHead {
     }
 
     /// RFC 9112 section 6.3: conflicting lengths are "an unrecoverable error", and a length together with a
-    /// `Transfer-Encoding` "ought to be handled as an error" (section 6.1): both allow one response to be parsed as two.
+    /// `Transfer-Encoding` "ought to be handled as an error": both allow one response to be parsed as two.
     private func requireOneLength() throws(Fault) {
         let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
         guard let first = lengths.first else { return }

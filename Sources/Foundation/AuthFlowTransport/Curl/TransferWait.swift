@@ -2,7 +2,7 @@ import AuthFlowHTTP
 import HTTPTypes
 
 #if os(Linux)
-/// What a transfer waits for, which decides how long it may wait and the error when it waits longer.
+/// The event that a transfer is waiting for, which determines its timeout and the error when the timeout expires.
 enum TransferWait: Equatable {
     /// The request has not been passed to libcurl, because every connection is in use.
     case forConnection
@@ -13,7 +13,7 @@ enum TransferWait: Equatable {
     /// The rest of the response.
     case forRest
 
-    /// The time limit, from the last progress of the transfer.
+    /// The timeout, measured from the last progress of the transfer.
     func limit(for call: TransportRequest, isStream: Bool, firstByte: Duration) -> Duration {
         switch self {
         case .forConnection, .forBody, .forRest: call.timeout
@@ -21,7 +21,7 @@ enum TransferWait: Equatable {
         }
     }
 
-    /// The error when the limit has passed.
+    /// The error when the timeout has expired.
     func error(for call: TransportRequest, after limit: Duration) -> AuthError {
         switch self {
         case .forConnection: call.wasNotSent
@@ -33,7 +33,7 @@ enum TransferWait: Equatable {
 }
 
 extension TransportRequest {
-    /// The server in error messages.
+    /// The name of the server in error messages.
     var place: String { head.authority ?? "the server" }
 }
 #endif

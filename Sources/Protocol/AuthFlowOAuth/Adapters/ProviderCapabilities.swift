@@ -12,7 +12,7 @@ public protocol ResponseParsing: ProviderAdapter {
 /// A provider that identifies users in a non-standard way.
 public protocol UserInfoProviding: ProviderAdapter {
     /// Returns the user whom the tokens belong to; nil when the user cannot be determined. Called at each sign-in, after the ID
-    /// Token, if there is one, has passed every check. A user with another subject than the ID Token's is rejected.
+    /// Token, if there is one, has passed every check. A user whose subject differs from the ID Token's is rejected.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity?
 
     /// Returns the claims about the user. Called by `userInfo()` of a client. Default: requests the userinfo endpoint.

@@ -108,7 +108,7 @@ package struct AssertionClaims: CustomStringConvertible {
             let key = header.keyID.map { " by the key \(shown($0))" } ?? ""
             parts.append("signed\(key) with \(shown(header.algorithm.rawValue))")
         }
-        // Within the range that a date can represent.
+        // Within the range of an HTTP date, whose year has four digits (RFC 9110 section 5.6.7).
         if let expiry, 0...253_402_300_799 ~= expiry {
             parts.append("valid until \(HTTPDate.text(Date(timeIntervalSince1970: expiry)))")
         }

@@ -6,7 +6,7 @@ import Crypto
 
 /// A JWT that authenticates a client (RFC 7523 section 2.2, OIDC Core section 9).
 ///
-/// It is valid for one minute, and each request has a new one, because servers reject a reused `jti`.
+/// It expires after one minute, and a new assertion is created for each request, because servers reject a reused `jti`.
 package struct ClientAssertion: Sendable {
     /// The key or secret that signs it.
     enum Signer: Sendable {

@@ -92,7 +92,7 @@ public struct ClientAuthentication: Sendable {
     private(set) var keyAlgorithm: SignatureAlgorithm?
     private(set) var audience: Audience?
 
-    /// Whether the proof contains times, so that it is rejected if the clock is wrong.
+    /// Whether the proof contains timestamps, so that it is rejected if the clock is wrong.
     let isTimed: Bool
 
     private let prove: @Sendable (Request) async throws -> Proof
@@ -117,7 +117,7 @@ public struct ClientAuthentication: Sendable {
         _ method: Method,
         _ prove: @escaping @Sendable (Request) async throws -> Proof
     ) -> ClientAuthentication {
-        // A custom proof may contain times.
+        // A custom proof may contain timestamps.
         ClientAuthentication(method, isTimed: method == .privateKeyJWT || method == .clientSecretJWT, prove)
     }
 
@@ -137,7 +137,7 @@ public struct ClientAuthentication: Sendable {
         }
     }
 
-    /// The secret in the request body, for providers that do not support the header.
+    /// The secret in the request body, for providers that do not support HTTP Basic authentication.
     public static func clientSecretPost(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretPost, secret: secret) { request in
             ["client_id": request.clientID, "client_secret": secret.exposed]

@@ -84,7 +84,7 @@ extension OAuthClient {
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not support PKCE with S256 (RFC 7636), without which a code can be stolen."
+                "The provider \(metadata.issuer) does not support PKCE with S256 (RFC 7636), so an intercepted code could be redeemed."
             )
         }
 
@@ -162,7 +162,7 @@ extension OAuthClient {
         guard metadata.codeChallengeMethods?.contains("S256") != true else { return }
         throw AuthError(
             .unsupported,
-            "The authorization server \(metadata.issuer) does not advertise PKCE with S256 (code_challenge_methods_supported), so codes could be stolen. The sign-in was not started."
+            "The authorization server \(metadata.issuer) does not advertise PKCE with S256 (code_challenge_methods_supported), so an intercepted code could be redeemed. The sign-in was not started."
         )
     }
 }

@@ -64,7 +64,7 @@ extension OAuthClient {
     private func requestObjectClaims(_ parameters: FormParameters, _ metadata: ProviderMetadata) throws -> JSON {
         var claims: [String: JSON] = [:]
         for name in parameters.names { claims[name] = try Self.claim(name, parameters.values(for: name)) }
-        // A configured parameter named sub is left out. Section 10.8: with a sub claim, the object could serve as a
+        // A configured parameter named sub is omitted. Section 10.8: with a sub claim, the object could be used as a
         // client assertion.
         claims["sub"] = nil
         claims.merge(SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)) { $1 }

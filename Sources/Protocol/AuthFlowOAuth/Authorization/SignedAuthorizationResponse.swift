@@ -34,15 +34,14 @@ struct SignedAuthorizationResponse: Sendable {
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
         else { throw Self.profile.refused("it is not encrypted, although the client requires it") }
         for name in received.parameters.names where Self.unsigned.contains(name) {
-            throw Self.profile.refused("the parameter \"\(name)\" is outside the signature")
+            throw Self.profile.refused("the parameter \"\(name)\" is outside the signed response")
         }
         let claims = try await client.verify(
             signed,
             as: Self.profile,
             // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when the response arrived.
             encrypted: nil,
-            // "3. ... the alg value MUST NOT be none". Any other algorithm that does not use a public key of the issuer
-            // is rejected, too.
+            // "3. ... the alg value MUST NOT be none". Symmetric (HMAC) algorithms are rejected, too.
             algorithms: metadata.announcedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in

@@ -46,7 +46,7 @@ public final class AuthorizationServer: Sendable {
         self.cache = MetadataCache(now: host.now)
     }
 
-    /// The issuer. Comparisons with it are by code point.
+    /// The issuer, which is compared code point by code point.
     public var issuer: String { adapter.issuer }
 
     /// The server's metadata: cached for as long as `Cache-Control` allows, within bounds.

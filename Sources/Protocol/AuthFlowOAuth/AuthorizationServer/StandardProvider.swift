@@ -15,7 +15,7 @@ struct StandardProvider: ProviderAdapter {
 extension AuthorizationServer {
     /// Creates a server that follows OpenID Connect, or OAuth 2.0 with a metadata document.
     /// - Parameters:
-    ///   - issuer: The issuer, exactly as the provider writes it.
+    ///   - issuer: The issuer, exactly as in the provider's metadata.
     ///   - tokenIssuer: The template for the issuers in tokens, if each tenant has its own issuer; default: the issuer.
     ///     The metadata may then contain the template instead of the issuer.
     ///   - transport: Sends every request to this server; default: the system's.

@@ -57,8 +57,9 @@ extension OAuthClient {
             do {
                 try await revoke(token, at: endpoint)
             } catch let error as AuthError where adapter.standardName(of: error.providerError) == "invalid_token" {
-                // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some send one: Google does for an access
-                // token that it has revoked with its refresh token. An invalid token needs no revocation.
+                // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
+                // nevertheless, such as Google for an access token that was already revoked together with its refresh
+                // token. An invalid token needs no revocation.
                 continue
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"

@@ -35,7 +35,7 @@ extension OAuthClient {
     ///   - scopes: The granted scopes when neither the request nor the response names any.
     ///   - key: The key that the requested tokens are, or will be, bound to.
     ///   - check: Runs immediately before each attempt to send the request.
-    ///   - signed: Creates the signed parameters, which contain a time and an identifier, for each attempt.
+    ///   - signed: Creates the signed parameters, which contain a timestamp and an identifier, for each attempt.
     func sendFormRequest(
         _ request: ProviderRequest,
         scopes: [String] = [],
@@ -138,7 +138,7 @@ extension OAuthClient {
         return (sent.map(response.withoutSecrets) ?? response, assertion)
     }
 
-    /// Whether a response rejects a JWT that contains a time.
+    /// Whether a response rejects a JWT that contains a timestamp.
     private func refusesClock(_ response: TransportResponse) -> Bool {
         guard response.status == 400 || response.status == 401,
             let name = adapter.standardName(of: response.providerError)
@@ -168,8 +168,8 @@ extension OAuthClient {
         )
     }
 
-    /// Adds a hint for `invalid_client` errors: several providers do not decode the encoding that RFC 6749 section 2.3.1
-    /// requires in the header.
+    /// Adds a hint for `invalid_client` errors: several providers do not decode the form encoding that RFC 6749 section
+    /// 2.3.1 requires in the `Authorization` header.
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
         guard adapter.standardName(of: error.providerError) == "invalid_client" else { return error }
@@ -196,7 +196,7 @@ extension OAuthClient {
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
         else { return error }
         return adding(
-            "The client's secret or identifier has characters that some providers misread in the header: client_secret_post may help."
+            "The client's secret or identifier has characters that some providers misread in HTTP Basic: client_secret_post may help."
         )
     }
 

@@ -171,7 +171,8 @@ extension OAuthClient {
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
     }
 
-    /// Addresses, and the claims that they were verified. OIDC Core section 5.1: `email_verified` is about the address beside it.
+    /// The claims that contain an address, and the claims that state whether it has been verified. OIDC Core section
+    /// 5.1: `email_verified` refers to the `email` in the same claims.
     private static let verifiedClaims = [
         ("email", "email_verified"), ("phone_number", "phone_number_verified"),
     ]

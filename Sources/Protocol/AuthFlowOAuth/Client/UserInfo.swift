@@ -54,7 +54,7 @@ extension OAuthClient {
 
     private func plainClaims(_ response: TransportResponse, _ endpoint: Endpoint) throws(AuthError) -> JSON {
         guard !registration.encryptedResponses.contains(.userInfo) else {
-            throw AuthError(.invalidUserInfo, "Userinfo is not encrypted, although the client requires it.")
+            throw AuthError(.invalidUserInfo, "The userinfo response must be encrypted, but is not.")
         }
         return try response.json(from: "\(endpoint)")
     }

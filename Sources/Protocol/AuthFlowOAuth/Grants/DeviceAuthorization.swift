@@ -98,7 +98,7 @@ extension OAuthClient {
         )
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         request.addResources(registration.resources)
-        // RFC 9396 section 2: in every request that may have the parameter "scope".
+        // RFC 9396 section 2: `authorization_details` may be sent in every request that may contain `scope`.
         try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendFormRequest(request, scopes: scopes)
         let json = try? adapter.responseParameters(response)
@@ -123,12 +123,12 @@ extension OAuthClient {
             throw response.unexpectedStatus(isAbsent ? .unsupported : .invalidResponse)
         }
         var authorization = try DeviceAuthorization(try adapter.responseParameters(response))
-        // The user would be sent to that address, and an automated user agent would send a password to it.
+        // The user would be directed to this URL, and an automated user agent would send a password to it.
         for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
             guard request.endpoint.mayName(address) else {
                 throw AuthError(
                     .invalidResponse,
-                    "The device authorization response sends the user to \(address.origin), an address of this machine or a private network, which a public provider must not name."
+                    "The device authorization response directs the user to \(address.origin), a loopback or private network address, which a public provider must not use."
                 )
             }
         }

@@ -17,7 +17,7 @@ package struct DevicePolling: Sendable {
         self.unfinished = unfinished
     }
 
-    /// The meaning of a response.
+    /// The result of one poll.
     private enum PollResult<Return: Sendable>: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
@@ -26,7 +26,7 @@ package struct DevicePolling: Sendable {
         case silence(AuthError, asked: Duration)
     }
 
-    /// The maximum delay that missing responses by themselves can cause.
+    /// The maximum delay that the exponential backoff after missing responses can reach by itself.
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
     /// Polls, and completes the sign-in with the tokens that it receives. A poll that is in progress when the task is cancelled
@@ -51,7 +51,7 @@ package struct DevicePolling: Sendable {
         _ complete: @escaping @Sendable (TokenResponse) async throws -> Return
     ) async throws -> Result<Return, any Error> {
         let key = try await client.newDPoPKey(at: metadata)
-        // This clock keeps running while the machine sleeps, and is never adjusted.
+        // This clock is monotonic, and continues to advance while the system is suspended.
         let elapsed = client.host.clock.stopwatch()
         var request = ProviderRequest(
             purpose: .deviceToken,
@@ -64,8 +64,8 @@ package struct DevicePolling: Sendable {
         )
         request.addResources(authorization.resources)
         var interval = authorization.interval
-        // A timer that runs fast fires too early, however long the wait. Each time the provider responds with
-        // slow_down, the delays grow by a further 20 percent.
+        // A clock that runs fast shortens every delay by the same proportion, so adding a fixed 5 seconds may never be
+        // enough: each slow_down response increases the delays by a further 20 percent.
         var slowDowns = 0
         var silences = 0
         var lastSilence: AuthError?

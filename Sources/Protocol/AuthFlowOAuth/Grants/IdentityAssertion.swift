@@ -5,9 +5,9 @@ import AuthFlowJSON
 import Synchronization
 
 extension OAuthClient {
-    /// Requests an assertion from the user's identity provider that the authorization server of another domain accepts
-    /// (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Pass it to ``jwtBearer(_:scopes:resources:)`` of a client
-    /// of that server.
+    /// Requests an Identity Assertion JWT Authorization Grant (ID-JAG) for the authorization server of another domain
+    /// from the user's identity provider (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Pass it
+    /// to ``jwtBearer(_:scopes:resources:)`` of a client of that server.
     /// - Parameters:
     ///   - idToken: The ID Token of the user, issued to this client.
     ///   - audience: The issuer of the other server.

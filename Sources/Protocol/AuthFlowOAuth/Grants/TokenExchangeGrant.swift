@@ -3,10 +3,10 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension OAuthClient {
-    /// Exchanges a token for others (RFC 8693): for a downstream service, or to act on a user's behalf.
+    /// Exchanges a token for other tokens (RFC 8693): for a downstream service, or to act on a user's behalf.
     /// - Returns: The new tokens. An ID Token among them has passed every check.
-    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it; `unsupported` when it issues a token of another
-    ///   kind than an access token, although no such token was requested.
+    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it; `unsupported` when it
+    ///   issues a token other than an access token, although no such token was requested.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)

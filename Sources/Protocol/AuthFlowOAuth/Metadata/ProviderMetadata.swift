@@ -146,7 +146,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     }
 
     private static func endpoint(_ name: String, in json: JSON, of issuer: Endpoint?) throws(AuthError) -> Endpoint? {
-        // Some servers list an endpoint that they do not have with an empty value.
+        // Some servers include an empty value for an endpoint that they do not support.
         guard let value = json[name], value != .null, value != "" else { return nil }
         guard let url = value.string else { throw unusable("\"\(name)\" is \(value.kind), not a URL") }
         let endpoint: Endpoint
@@ -158,7 +158,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         // Otherwise a hostile provider could have codes, tokens and secrets sent to services on this machine or its network.
         guard issuer?.mayName(endpoint) == true else {
             throw unusable(
-                "its \"\(name)\" is at \(endpoint.origin), an address of this machine or a private network, which a public provider must not name"
+                "its \"\(name)\" is at \(endpoint.origin), a loopback or private network address, which a public provider must not use"
             )
         }
         return endpoint

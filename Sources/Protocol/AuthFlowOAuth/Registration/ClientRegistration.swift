@@ -57,8 +57,8 @@ public import AuthFlowJSON
         /// tools.
         public var authentication = ClientAuthentication.none
 
-        /// The redirect URIs, as registered, in order of preference; default: a loopback address with a free port. A
-        /// user agent uses the first URI at which it can receive the response.
+        /// The redirect URIs, as registered, in order of preference; default: a loopback redirect URI with an ephemeral
+        /// port. A user agent uses the first URI at which it can receive the response.
         public var redirectURIs = [RedirectURI.loopback]
 
         /// `scope`: the scopes to request. With `openid` the provider must send an ID Token; without it this is plain
@@ -75,8 +75,8 @@ public import AuthFlowJSON
         public var responseMode = ResponseMode.query
 
         /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default:
-        /// nil, for the asymmetric algorithms that the provider advertises. Symmetric ones (HMAC) must be named here,
-        /// and need a confidential client with a secret.
+        /// nil, for the asymmetric algorithms that the provider advertises. Symmetric (HMAC) algorithms must be
+        /// listed here, and require a confidential client with a secret.
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
@@ -102,8 +102,7 @@ public import AuthFlowJSON
         /// advertises.
         public var dpopAlgorithm: SignatureAlgorithm?
 
-        /// When authorization requests are pushed to the server (RFC 9126); default: when the server requires or
-        /// supports it.
+        /// The use of pushed authorization requests (RFC 9126); default: when the server requires or supports them.
         public var pushedRequests = PushedRequests.automatic
 
         /// Parameters that are repeated in the authorization URL with `request_uri`, for servers that reject a pushed request
@@ -202,7 +201,7 @@ extension ClientRegistration.Values {
             guard requestObjectKey != nil || requestObjectReference.mayBeUnsigned else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "Request objects need a key that signs them (RFC 9101 section 4)."
+                    "Request objects require a signing key (RFC 9101 section 4)."
                 )
             }
         }
@@ -210,14 +209,14 @@ extension ClientRegistration.Values {
         guard requestObjectEncryption == nil || requestObjectKey != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "Encrypted requests need a key that signs them first (RFC 9101 section 4)."
+                "Encrypted request objects must be signed first, which requires a signing key (RFC 9101 section 4)."
             )
         }
         guard dpopKey == nil || usesDPoP else {
             throw AuthError(.invalidConfiguration, "A DPoP key is configured, but DPoP is not enabled.")
         }
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
-            throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
+            throw AuthError(.invalidConfiguration, "Encrypted responses require a decryption key.")
         }
         // A response that is not a JWT is never encrypted, so the requirement would not apply to it.
         guard !encryptedResponses.contains(.authorizationResponse) || responseMode.isSigned else {

@@ -74,7 +74,9 @@ public struct Credential: Sendable, Hashable {
     package var notBefore: Date { obtainedAt - 300 }
 
     /// Whether the access token is fresh, so that it is used without a refresh.
-    package func isFresh(at now: Date, margin: Duration) -> Bool { now < freshUntil(margin: margin) && now >= notBefore }
+    package func isFresh(at now: Date, margin: Duration) -> Bool {
+        now < freshUntil(margin: margin) && now >= notBefore
+    }
 }
 
 // MARK: - Stored form

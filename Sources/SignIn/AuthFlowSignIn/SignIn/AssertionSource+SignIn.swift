@@ -4,8 +4,8 @@ public import AuthFlowOAuth
 import Synchronization
 
 extension AssertionSource {
-    /// The user's sign-in at their identity provider, which issues an assertion for the other server. It shows no page: if
-    /// the user is not signed in, it throws an error.
+    /// The user's sign-in at their identity provider, which issues an Identity Assertion JWT Authorization Grant
+    /// (ID-JAG) for the other server. It shows no page: if the user is not signed in, it throws an error.
     /// - Parameters:
     ///   - name: The name of the sign-in in messages.
     ///   - client: Creates the client with which the user signed in. Called once, at its first use. The client must

@@ -5,15 +5,15 @@ public import AuthFlowOAuth
 
 /// The result of a sign-out.
 public struct SignOut: Sendable {
-    /// The outcome of one part of it.
+    /// The outcome of one step of a sign-out.
     public enum Outcome: Sendable, Equatable {
-        /// It was completed.
+        /// The step was completed.
         case done
-        /// It was not requested, or there was nothing to do.
+        /// The step was not requested, or there was nothing to do.
         case nothingToDo
-        /// The provider does not support it, or it is not configured; the reason is a sentence.
+        /// The provider does not support the step, or it is not configured; the reason is a sentence.
         case unsupported(String)
-        /// It was attempted and failed.
+        /// The step was attempted and failed.
         case failed(AuthError)
 
         /// Compares two outcomes. Failures are equal when their codes are.
@@ -79,8 +79,8 @@ extension AuthClient {
     /// Without a user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential of the result.
     /// - Parameters:
     ///   - revokingTokens: Whether to revoke the tokens; default: true.
-    ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is half a
-    ///     minute.
+    ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is
+    ///     at most 30 seconds.
     /// - Throws: ``AuthError`` with `storage_failed` when the credential could not be removed; `CancellationError`.
     public func signOut(revokingTokens: Bool = true, endingSession: Bool = false) async throws -> SignOut {
         let reporter = reporter()

@@ -135,7 +135,7 @@ public final class AuthClient: Sendable {
     /// The credential, without waiting; nil if it depends on another sign-in.
     var alwaysCurrent: ManagedCredential? { methods.withoutUser?.owner == nil ? fixed : nil }
 
-    /// Whether it acts as the client itself, without a user.
+    /// Whether the client acts on its own behalf, without a user.
     package var isWithoutUser: Bool { methods.withoutUser != nil }
 
     /// The flow, if it needs no user; nil when a user signs in.

@@ -5,8 +5,8 @@ public import AuthFlowOAuth
 
 /// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.
 ///
-/// It does not handle tokens. Its resources (the port, the wait for the browser, the cookie jar) are open only during
-/// the call. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
+/// A user agent does not handle tokens. Its resources, such as the port and the cookie jar, exist only during the call.
+/// `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
 /// failed. An interactive agent can then show the user the outcome.
 ///
 /// `nonisolated(nonsending)` means that the method and `body` run where their caller runs; a module with the upcoming

@@ -171,7 +171,8 @@ public struct ProviderConformance: Sendable {
         }
     }
 
-    /// RFC 7009 section 2: revoking the refresh token also invalidates the access tokens of the grant.
+    /// RFC 7009 section 2.1: when a refresh token is revoked, a server that can revoke access tokens "SHOULD also
+    /// invalidate all access tokens based on the same authorization grant".
     private func requireDead(_ credential: Credential) async throws {
         if credential.tokens.refreshToken != nil {
             var refusal: AuthError?
@@ -216,7 +217,7 @@ public struct ProviderConformance: Sendable {
 
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
     private func passesErrorsOn() throws {
-        // The adapter may read only one of the formats.
+        // The adapter may support only one of the formats.
         let formats = [
             ("application/json", #"{"error": "invalid_grant"}"#),
             ("application/x-www-form-urlencoded", "error=invalid_grant"),
@@ -240,7 +241,7 @@ public struct ProviderConformance: Sendable {
             names.contains("invalid_grant"),
             "The provider's errors must be passed on: invalid_grant, as JSON or as a form, became \(names.first ?? "a response without an error")."
         )
-        // RFC 8628 section 3.5: the device grant depends on these.
+        // RFC 8628 section 3.5: the device grant depends on these error codes.
         for name in ["authorization_pending", "slow_down", "expired_token", "access_denied"] {
             let standard = adapter.standardErrorNames[name] ?? name
             try require(standard == name, "Standard errors must keep their names: \(name) became \(standard).")

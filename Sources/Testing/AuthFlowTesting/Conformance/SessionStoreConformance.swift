@@ -70,11 +70,11 @@ public struct SessionStoreConformance: Sendable {
                 try await store.bytes(for: key) == nil,
                 "A record must cease to exist when it expires."
             )
-            try ConformanceFailure.require(try await !store.touch(key), "An expired record must not be touchable.")
+            try ConformanceFailure.require(try await !store.touch(key), "Touching an expired record must fail.")
             try await store.withLease(on: key) { lease in
                 try ConformanceFailure.require(
                     try await store.bytes(for: key) == nil,
-                    "The holder of a lease must not see an expired record."
+                    "The holder of a lease must not be able to read an expired record."
                 )
                 try await store.write([9], under: lease)
             }

@@ -67,7 +67,7 @@ public struct UserAgentConformance: Sendable {
         let (response, expected) = try await agent.withRedirectSession(options(state)) { session in
             try ConformanceFailure.require(
                 isSame(session.redirectURI),
-                "The redirect URI in the request must be the configured URI, except for a free port."
+                "The redirect URI in the request must be the configured URI, with the chosen port if it specifies none."
             )
             let separator = session.redirectURI.contains("?") ? "&" : "?"
             let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
@@ -78,7 +78,8 @@ public struct UserAgentConformance: Sendable {
             } onCancel: {
                 visit.cancel()
             }
-            // The delivery is not awaited: the browser gets its last page when the sign-in completes, which is later.
+            // The delivery is not awaited, because the browser receives the final page only after the sign-in has
+            // completed.
             _ = delivery
             return (response, expected)
         }

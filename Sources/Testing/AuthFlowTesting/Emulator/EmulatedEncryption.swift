@@ -15,7 +15,7 @@ public struct EmulatedEncryption: Sendable {
     public var header: EmulatorFault.Change = { _ in }
     /// Changes the plaintext.
     public var content: @Sendable (String) -> String = { $0 }
-    /// Changes the finished token.
+    /// Changes the JWE after encryption.
     public var text: @Sendable (String) -> String = { $0 }
 
     /// Creates encryption settings.

@@ -4,7 +4,8 @@ public import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// The signing keys of an emulated provider: one for each kind of asymmetric algorithm, generated per provider.
+/// The signing keys of an emulated provider: one for each kind of asymmetric key. They are generated per provider,
+/// except for the RSA key, which all providers in a process share.
 public struct EmulatorKeys: Sendable {
     private let p256 = P256.Signing.PrivateKey()
     private let p384 = P384.Signing.PrivateKey()
@@ -79,7 +80,7 @@ public struct EmulatorKeys: Sendable {
     /// Signs claims (RFC 7515).
     /// - Parameters:
     ///   - claims: The payload.
-    ///   - header: The header; its `alg` need not be the algorithm that signs.
+    ///   - header: The header; its `alg` may differ from the algorithm that is used.
     ///   - algorithm: The signature algorithm.
     ///   - secret: The key, for symmetric (HMAC) algorithms.
     public func sign(

@@ -12,7 +12,7 @@ extension OIDCEmulator {
 
     /// `x5t#S256` of the client certificate of a request; nil when there is none.
     static func thumbprint(of request: HTTPRequest) -> String? {
-        // RFC 9440 section 2.2: the certificate in DER, as a byte sequence of structured fields: base64 between colons.
+        // RFC 9440 section 2.2: the DER certificate as a Byte Sequence of Structured Fields (base64 between colons).
         guard let field = request.headerFields[.clientCertificate], field.hasPrefix(":"), field.hasSuffix(":"),
             field.utf8.count > 2, let certificate = Data(base64Encoded: String(field.dropFirst().dropLast()))
         else { return nil }
@@ -29,8 +29,8 @@ extension OIDCEmulator {
     }
 }
 
-/// A transport that presents a client certificate: requests to the emulator's mutual-TLS endpoints carry it in the same way as a
-/// TLS-terminating proxy would forward it.
+/// A transport that presents a client certificate: it adds the certificate to requests to the emulator's mutual-TLS
+/// endpoints, in the header field in which a TLS-terminating proxy would forward it.
 public struct CertificateTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let certificate: [UInt8]

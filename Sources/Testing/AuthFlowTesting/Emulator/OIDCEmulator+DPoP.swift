@@ -13,7 +13,7 @@ public enum DPoPPolicy: Sendable, Hashable {
     case optional
     /// No tokens are issued without a proof.
     case required
-    /// No tokens are issued without a proof that contains a nonce of the provider.
+    /// No tokens are issued without a proof that contains a server-provided nonce.
     case requiredWithNonce
 }
 

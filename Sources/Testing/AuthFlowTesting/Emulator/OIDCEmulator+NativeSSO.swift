@@ -9,7 +9,7 @@ import Synchronization
 
 /// The native single sign-on settings of an emulated provider.
 public struct NativeSSOSettings: Sendable {
-    /// The `audience` that exchanges must name; nil for none.
+    /// The required `audience` of token exchanges; nil if none is required.
     public var audience: String?
     /// The accepted token types of a device secret.
     public var deviceSecretTypes: Set<String> = [
@@ -48,7 +48,7 @@ extension OIDCEmulator {
         guard nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes) else {
             return nil
         }
-        // Standard base64, with characters that must be escaped in a form.
+        // Standard base64, with characters that must be percent-encoded in a form.
         let secret = Data(HostServices.systemRandomBytes(30) + [0xFB, 0xFF]).base64EncodedString()
         let sid = Self.randomID()
         grant.sid = sid

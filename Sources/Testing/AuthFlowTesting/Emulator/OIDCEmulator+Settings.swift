@@ -26,7 +26,7 @@ extension OIDCEmulator {
         set { state.withLock { $0.accessTokenLifetime = newValue } }
     }
 
-    /// How refresh tokens are rotated.
+    /// A rotation policy for refresh tokens.
     public enum RefreshPolicy: Sendable, Hashable {
         /// Each refresh token can be used once. Reuse ends the session, because the token may have been stolen (RFC 9700 section 4.14.2);
         /// within the leeway, in seconds, reuse is treated as a retry after a lost response instead.
@@ -35,7 +35,7 @@ extension OIDCEmulator {
         case lasting
     }
 
-    /// How refresh tokens are rotated.
+    /// The rotation policy for refresh tokens.
     public var refreshPolicy: RefreshPolicy {
         get { state.withLock { $0.refreshPolicy } }
         set { state.withLock { $0.refreshPolicy = newValue } }
@@ -59,7 +59,7 @@ extension OIDCEmulator {
     /// Ends every session, as an administrator would: no refresh token stays valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
 
-    /// Whether tokens are bound to keys (DPoP).
+    /// Whether the token endpoint requires DPoP proofs, and nonces in them.
     public var dpop: DPoPPolicy {
         get { state.withLock { $0.dpop } }
         set { state.withLock { $0.dpop = newValue } }
@@ -101,9 +101,9 @@ extension OIDCEmulator {
         set { state.withLock { $0.pushPolicy = newValue } }
     }
 
-    /// The requests it has received, oldest first.
+    /// The requests that the emulator has received, oldest first.
     public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
 
-    /// The requests it has received, as `METHOD /path`, oldest first.
+    /// The requests that the emulator has received, as `METHOD /path`, oldest first.
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 }

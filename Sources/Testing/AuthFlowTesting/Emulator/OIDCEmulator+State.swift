@@ -80,7 +80,7 @@ extension OIDCEmulator {
         var scopes: [String] { (parameters["scope"] ?? "").split(separator: " ").map(String.init) }
     }
 
-    /// An authorization code that was sent.
+    /// An issued authorization code.
     struct IssuedCode {
         var grant: Grant
         let expiresAt: Date

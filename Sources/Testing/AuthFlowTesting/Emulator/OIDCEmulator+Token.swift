@@ -65,7 +65,7 @@ extension OIDCEmulator {
         guard challenge == grant.authorization.parameters["code_challenge"] else {
             return refuse("invalid_grant", "the code_verifier does not match")
         }
-        // RFC 9449 section 10: the code is bound to the key that was announced.
+        // RFC 9449 section 10: the authorization code is bound to the key in dpop_jkt.
         let announced = grant.authorization.parameters["dpop_jkt"]
         guard announced == nil || announced == thumbprint else {
             return refuse("invalid_grant", "the code is bound to another key")
@@ -240,7 +240,7 @@ extension OIDCEmulator {
             ?? request["acr_values"]?.split(separator: " ").first.map(String.init)
     }
 
-    /// RFC 7009: revokes a token and, for a refresh token, all tokens issued from it.
+    /// RFC 7009: revokes a token and, for a refresh token, all tokens of the same grant.
     func revoke(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard authenticatedClient(form, request) != nil else {
             return .json(["error": "invalid_client"], status: .unauthorized)

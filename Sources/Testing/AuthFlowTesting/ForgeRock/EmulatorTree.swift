@@ -6,7 +6,7 @@ public struct EmulatorTree: Sendable {
     public enum Node: Sendable {
         /// Completes the tree when the browser sends a valid persistent cookie.
         case persistentCookieDecision
-        /// A page of questions: the callbacks without their inputs, and a closure that evaluates the answers.
+        /// A page of callbacks, with a closure that evaluates the values that the client submits.
         case page(stage: String, [Callback], @Sendable (_ answers: [JSON]) -> Verdict)
         /// Asks for the user name and the password of a user who can sign in.
         case userNameAndPassword
@@ -18,7 +18,7 @@ public struct EmulatorTree: Sendable {
         case failure(String)
     }
 
-    /// The verdict on a page's answers.
+    /// The result of evaluating the values submitted for a page.
     public enum Verdict: Sendable, Hashable {
         /// Continues with the next node.
         case goOn
@@ -28,17 +28,17 @@ public struct EmulatorTree: Sendable {
         case fail(String)
     }
 
-    /// A question.
+    /// A callback: a question to the user or the client.
     public struct Callback: Sendable {
         let type: String
         let output: [(String, JSON)]
         let inputs: [JSON]
 
-        /// Creates a question.
+        /// Creates a callback.
         /// - Parameters:
-        ///   - type: Its type.
-        ///   - output: The values that the server sends with it.
-        ///   - inputs: The initial values of its inputs.
+        ///   - type: The type, such as `NameCallback`.
+        ///   - output: The output values, such as the prompt.
+        ///   - inputs: The initial values of the inputs.
         public init(_ type: String, _ output: [(String, JSON)], inputs: [JSON] = [""]) {
             self.type = type
             self.output = output

@@ -5,8 +5,9 @@ import Crypto
 public import HTTPTypes
 import Synchronization
 
-/// A ForgeRock (PingAM) server with one realm for testing and development: trees at `/json/authenticate`, sessions by cookie, an OAuth 2.0
-/// provider that maps `acr_values` to trees, consent, and a sign-in page that only a browser with JavaScript can use.
+/// A ForgeRock (PingAM) server with one realm for testing and development: trees at `/json/authenticate`, cookie-based
+/// sessions, an OAuth 2.0 provider that maps `acr_values` to trees, consent, and a sign-in page that requires
+/// JavaScript.
 ///
 /// It wraps an ``OIDCEmulator``, served at ForgeRock's paths.
 public final class ForgeRockEmulator: ProviderEmulator {
@@ -271,7 +272,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         return advance(walk, received.request)
     }
 
-    /// Advances to the next question, or to the end.
+    /// Advances to the next node with callbacks, or to the end of the tree.
     private func advance(_ walk: Walk, _ request: HTTPRequest) -> TransportResponse {
         var walk = walk
         let nodes = settings.trees[walk.tree]?.nodes ?? []

@@ -38,7 +38,7 @@ extension GitHubEmulator {
         .json(["message": .string(text)], status: HTTPResponse.Status(code: status))
     }
 
-    /// "Exceeding the rate limit": 403 with nothing remaining, and the time of the reset.
+    /// "Exceeding the rate limit": status 403 with `x-ratelimit-remaining: 0` and the reset time.
     private func rateLimited() -> TransportResponse? {
         let isUsedUp = state.withLock { state in
             guard let remaining = state.settings.remainingCalls else { return false }

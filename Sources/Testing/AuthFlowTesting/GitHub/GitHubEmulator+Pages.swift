@@ -14,7 +14,7 @@ extension GitHubEmulator {
         var request = Request(parameters: query, appID: app.id, scopes: [])
         let redirectURI = query["redirect_uri"] ?? app.callback
         guard app.accepts(redirectURI) else {
-            // GitHub sends this to the registered callback URL.
+            // GitHub sends this error to the registered callback URL.
             return respond(
                 request,
                 [

@@ -95,7 +95,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var hasDeviceFlow = true
         /// The scopes that the user deselects on the consent page.
         public var refusedScopes: Set<String> = []
-        /// The number of API requests that are left until the rate limit; nil for no limit.
+        /// The number of API requests remaining in the rate limit; nil for no limit.
         public var remainingCalls: Int?
         /// The minimum interval between polls of a device code, in seconds.
         public var devicePollInterval = 5.0
@@ -109,10 +109,10 @@ public final class GitHubEmulator: ProviderEmulator {
         set { state.withLock { $0.settings = newValue } }
     }
 
-    /// The requests it has received, oldest first.
+    /// The requests that the emulator has received, oldest first.
     public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
 
-    /// The requests it has received, as `METHOD /path`, oldest first.
+    /// The requests that the emulator has received, as `METHOD /path`, oldest first.
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
     /// The valid access tokens.

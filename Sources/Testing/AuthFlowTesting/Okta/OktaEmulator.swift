@@ -6,8 +6,8 @@ import Synchronization
 
 /// An Okta org for testing and development: an org authorization server, and a custom one named `default` that supports native SSO.
 ///
-/// It wraps an ``OIDCEmulator``, served at Okta's URLs, and adds what Okta's documentation describes: errors in
-/// two shapes, rate limits, `api://default`, persistent refresh tokens.
+/// It wraps two ``OIDCEmulator``s, served at Okta's URLs, and adds behavior from Okta's documentation: errors in two
+/// formats, rate limits, `api://default`, persistent refresh tokens.
 public final class OktaEmulator: ProviderEmulator {
     /// The custom authorization server, for tests to configure.
     public let custom: OIDCEmulator
@@ -21,7 +21,7 @@ public final class OktaEmulator: ProviderEmulator {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [origin] }
 
-    /// The number of requests that are left until the rate limit; nil for no limit.
+    /// The number of requests remaining in the rate limit; nil for no limit.
     public var remainingCalls: Int? {
         get { state.withLock { $0.remainingCalls } }
         set { state.withLock { $0.remainingCalls = newValue } }
@@ -33,9 +33,9 @@ public final class OktaEmulator: ProviderEmulator {
         set { state.withLock { $0.tokenError = newValue } }
     }
 
-    /// An error in one of Okta's two shapes.
+    /// An error in one of Okta's two formats.
     public struct Failure: Sendable {
-        /// The shape.
+        /// The format.
         public enum Shape: Sendable, Hashable {
             /// `error` and `error_description`.
             case oauth
@@ -49,9 +49,9 @@ public final class OktaEmulator: ProviderEmulator {
         public var words: String
         /// The HTTP status.
         public var status: Int
-        /// The shape.
+        /// The format.
         public var shape: Shape
-        /// The causes, in Okta's own shape.
+        /// The causes (`errorCauses`), in Okta's format.
         public var causes: [String]
 
         /// Creates an error.

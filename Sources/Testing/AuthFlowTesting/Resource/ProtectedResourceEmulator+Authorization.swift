@@ -71,7 +71,7 @@ extension ProtectedResourceEmulator {
             return .json(["error": "invalid_client", "error_description": "Client ID not found."], status: .badRequest)
         }
         if let documents, client.id.hasPrefix("https://") {
-            // Client ID Metadata Document section 6: fetched, and its redirect URIs compared.
+            // Client ID Metadata Document section 6: the document is fetched, and must contain the redirect URI.
             let document = try? await ClientMetadataDocument.fetch(client.id, transport: documents)
             guard document?.json["redirect_uris"]?.strings?.contains(redirectURI) == true else {
                 return .json(

@@ -135,7 +135,7 @@ extension ProtectedResourceEmulator {
 
     // MARK: Messages
 
-    /// Handles a request of revision 2026-07-28 or later, whose header fields repeat values of its body.
+    /// Handles a request of protocol revision 2026-07-28 or later, whose header fields repeat values from its body.
     private func modern(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields
@@ -301,7 +301,7 @@ extension ProtectedResourceEmulator {
         guard let last = received.request.headerFields[HTTPField.Name(known: "Last-Event-ID")],
             let text = state.withLock({ $0.streams.removeValue(forKey: last) })
         else { return TransportResponse(head: HTTPResponse(status: .methodNotAllowed)) }
-        // Conformance "sse-retry": not before the requested time, and not long after it.
+        // Conformance "sse-retry": the client must wait for the `retry` time before it resumes the stream.
         let waited = now().timeIntervalSince(state.withLock { $0.brokenAt })
         expect(waited >= 0.45, "the stream was resumed after \(Int(waited * 1000)) ms")
         return TransportResponse(head: Self.streamHead, body: Array("id: 2\ndata: \(text)\n\n".utf8))

@@ -98,7 +98,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         let id: String
         var secret: String?
         var method: String
-        /// The path of the issuer to which it belongs.
+        /// The path of the issuer with which the client is registered.
         var issuer: String
         var redirectURIs: [String]
     }

@@ -76,16 +76,16 @@ public struct ResourceSettings: Sendable {
     public var unknownScopes: [String] = []
     /// Whether the resource names its second authorization server after the first call.
     public var migratesAfterFirstCall = false
-    /// Whether it supports only POST, like the servers of the conformance suite.
+    /// Whether the MCP server supports only POST, like the servers of the conformance suite.
     public var servesPostAlone = true
 
     /// The paths of the issuers; the first is trusted.
     public var issuerPaths = [""]
-    /// The locations of their metadata.
+    /// The locations of the issuers' metadata.
     public var serverMetadata: Set<ServerMetadata> = [.oauthInserted]
-    /// `issuer` in their metadata; nil for the correct value.
+    /// `issuer` in the issuers' metadata; nil for the correct value.
     public var issuerInMetadata: String?
-    /// The origin of their authorization endpoint; nil for their own.
+    /// The origin of the issuers' authorization endpoints; nil for the origin of the issuers.
     public var authorizationOrigin: String?
     /// `code_challenge_methods_supported`.
     public var codeChallengeMethods: [String]? = ["S256"]

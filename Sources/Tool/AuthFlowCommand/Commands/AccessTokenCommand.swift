@@ -13,7 +13,7 @@ import Glibc
 struct AccessTokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access-token",
-        abstract: "Check an access token as the API that a configuration file describes would.",
+        abstract: "Check an access token in the same way as the API in a configuration file.",
         subcommands: [Check.self]
     )
 

@@ -14,9 +14,10 @@ enum AttachedProcess {
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it cannot be started. Otherwise this does not return.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the program cannot be started. Otherwise this
+    ///   function does not return.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
-        // Ignored signals stay ignored in the program, and blocked signals stay blocked.
+        // execve(2) preserves ignored signals and the signal mask, so both are reset.
         signal(SIGPIPE, SIG_DFL)
         var none = sigset_t()
         unsafe sigemptyset(&none)

@@ -28,7 +28,7 @@ struct DevIDPCommand: AsyncParsableCommand {
     var tokenLifetime: Int64 = 3600
 
     @Option(
-        help: "How long a used refresh token may be reused, in seconds; later reuse ends the session."
+        help: "The leeway for the reuse of a rotated refresh token, in seconds; later reuse ends the session."
     )
     var refreshLeeway = 0.0
 
@@ -141,7 +141,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         } _: { logged in
             try await wait(
                 logged.base.resource,
-                "anyone: the user consents to everything. Its tool test-tool requires an additional scope (step-up)."
+                "any user: every request is approved automatically. The tool test-tool requires an additional scope (step-up)."
             )
         }
     }

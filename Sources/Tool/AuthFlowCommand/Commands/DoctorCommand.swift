@@ -22,7 +22,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Fix problems on this machine: a configuration file that other users can write to, and a URI scheme that is not opened with this program."
+            "Fix problems on this machine: a configuration file that other users can write to, and a URI scheme whose handler is not this program."
     )
     var fix = false
 
@@ -227,7 +227,9 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.bad("client", text)
             }
         }
-        // Section 11: "The Authorization Server MUST ignore the offline_access request unless ..." consent is prompted for.
+        // OIDC Core section 11: for offline_access, the server "MUST ensure that the prompt parameter contains consent
+        // unless other conditions for processing the request permitting offline access to the requested resources are
+        // in place".
         let prompt = settings.parameters[.authorization]?["prompt"]?.split(separator: " ") ?? []
         if settings.scopes.contains("offline_access"), !prompt.contains("consent") {
             findings.note(

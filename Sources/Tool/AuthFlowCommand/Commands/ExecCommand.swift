@@ -110,7 +110,8 @@ struct ExecCommand: AsyncParsableCommand {
     private func hand(_ token: Secret, over descriptor: Int32) throws {
         var ends: [Int32] = [-1, -1]
         let bytes = Array("\(token.exposed)\n".utf8)
-        // pipe(7): a pipe without a reader can hold this many bytes on every system.
+        // pipe(7): a write beyond the pipe's capacity would block, because no process reads from the pipe yet. The
+        // default capacity is at least this large on every supported system.
         guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
             throw AuthError(.storageFailed, "The token could not be written to a pipe.")
         }
@@ -134,7 +135,7 @@ struct ExecCommand: AsyncParsableCommand {
     ) async throws -> Never {
         #if os(Linux)
         let name = "authflow-token-\(UUID().uuidString)"
-        // The directory is in memory, and accessible only to the user.
+        // XDG_RUNTIME_DIR is accessible only to the user, and is usually a tmpfs. /tmp is the fallback.
         // XDG Base Directory Specification: a relative path is invalid and must be ignored.
         let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/tmp"
         let place = PrivateFile("\(directory)/\(name)")
@@ -143,7 +144,7 @@ struct ExecCommand: AsyncParsableCommand {
         }
         var environment = environment
         environment[variable] = place.path
-        let tokenFile = TokenFile(file: place, lifetime: .seconds(minTTL)) {
+        let tokenFile = TokenFile(file: place, lifetime: .seconds(minTTL), host: ToolEnvironment.host) {
             try await token(of: client)
         } report: { error in
             Terminal.talk("authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))")
@@ -203,7 +204,7 @@ enum OpenDescriptors {
         return !opened.contains { $0 < 0 }
     }
 
-    /// Lets child programs inherit only these descriptors.
+    /// Sets `FD_CLOEXEC` on all descriptors except these and the standard streams.
     static func keep(_ kept: Set<Int32>) {
         for descriptor in all.subtracting(kept) where descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
     }

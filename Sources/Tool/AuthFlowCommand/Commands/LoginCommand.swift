@@ -114,7 +114,7 @@ struct LoginCommand: AsyncParsableCommand {
         if let error = signIn.storageError { throw error }
     }
 
-    /// Explains how to make the desktop open the scheme of a redirect URI with this program.
+    /// Explains how to register this program as the desktop's handler for the scheme of a redirect URI.
     private func adviseScheme(_ client: AuthClient) {
         for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
             guard !SchemeHandler(scheme: scheme).hasEntry else { continue }

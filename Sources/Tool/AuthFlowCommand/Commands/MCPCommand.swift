@@ -54,7 +54,7 @@ struct MCPCommand: AsyncParsableCommand {
         func run() async throws {
             guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
             var environment = LaunchEnvironment.current(environment: ToolEnvironment.host.environment)
-            // Standard input belongs to the host, so no user can type into it.
+            // Standard input is connected to the host, so the user cannot be prompted.
             environment.hasTerminal = false
             environment.mayOpenBrowser = !noBrowser
             let client = try choice.client(

@@ -93,7 +93,7 @@ extension RegisterCommand {
             try writer.write(members, as: profile)
             Terminal.talk("Registered. The provider's response is in \(registrationFile).")
             let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
-            Terminal.talk("Warning: \(secrets.joined(separator: " and ")) contain secrets. Never commit them.")
+            Terminal.talk("Warning: secrets are stored in \(secrets.joined(separator: " and ")). Never commit them.")
             Terminal.talk("Sign in: authflow login --config \(output)")
             try Terminal.result(["profiles": .object([profile: members])])
         }

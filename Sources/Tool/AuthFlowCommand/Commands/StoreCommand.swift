@@ -69,11 +69,11 @@ struct StoreCommand: AsyncParsableCommand {
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()
-            Terminal.talk("Now encrypted with the first key: \(rewrapped) records.")
+            Terminal.talk("Rewrapped with the first key: \(rewrapped) records.")
             guard left == 0 else {
                 throw AuthError(
                     .leaseBusy,
-                    "\(left) records were in use, or are encrypted with a key that is not in the list. Run this again."
+                    "\(left) records were in use, or are encrypted with a key that is not in the list. Run this command again."
                 )
             }
         }

@@ -75,7 +75,7 @@ struct TokenRequest: Hashable {
     var choice = ProfileChoice()
     /// The protected resource, instead of a profile.
     var resource: ResourceChoice?
-    /// The resource of the profile that the token is for; nil for the profile's own token.
+    /// The profile's resource for which the token is requested; nil for the profile's own token.
     var oneOf: String?
     /// The scopes of the token for ``oneOf``; empty for all scopes.
     var scopes: [String] = []

@@ -68,7 +68,7 @@ struct AWSKeys {
         self.obtainedAt = obtainedAt
     }
 
-    /// Some services write fractions of a second.
+    /// Some services include fractional seconds.
     private static func date(_ text: String) -> Date? {
         (try? Date(text, strategy: .iso8601))
             ?? (try? Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))

@@ -31,21 +31,21 @@ extension CredentialCommand {
                 guard !asked.skipsVerification else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The kubeconfig file disables verification of the server's certificate, so the server is unverified."
+                        "The kubeconfig file disables verification of the server's certificate, so the server is not authenticated."
                     )
                 }
                 // Both can direct the request to a server other than the listed one.
                 guard !asked.redirectsConnection else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so other servers could receive the token."
+                        "The kubeconfig file specifies a proxy or a different TLS server name (proxy-url, tls-server-name), so other servers could receive the token."
                     )
                 }
-                // A certificate authority from the kubeconfig file could vouch for any server.
+                // A certificate authority from the kubeconfig file could issue a certificate for any server.
                 guard try asked.names(authoritiesOf: settings.certificateAuthorities) else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the server may be another one. Add the cluster's certificate authority to that file if you trust it."
+                        "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the connection may be to a different server. Add the cluster's certificate authority to that file if you trust it."
                     )
                 }
                 guard let server = asked.server else {
@@ -87,7 +87,7 @@ private struct ExecInformation {
     let server: String?
     /// Whether the server's certificate is not verified.
     let skipsVerification: Bool
-    /// Whether the connection goes through a proxy, or its certificate is compared with another name.
+    /// Whether the connection goes through a proxy, or the server's certificate is checked against another name.
     let redirectsConnection: Bool
     /// The certificate authorities of the server in PEM; nil for the system's certificate authorities.
     private let authorities: String?

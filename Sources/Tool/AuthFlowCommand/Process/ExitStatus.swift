@@ -45,7 +45,7 @@ enum ExitStatus {
         }
     }
 
-    /// The message for the user: never a type's name or a memory dump.
+    /// The message for the user: never a type name or a debug description.
     static func message(for error: any Error) -> String {
         switch error {
         case let error as ConfigurationError: error.description

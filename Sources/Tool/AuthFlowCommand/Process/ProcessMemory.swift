@@ -7,7 +7,8 @@ import Glibc
 /// Protects the memory of this process, which holds tokens.
 enum ProcessMemory {
     /// Prevents core dumps, and prevents other processes of the same user from reading the memory or attaching a
-    /// debugger (prctl(2), `PR_SET_DUMPABLE`). Child processes are not affected.
+    /// debugger (prctl(2), `PR_SET_DUMPABLE`). Programs that this process executes are not affected, because execve(2)
+    /// resets the attribute.
     ///
     /// Linux only: macOS does not write core dumps by default.
     static func keepToItself() {

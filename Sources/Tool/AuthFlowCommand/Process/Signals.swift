@@ -23,7 +23,8 @@ enum Signals {
     /// closing terminal and its shell.
     private static let copies = Duration.seconds(1)
 
-    /// The ends of the pipe that the signal handler writes to: write(2) is async-signal-safe (signal-safety(7)).
+    /// The ends of the self-pipe: the signal handler writes to it, because write(2) is async-signal-safe
+    /// (signal-safety(7)).
     private static let wakeUp = Atomic<Int32>(-1)
     private static let reader = Atomic<Int32>(-1)
 
@@ -54,7 +55,7 @@ enum Signals {
         // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
-        // A program inherits the blocked signals of the thread that started it.
+        // A program inherits the signal mask of the thread that started it, and signals may be blocked in it.
         var all = sigset_t()
         unsafe sigfillset(&all)
         unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)

@@ -10,7 +10,7 @@ struct TokenFile: Sendable {
     /// The minimum remaining lifetime of the token in the file.
     var lifetime = Duration.zero
     var clock: any Clock<Duration> = ContinuousClock()
-    var host = ToolEnvironment.host
+    var host = HostServices.system
     /// Returns a token with this remaining lifetime, refreshed if necessary.
     let token: @Sendable () async throws -> TokenSet
     /// Reports a failed refresh to the user.

@@ -14,7 +14,7 @@ struct ResourceChoice: Hashable {
     /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }
 
-    /// The configuration file; nil if there is none to use.
+    /// The configuration file; nil if no file is used.
     ///
     /// A file in the working directory is used only if it is trusted. Otherwise, it is ignored, because a program may
     /// be started in any directory: an untrusted file must neither decide where tokens are sent nor make the command

@@ -3,7 +3,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowJSON
 
-/// How `authflow token` prints a token.
+/// The output format of `authflow token`.
 enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     /// Only the token.
     case raw
@@ -11,7 +11,7 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     case header
     /// A JSON object with the token, its type and its expiry.
     case json
-    /// A variable, for a shell: `eval "$(authflow token --format env)"`.
+    /// A shell command that exports a variable: `eval "$(authflow token --format env)"`.
     case env
     /// A curl configuration: `curl -K -`.
     case curl

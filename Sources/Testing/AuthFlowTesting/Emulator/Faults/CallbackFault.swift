@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault of a response through the front channel: the authorization response, or the redirect after a sign-out.
+/// A fault of a front-channel response: the authorization response, or the redirect after a sign-out.
 public struct CallbackFault: Sendable {
     var change: @Sendable (inout FormParameters) -> Void = { _ in }
 
@@ -11,7 +11,7 @@ public struct CallbackFault: Sendable {
 
     /// Another issuer (row 101).
     public static let wrongIss = parameters { $0["iss"] = "https://elsewhere.example.com" }
-    /// No `iss`, although the metadata says that responses contain it (row 102).
+    /// No `iss`, although `authorization_response_iss_parameter_supported` in the metadata is true (row 102).
     public static let missingIss = parameters { $0["iss"] = nil }
     /// Another state (rows 61 and 103).
     public static let wrongState = parameters { $0["state"] = "another" }

@@ -6,7 +6,8 @@ public struct IDTokenFault: Sendable {
     /// An attacker's method of signing a token.
     enum Forgery: Sendable {
         case none
-        /// HMAC with the text of the provider's public key: the algorithm confusion of RFC 8725 section 2.1.
+        /// HMAC keyed with the PEM of the provider's public key: the algorithm confusion attack of RFC 8725 section
+        /// 2.1.
         case publicKeyAsSecret
     }
 

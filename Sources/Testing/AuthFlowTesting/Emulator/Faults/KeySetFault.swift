@@ -12,7 +12,7 @@ public struct KeySetFault: Sendable {
 
     var document = DocumentFault<KeySetDocument>()
     var rotation = Rotation.never
-    /// The number of keys of each kind; the last one is in use.
+    /// The number of keys of each kind: one signing key, and decoys.
     var copies = 1
     /// Whether tokens omit the ID of their signing key (`kid`).
     var omitsKeyIDs = false
@@ -44,7 +44,7 @@ public struct KeySetFault: Sendable {
         copies: 3,
         omitsKeyIDs: true
     )
-    /// Other keys with the same ID precede each key (rows 81 and O7).
+    /// Other keys with the same IDs precede and follow the valid keys (rows 81 and O7).
     public static let decoys = KeySetFault(copies: 3)
     /// Unusable and malformed keys together with valid ones (row O8).
     public static let unreadableKeys = members {
