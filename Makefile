@@ -1,6 +1,9 @@
 # Development commands for AuthFlow. CI runs the same commands.
 
 .DEFAULT_GOAL := help
+# The products of debug builds: a link that the package manager makes.
+DEBUG := $(CURDIR)/.build/debug
+
 .PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist bench-build
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
@@ -33,11 +36,11 @@ test-dependencies: dependencies ## Install what the interop tests need: a browse
 
 demo: dependencies ## Build, start the bundled provider, sign in, print the user
 	swift build --product authflow
-	@$$(swift build --product authflow --show-bin-path)/authflow try
+	@$(DEBUG)/authflow try
 
 # The samples are packages that depend on this package as any other package would. Here, they are built in this package's build directory.
 SAMPLES := .ci/build-beside Samples
-SAMPLE_PROGRAMS = $$(swift build --show-bin-path)
+SAMPLE_PROGRAMS = $(DEBUG)
 
 demo-github: dependencies ## Sign in with the bundled GitHub emulator, with a user agent and with the device flow
 	$(SAMPLES) --product github-login
@@ -47,12 +50,12 @@ demo-github: dependencies ## Sign in with the bundled GitHub emulator, with a us
 demo-okta: dependencies ## Sign in to two apps with a single sign-in at the bundled Okta emulator, and sign out of both
 	swift build --product authflow
 	$(SAMPLES) --product okta-native-sso
-	@Samples/okta-native-sso/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/okta-native-sso
+	@Samples/okta-native-sso/demo.sh $(DEBUG)/authflow $(SAMPLE_PROGRAMS)/okta-native-sso
 
 demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock emulator, and again with a shared cookie
 	swift build --product authflow
 	$(SAMPLES) --product forgerock-login
-	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/forgerock-login
+	@Samples/forgerock-login/demo.sh $(DEBUG)/authflow $(SAMPLE_PROGRAMS)/forgerock-login
 
 # A separate package, because no other sample needs a web framework.
 # A cached build plan would miss new files of AuthFlow.
@@ -61,19 +64,19 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 	swift build --product authflow
 	swift build --build-tests $(WEB)
 	$(SWIFT_TEST) --skip-build $(WEB)
-	@Samples/servers/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
-	@Samples/servers/web-login/caddy.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/web-login
-	@Samples/servers/hostile_browsers.sh $$(swift build --show-bin-path)/authflow \
+	@Samples/servers/web-login/demo.sh $(DEBUG)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+	@Samples/servers/web-login/caddy.sh $(DEBUG)/authflow $(SERVERS)/web-login
+	@Samples/servers/hostile_browsers.sh $(DEBUG)/authflow \
 	  $(SERVERS)/web-login $(SERVERS)/router-login $(SERVERS)/nio-login
 	@Tests/Databases/databases.sh Samples/servers/web-login/demo_databases.sh \
-	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+	  $(DEBUG)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 
 SERVERS := $$(swift build $(WEB) --show-bin-path)
 demo-api: dependencies ## Call an API with valid tokens and every kind of invalid token, and call the tool of an MCP server
 	swift build --product authflow
 	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
-	@Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server
-	@Samples/servers/orders-api/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/orders-api
+	@Samples/servers/mcp-server/demo.sh $(DEBUG)/authflow $(SERVERS)/mcp-server
+	@Samples/servers/orders-api/demo.sh $(DEBUG)/authflow $(SERVERS)/orders-api
 
 interop-api: test-dependencies ## Call the API with tokens and proofs created by joserfc, Authlib and requests_oauth2client, and the MCP server with the Python SDK
 	swift build --product authflow
@@ -83,7 +86,7 @@ interop-api: test-dependencies ## Call the API with tokens and proofs created by
 	  .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 authlib==1.9.0 requests-oauth2client==1.8.0
 	.build/interop-python/bin/python Tests/Interop/resource_server.py $(SERVERS)/orders-api
 	Tests/Interop/mcp.sh --install
-	Samples/servers/mcp-server/demo.sh $$(swift build --show-bin-path)/authflow $(SERVERS)/mcp-server \
+	Samples/servers/mcp-server/demo.sh $(DEBUG)/authflow $(SERVERS)/mcp-server \
 	  $(CURDIR)/.build/interop-mcp/bin/python Tests/Interop/mcp_client.py
 
 samples: dependencies ## Build the samples as separate packages, and test them against the emulators
@@ -129,26 +132,36 @@ check: dependencies ## Check a change before it is proposed: no warnings in the 
 
 conformance: dependencies ## Run the conformance rows and write docs/conformance.md
 	swift build --product conformance-report
-	$$(swift build --product conformance-report --show-bin-path)/conformance-report > docs/conformance.md
+	$(DEBUG)/conformance-report > docs/conformance.md
 	@grep -F '**' docs/conformance.md
 
 interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, and with a real Chromium; tokens for kubectl, git, skopeo and aws; keys in tokens; a real GNOME Keyring
 	swift build --build-tests
+	$(MAKE) --jobs=4 --output-sync=target interop-tests interop-mcp interop-helpers interop-browsers
+
+# These spend most of their time waiting, so they run at the same time.
+interop-tests:
 	Tests/Interop/servers.sh $(SWIFT_TEST) --skip-build --filter ServersTests
 	Tests/Interop/glewlwyd.sh $(SWIFT_TEST) --skip-build --filter InteropTests
-	Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/idpyoidc.sh $(SWIFT_TEST) --skip-build --filter IdpyoidcTests
-	.build/interop-python/bin/python Tests/Interop/encrypted_requests.py $$(swift build --show-bin-path)/authflow
+	.build/interop-python/bin/python Tests/Interop/encrypted_requests.py $(DEBUG)/authflow
 	Tests/Interop/softhsm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
-	Tests/Interop/mcp.sh $$(swift build --show-bin-path)/authflow
-	Tests/Interop/helpers.sh $$(swift build --show-bin-path)/authflow
-	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
-	Tests/Interop/desktop.sh $$(swift build --show-bin-path)/authflow
-	Tests/Interop/private_windows.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/keyring.sh unlocked $(SWIFT_TEST) --skip-build --filter KeyringTests
 	Tests/Interop/keyring.sh locked $(SWIFT_TEST) --skip-build --filter KeyringTests
 	Tests/Interop/keyring.sh absent $(SWIFT_TEST) --skip-build --filter KeyringTests
 	Tests/Interop/keyring.sh hanging $(SWIFT_TEST) --skip-build --filter KeyringTests
+
+interop-mcp:
+	Tests/Interop/mcp.sh $(DEBUG)/authflow
+
+interop-helpers:
+	Tests/Interop/helpers.sh $(DEBUG)/authflow
+
+interop-browsers:
+	Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh $(DEBUG)/authflow
+	Tests/Interop/browser.sh $(DEBUG)/authflow
+	Tests/Interop/desktop.sh $(DEBUG)/authflow
+	Tests/Interop/private_windows.sh $(DEBUG)/authflow
 
 databases: dependencies ## Test the stores on temporary PostgreSQL and Redis servers, and in files
 	swift build --build-tests
@@ -159,14 +172,17 @@ SESSIONS ?= 10000
 DURATION ?= 120
 soak-server: dependencies ## Kill, stop and restart server processes and databases under SESSIONS sessions for DURATION seconds each
 	swift build --product session-soak
-	for store in postgresql redis sqlite; do for way in "" --terminate; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
-	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) $$way || exit 1; \
-	  done; done
+	$(MAKE) --jobs=3 --output-sync=target $(foreach store,postgresql redis sqlite,soak-$(store) soak-$(store)--terminate)
+
+# One run for each store, with kills or with orderly ends; they spend most of their time waiting.
+soak-%:
+	Tests/Databases/databases.sh Tests/Soak/sessions.py $(DEBUG)/session-soak $(subst --, --,$*) \
+	  --sessions $(SESSIONS) --seconds $(DURATION)
 
 storm: dependencies ## Refresh many sessions simultaneously at a provider that is slow or hangs, with each store
 	swift build --product session-soak
 	for store in postgresql redis sqlite; do Tests/Databases/databases.sh Tests/Soak/storm.py \
-	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store || exit 1; done
+	  $(DEBUG)/session-soak $$store || exit 1; done
 
 bench-server: test-dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
 	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server wrk)
@@ -202,16 +218,16 @@ pages: demo-web interop ## Replace the screenshots of the manual with those that
 docs: dependencies ## Build the manual of every library as static pages, in .build-docs/AuthFlow; warnings are errors
 	swift build
 	swift build --build-tests $(WEB)
-	.ci/build-docs .build-docs "$$(swift build --show-bin-path)" "$$(swift build $(WEB) --show-bin-path)"
+	.ci/build-docs .build-docs "$(DEBUG)" "$$(swift build $(WEB) --show-bin-path)"
 	@echo "To read it: python3 -m http.server --bind 127.0.0.1 --directory .build-docs/AuthFlow 8000"
 
 docs-engine: dependencies ## Build only the engine's pages
 	swift build --target AuthFlow
-	.ci/build-docs .build-docs "$$(swift build --show-bin-path)"
+	.ci/build-docs .build-docs "$(DEBUG)"
 
 reference: dependencies ## Write the JSON Schema and the tables of docs/configuration.md from the declared keys
 	swift build --product authflow
-	$$(swift build --product authflow --show-bin-path)/authflow config schema > docs/authflow.schema.json
+	$(DEBUG)/authflow config schema > docs/authflow.schema.json
 	.ci/configuration-tables
 
 trace-flows: dependencies ## Trace a login, a refresh and a callback, and list the source files that they execute in docs/architecture.md
@@ -219,7 +235,7 @@ trace-flows: dependencies ## Trace a login, a refresh and a callback, and list t
 	swift build --product authflow
 	swift build --product flow-trace --scratch-path .build-trace --sanitize=address -Xswiftc -sanitize-coverage=func,trace-pc-guard
 	Tests/FlowTrace/trace.py $$(swift build --product flow-trace --scratch-path .build-trace --show-bin-path)/flow-trace \
-	  $$(swift build --product authflow --show-bin-path)/authflow docs/architecture.md
+	  $(DEBUG)/authflow docs/architecture.md
 
 workflows: ## Check the workflows in .github against their schema, and check that the commands they run exist
 	[ -x .build/workflows-python/bin/python ] || python3 -m venv .build/workflows-python
@@ -236,7 +252,7 @@ lint: dependencies ## Check the formatting, and check the documentation against 
 	.ci/check-modules
 	Tests/Simulation/faults.py --check
 	swift build --product authflow
-	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
+	.ci/check-docs $(DEBUG)/authflow
 
 format: ## Format the sources
 	swift format --in-place --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
@@ -331,13 +347,13 @@ capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessio
 soak: dependencies ## Kill processes while they sign in, refresh and store, and check the remaining state; SOAK rounds per test (default: 1000)
 	$(call install_missing,xdg-utils desktop-file-utils)
 	swift build --product authflow
-	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
-	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
-	Tests/Soak/signals.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
+	Tests/Soak/crash.py $(DEBUG)/authflow $(SOAK)
+	Tests/Soak/killed_login.py $(DEBUG)/authflow $(SOAK)
+	Tests/Soak/signals.py $(DEBUG)/authflow $(SOAK)
 
 apple: dependencies ## Type-check the files for Apple platforms against hand-written interfaces
 	swift build --target AuthFlowForgeRock
-	.ci/check-apple $$(swift build --show-bin-path)
+	.ci/check-apple $(DEBUG)
 
 FUZZ ?= 1000000
 FUZZ_SEED ?= 1

@@ -216,7 +216,7 @@ private struct KeyIssuerServer: ProviderEmulator {
 
     // MARK: A secret that is a JWT
 
-    /// The part of Apple's server that checks client secrets.
+    /// A stand-in for Apple's token endpoint: records the client secrets, and replaces them with the registered secret.
     private struct SecretServer: ProviderEmulator {
         let base: OIDCEmulator
         let seen = Seen()

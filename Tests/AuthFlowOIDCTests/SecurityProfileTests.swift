@@ -210,7 +210,7 @@ import Testing
         #expect(try await client.freshTokens().dpopKey != nil)
     }
 
-    /// FAPI 2.0 sections 5.3.3.1 and 5.4.1 hold for assertions of the program's own making, too.
+    /// FAPI 2.0 sections 5.3.3.1 and 5.4.1 also apply to assertions that the program itself creates.
     @Test func refusesACustomAssertionByAnotherAlgorithm() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.pushedRequests = .always

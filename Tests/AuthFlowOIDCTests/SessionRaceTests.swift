@@ -232,7 +232,7 @@ final class SlowRefreshes: HTTPTransport {
         transport.respond(TransportResponse(head: HTTPResponse(status: .badRequest)))
         let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
         #expect(once?.code == .invalidResponse)
-        // Another process continues the count.
+        // The count of rejections continues in another process.
         let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
         #expect(twice?.message.contains("Sign in again") == true)

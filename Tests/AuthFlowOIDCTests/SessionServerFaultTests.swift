@@ -182,7 +182,7 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
-    /// Comparing such text takes time quadratic in the number of combining marks.
+    /// Comparing text with many combining marks takes quadratic time.
     @Test func aStrangersPathAndCookiesAreNotCompared() async throws {
         let marks = String(repeating: "\u{301}", count: 100) + String(repeating: "\u{323}", count: 100)
         var request = HTTPRequest(method: .get, scheme: "https", authority: "app.example.com", path: "/\(marks)?a=1")

@@ -58,8 +58,8 @@ struct HeldRequests: HTTPTransport {
                         await proxy.response(to: alice.request(.get, "/api/slow", WebBrowser.ownPage))
                     }
                 }
-                // Eight requests are at the API and 32 are waiting, so the only request to complete is the rejected
-                // one.
+                // Eight requests are in progress at the API and 32 are waiting, so only the rejected request
+                // completes.
                 let refused = await group.next() ?? nil
                 #expect(refused?.status == 429)
                 #expect(refused?.head.headerFields[.retryAfter] != nil)
@@ -111,7 +111,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// Another user's sign-in in the same browser replaces the session, and the new tokens of the first user are stored nowhere.
+    /// Another user's sign-in in the same browser replaces the session, so the first user's new tokens are not stored.
     @Test func aSignInByAnotherUserRevokesTheTokensOfARefreshInProgress() async throws {
         try await withWeb { web, _ in
             let slow = SlowRefreshes(web.scene.transport)

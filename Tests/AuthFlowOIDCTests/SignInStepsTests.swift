@@ -5,7 +5,7 @@ import Expectations
 import Foundation
 import Testing
 
-/// Sign-ins in separate steps with ``OAuthClient``, whose state is a value with which another process can finish.
+/// Sign-ins in separate steps with ``OAuthClient``: their state is a value, so another process can complete them.
 @Suite struct SignInStepsTests {
     private let scene: EmulatorScene
 

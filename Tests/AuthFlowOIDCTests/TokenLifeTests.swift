@@ -102,8 +102,8 @@ import Testing
         #expect(try await client.freshCredential(lasting: .seconds(3600)) == first)
         life.time.advance(2699)
         #expect(try await client.freshCredential(lasting: .seconds(900)) == first)
-        // At most three quarters of a token's lifetime can be required. A larger requirement would cause a refresh at
-        // every call.
+        // The required remaining lifetime is capped at a quarter of the token's lifetime. A larger requirement would
+        // cause a refresh at every call.
         #expect(try await client.freshCredential(lasting: .seconds(3000)) == first)
         life.time.advance(1)
         #expect(try await client.freshCredential(lasting: .seconds(899)) == first)

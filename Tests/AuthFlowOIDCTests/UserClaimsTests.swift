@@ -63,14 +63,14 @@ import Testing
             isVerified: nil
         ),
         Case(
-            testDescription: "the ID Token does not say which address is verified",
+            testDescription: "the ID Token has email_verified, but no email",
             idToken: ["email_verified": true],
             userInfo: ["email": "attacker@example.com"],
             email: "attacker@example.com",
             isVerified: nil
         ),
         Case(
-            testDescription: "userinfo does not say which address is verified",
+            testDescription: "userinfo has email_verified, but no email",
             idToken: ["email": "victim@example.com"],
             userInfo: ["email_verified": true],
             email: "victim@example.com",

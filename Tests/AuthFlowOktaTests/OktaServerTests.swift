@@ -245,7 +245,7 @@ import Testing
     }
 
     @Test func sendsEveryConfiguredAuthorizationParameter() async throws {
-        // Defect 10: some of them were dropped.
+        // Defect 10: some parameters were dropped.
         try await OktaScene.with(.inProcess) { scene in
             var settings = try scene.settings("mail")
             settings.parameters[.authorization] = ["ui_locales": "de", "claims_locales": "fr", "acr_values": "urn:x"]
@@ -268,7 +268,7 @@ import Testing
             scene.emulator.remainingCalls = 0
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.retryAfter == .seconds(60))
-            // No request is sent before that time (defects 1 and 3).
+            // No request is sent before the rate limit is reset (defects 1 and 3).
             let requests = scene.emulator.custom.requests.count
             scene.emulator.remainingCalls = nil
             await expectError(.temporarilyUnavailable) { try await client.freshTokens() }

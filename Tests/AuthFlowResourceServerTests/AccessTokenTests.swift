@@ -127,8 +127,8 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
     }
 
-    /// A token with a forged key ID consumes the key lookup, but the next valid token must not be rejected for that
-    /// reason.
+    /// A token with a forged key ID uses up the rate-limited key fetch, but the next valid token must not be rejected
+    /// as invalid for that reason.
     @Test func aTokenOfANewKeyIsNotRefusedAfterAForgedOne() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()

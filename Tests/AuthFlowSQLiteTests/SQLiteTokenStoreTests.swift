@@ -34,7 +34,7 @@ import Glibc
     final class WallClock: Sendable {
         private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
         var host: HostServices { HostServices(now: { self.time.withLock { $0 } }) }
-        /// The lease clock since one boot of the machine.
+        /// The lease clock of the machine, with the given boot ID.
         func leases(boot: UInt8 = 1) -> LeaseClock {
             LeaseClock(boot: [boot]) {
                 Int64(self.time.withLock { $0.timeIntervalSince1970 } * 1000) - 1_799_999_000_000
@@ -161,7 +161,7 @@ import Glibc
         _ = try await store?.claim(key("claim"), for: .seconds(60))
         #expect(FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
         store = nil
-        // The last connection to close removes the log on a separate thread.
+        // The last connection to close removes the write-ahead log, on a separate thread.
         let deadline = ContinuousClock.now + .seconds(20)
         while FileManager.default.fileExists(atPath: "\(folder.file)-wal"), ContinuousClock.now < deadline {
             try await Task.sleep(for: .milliseconds(5))
@@ -317,7 +317,7 @@ import Glibc
         #expect(try await self.store().bytes(for: key) == [2])
     }
 
-    /// SQLite would apply the log of the old file to the new file.
+    /// SQLite would apply the write-ahead log of the old file to the new file.
     @Test func aFileThatWasReplacedUnderItsLogIsRefused() async throws {
         let (store, key, backup) = (try store(), key("user"), "\(folder.path)/backup.sqlite")
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
@@ -381,7 +381,7 @@ import Glibc
         #expect(try await waiting.value)
     }
 
-    /// The last connection to close removes the log, and locks the file while doing so.
+    /// The last connection to close removes the write-ahead log, and locks the file while doing so.
     @Test func aStoreOpensWhileAnotherCloses() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<4 {
@@ -442,7 +442,7 @@ import Glibc
 
     func run(_ text: String) throws { try number(text) }
 
-    /// Checkpoints the log into the file, as SQLite does from time to time.
+    /// Checkpoints the write-ahead log into the database file, as SQLite does automatically.
     func checkpoint() throws { try #require(number("PRAGMA wal_checkpoint(TRUNCATE)") == 0, "The file is busy.") }
 
     static func make(_ path: String, _ statements: String...) throws {

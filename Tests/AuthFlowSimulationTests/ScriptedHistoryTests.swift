@@ -81,7 +81,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     }
 }
 
-/// Histories that were found once, each with the order of events that caused it.
+/// Regression tests for histories that once violated a rule, each with the order of events that caused the violation.
 @Suite struct ScriptedHistoryTests {
     /// Runs a history on a separate thread.
     private func history<Value: Sendable>(_ body: @escaping @Sendable (Stage) throws -> Value) async throws -> Value {
@@ -133,7 +133,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Beyond the margin, and before the expiry.
+            // Within the margin before the expiry.
             while stage.lifeLeft > 10 { stage.wait(1) }
             stage.world.beginOutage(for: .seconds(120))
             stage.use("during", at: 0)
@@ -149,7 +149,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Beyond the margin, and long before the expiry.
+            // Within the margin, but long before the expiry.
             while stage.lifeLeft > 59 { stage.wait(1) }
             let take = { stage.records.take(stage.key, by: [1], for: .seconds(60)) }
             _ = take()

@@ -4,7 +4,8 @@ import AuthFlowSimulation
 import Foundation
 import Testing
 
-/// Histories of a web application that were found once, each with the order of events that caused it.
+/// Regression tests for histories of a web application that once violated a rule, each with the order of events that
+/// caused the violation.
 @Suite struct ScriptedSessionTests {
     /// A process of an application, its store and its provider, without faults except those of a script.
     private final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.

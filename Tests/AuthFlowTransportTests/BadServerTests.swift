@@ -284,7 +284,8 @@ import Testing
         #expect(response.head.headerFields[.contentType] == nil)
     }
 
-    /// A code or a refresh token works once, and the server may have accepted a request that it did not respond to.
+    /// An authorization code or a refresh token can be used only once, and the server may have processed a request to
+    /// which it did not respond.
     @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestIsNotRepeatedWhenItsConnectionDies(
         _ end: [ScriptedServer.Step]
     ) async throws {
@@ -302,7 +303,7 @@ import Testing
                 )
                 let error = await #expect(throws: AuthError.self) { try await SystemTransport().send(call) }
                 #expect(error?.code == .networkFailed)
-                // libcurl has opened another connection before it is told not to send anything over it.
+                // libcurl opens a new connection before the transport can prevent it from sending the request again.
                 #expect(server.requests.map(\.count).filter { $0 > 0 } == [2], "\(method): \(server.requests)")
                 if method == .post { #expect(server.requests.first?.last?.hasSuffix("refresh_token=once") == true) }
             }

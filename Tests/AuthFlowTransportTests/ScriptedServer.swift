@@ -106,8 +106,8 @@ final class ScriptedServer: Sendable {
         return try await body(server)
     }
 
-    /// Closes the port and the connections. A client would reuse the connections, and the next server may get the
-    /// same port.
+    /// Closes the port and the connections. Otherwise, a client would reuse the connections for the next server, which
+    /// may listen on the same port.
     func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
         connections.withLock {

@@ -86,7 +86,7 @@ import Testing
         let name: String
         let head: String
         let length: Int?
-        /// Whether more parts are ready to be sent, as opposed to a browser that sends none.
+        /// Whether further parts of the body are queued, or the sender pauses after the first part.
         let isFast: Bool
 
         var testDescription: String { "\(name), \(length == nil ? "chunks" : "a length"), \(isFast ? "fast" : "slow")" }
@@ -171,7 +171,7 @@ import Testing
                 _ = try await Self.send(parts, to: server, timeout: .milliseconds(300))
             }
             #expect(error?.code == .timedOut)
-            // The limit in MiB covers the system's connection buffer and the waiting part.
+            // This limit in MiB allows for the kernel's socket buffers and the queued part.
             #expect(produced.withLock { $0 } < 64)
         }
     }

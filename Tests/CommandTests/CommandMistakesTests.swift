@@ -52,7 +52,7 @@ import Testing
             name: "a secret in the file",
             changes: ["client_secret": #""hunter2""#],
             status: 2,
-            words: "never written into the file"
+            words: "must not be written in the file"
         ),
         Mistake(
             name: "an invalid scope",
@@ -272,14 +272,14 @@ import Testing
         let script = """
             import os, resource, signal, subprocess, sys, tempfile
             signal.alarm(30)
-            # The parent may have blocked signals, and children would inherit that.
+            # The parent may have blocked signals, and children inherit the signal mask.
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
             resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
             with tempfile.TemporaryDirectory() as folder:
                 os.chdir(folder)
                 for command in (["sh", "-c", "echo; exec cat"], [sys.argv[1], "dev-idp"]):
-                    # Both wait until they are killed: the first for an input that never comes.
+                    # Both run until they are killed: the first waits for input that never arrives.
                     streams = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                     process = subprocess.Popen(command, **streams)
                     process.stdout.readline()

@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func aConfigurationThatIsNotTrustedIsLeftOut() async throws {
-        // A file that another user has left in the directory names another client for the resource.
+        // A file that another user has placed in the directory specifies a different client for the resource.
         try await with(localConfiguration: { resource in
             #"{"profiles": {"x": {"provider": "oidc", "issuer": "https://evil.example.com", "client_id": "x", "resources": ["\#(resource)"]}}}"#
         }) { emulator, run async throws in

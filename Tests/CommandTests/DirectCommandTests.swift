@@ -3,7 +3,7 @@ import Testing
 
 @testable import AuthFlowCommand
 
-/// Commands that bypass the argument parser have the same meaning as with it.
+/// Commands that bypass the argument parser are interpreted in the same way as with the parser.
 @Suite struct DirectCommandTests {
     @Test(arguments: [
         ["token"], ["token", "--json"], ["token", "-c", "a.json", "-p", "work"], ["token", "--min-ttl", "0"],

@@ -41,8 +41,8 @@ with tempfile.TemporaryDirectory() as folder:
         for call in calls:
             name, path = known[call]
             match = COUNTED.search(path)
-            # $s...TY0_ and $s...TQ1_ resume a function after a suspension, v... are accessors, fA0_ default arguments; ==, hash and WZ
-            # are the code that values and constants need.
+            # $s...TY0_ and $s...TQ1_ resume a function after a suspension, v... are accessors, and fA0_ default
+            # arguments; == and hash(into:) compare and hash values, and WZ initializes global constants.
             if not match or re.search(r"T[YQ]\d*_$|v[a-zA-Z]+$|v[a-z]+Z$|fA\d*_$|WZ$|v\w*Tu$|2eeoi|hash4into", name): continue
             file = match.group(1)
             if file == current: continue

@@ -42,7 +42,7 @@ import Synchronization
     /// The maximum time for an input, in seconds.
     private static let patience: UInt32 = 20
 
-    /// Reports the input that hangs, and ends the run, when the alarm that is set for each input goes off.
+    /// Reports a hanging input and terminates the run when the input's alarm (`SIGALRM`) expires.
     private static func watch() -> any DispatchSourceSignal {
         signal(SIGALRM, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: SIGALRM)

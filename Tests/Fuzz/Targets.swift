@@ -214,13 +214,13 @@ extension Target {
             } catch let error as AuthError where error.code == .invalidCallback {
                 // The request is still pending, so the valid response would still be accepted.
             } catch is AuthError {
-                // The response was accepted, which used up the request.
+                // The response was accepted, which consumed the request.
                 pending.withLock { $0 = nil }
             }
         }
     }
 
-    /// A token is valid only if it has not been changed in any character.
+    /// Changing any character of a token invalidates it.
     private static func token() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
@@ -235,7 +235,7 @@ extension Target {
         }
     }
 
-    /// A token that the owner of the keys did not sign is invalid with any key set.
+    /// A token that is not signed with the provider's key is rejected, whatever the key set contains.
     private static func keySet() throws -> Target {
         let provider = try PuppetProvider()
         let forged = try provider.token(.es256, signedBy: EmulatorKeys())

@@ -94,7 +94,7 @@ extension GlewlwydTests {
             let rejection = await #expect(throws: Rejection.self) {
                 _ = try await api.authorize(request("Bearer \(token.exposed)"))
             }
-            // For a revoked token, Glewlwyd 2.7.5 responds with status 400 instead of a JWT that says "inactive".
+            // For a revoked token, Glewlwyd 2.7.5 responds with status 400 instead of a JWT with "active": false.
             #expect(rejection?.response.status == (isSigned ? 503 : 401))
             #expect(rejection?.reason.contains(isSigned ? "(status 400)" : "inactive") == true)
         }

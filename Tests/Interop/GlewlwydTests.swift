@@ -167,7 +167,8 @@ struct GlewlwydTests {
             """
         )
         let tokens = try await client.signIn().credential.tokens
-        // RFC 8705 section 3.1: the access token contains the certificate binding, which the client has compared.
+        // RFC 8705 section 3.1: the token's `cnf` claim contains the certificate's thumbprint, which the client has
+        // already compared.
         let claims = try JWT.payload(of: tokens.accessToken)
         #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
         #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)

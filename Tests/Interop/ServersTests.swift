@@ -80,7 +80,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         #expect(responses.allSatisfy { $0.hasPrefix("HTTP/2.0") })
     }
 
-    /// Requests that must not be sent twice use connections that do not end with GOAWAY.
+    /// Requests that must not be sent twice use HTTP/1.1, which has no GOAWAY.
     @Test func postRequestsSurviveTheEndOfConnections() async throws {
         let settings = try settings()
         let responses = try await withThrowingTaskGroup(of: String.self) { group in

@@ -105,6 +105,19 @@ class Browser:
     def click(self, selector):
         self.act(selector, "click")
 
+    def check(self, *selectors):
+        """Selects checkboxes, again if the page has reset them when it was rendered anew."""
+        def attempt():
+            clicked = False
+            for selector in selectors:
+                found = self.command("POST", "/element", {"using": "css selector", "value": selector})
+                element = next(iter(found.values()))
+                if not self.command("GET", f"/element/{element}/selected"):
+                    self.command("POST", f"/element/{element}/click")
+                    clicked = True
+            return not clicked
+        self.wait(attempt)
+
     def url(self):
         return self.command("GET", "/url")
 
@@ -122,8 +135,7 @@ def sign_in_at_glewlwyd(browser):
     browser.type("#password", "wonderland")
     browser.click("#loginbut")
     # Glewlwyd's page prompts for the scopes to grant, and then for confirmation.
-    browser.click("#grant-profile")
-    browser.click("#grant-email")
+    browser.check("#grant-profile", "#grant-email")
     browser.click("button.btn-primary")
     browser.click("button.btn-success")
 

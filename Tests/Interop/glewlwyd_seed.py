@@ -85,7 +85,7 @@ call("POST", "/api/mod/plugin/", {
         "oauth-fapi-verify-nbf": True,
     }),
 })
-# The client table stores only the properties in its data format.
+# Glewlwyd stores only the client properties that the module's `data-format` lists.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
 module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
 for name in ("backchannel_logout_uri", "backchannel_logout_session_required", "tls_client_auth_subject_dn", "alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):

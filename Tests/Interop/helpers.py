@@ -59,7 +59,7 @@ def wait_for(port, path="/"):
 def run(*command, status=0, environment={}, **options):
     result = subprocess.run(command, env={**base, **environment}, capture_output=True, text=True, timeout=120, **options)
     if status is not None and (result.returncode == 0) != (status == 0):
-        raise SystemExit(f"{' '.join(map(str, command))} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+        raise SystemExit(f"{' '.join(map(str, command))} exited with status {result.returncode}:\n{result.stdout}\n{result.stderr}")
     return result
 
 

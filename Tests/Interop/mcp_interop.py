@@ -149,7 +149,7 @@ with Server(PACKAGES / "bin" / "python", HERE / "fastmcp_server.py", "PORT") as 
 
 journal = FOLDER / "journal"
 with Server(PACKAGES / "bin" / "python", HERE / "mcp_server.py", "PORT", journal, "2") as server:
-    # Tokens live for 2 seconds, so the calls are repeated until one requires a refresh.
+    # Tokens expire after 2 seconds, so the calls are repeated until one requires a refresh.
     for _ in range(100):
         bridge("mcp", server.url, "add", {"a": 1, "b": 2}, "3")
         events = journal.read_text().splitlines()

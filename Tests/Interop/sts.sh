@@ -3,7 +3,7 @@
 #
 #   Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh PATH/TO/authflow
 #
-# The token is from Glewlwyd, by the client credentials grant. No request leaves this machine.
+# Glewlwyd issues the token under the client credentials grant. No request leaves this machine.
 set -euo pipefail
 authflow=$1
 here=$(cd "$(dirname "$0")" && pwd)

@@ -67,7 +67,7 @@ SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|Severa
 # Checks whose absence no test can detect, each with the reason.
 NEXT = "the next check also rejects the missing value"
 EQUIVALENT = {
-    ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "selects the checks; a wrong selection requires more",
+    ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "selects the checks; a wrong selection only adds requirements",
     ("AuthFlowResourceClient/DynamicRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
     ("AuthFlowResourceClient/DynamicRegistration", "let uris = uris.strings"): NEXT,
     ("AuthFlowOAuth/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
@@ -113,7 +113,7 @@ import Foundation
 private let activeMutant = Int(ProcessInfo.processInfo.environment["AUTHFLOW_MUTANT"] ?? "") ?? 0
 func mutant(_ number: Int) -> Bool { activeMutant == number }
 
-/// The value for a disabled check that requires a value, if there is none.
+/// The placeholder for a missing value that a disabled check would have required.
 func mutantValue<Value>(_ number: Int) -> Value? {
     guard mutant(number) else { return nil }
     let soon = Date().timeIntervalSince1970 + 30
@@ -213,7 +213,7 @@ def instrument(name, text, mutants):
             edits.append((match.end(), match.end(), f"!mutant({number}), "))
     for match in re.finditer(r"\bcase [^\n:]+: (?=throw (?:\w+\.)?refus)", code):
         number = add(match.start(), match.group() + "throw")
-        # What another case of the switch returns is returned here, too.
+        # The disabled check returns the same value as another case of the switch.
         passing = re.search(r"\breturn\b *([^\n]*)", code[code.rindex("switch ", 0, match.start()):match.start()])
         edits.append((match.end(), match.end(), f"if mutant({number}) {{ return {passing.group(1) if passing else ''} }}; "))
     for match in re.finditer(r"\breturn (?=\w+(<\w+>)?\.isValid\w+\()", code):
@@ -256,9 +256,9 @@ def copy_package():
 
 
 def test(stage, number):
-    """Runs a stage up to its first failure, and returns what failed."""
+    """Runs a stage up to its first failure, and returns a description of the failure, or None."""
     environment = dict(os.environ, AUTHFLOW_MUTANT=str(number), SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH="4")
-    # The test program itself, because starting it through the package manager takes longer than most stages.
+    # Run the test program directly, because starting it through the package manager takes longer than most stages.
     command = ["stdbuf", "--output=L", ".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing",
                "--filter", stage, "--skip", "SampleTests"]
     # A separate process group, so that processes started by the tests end with them.
@@ -301,7 +301,7 @@ def main():
         if wanted and mutant.number not in wanted: continue
         reason = next((why for (file, text), why in EQUIVALENT.items() if file == mutant.file and text in mutant.text), None)
         if reason:
-            # Every test would pass, which takes the most time.
+            # Not run: every test would pass, so the run would take the longest.
             equivalents += 1
             print(f"{mutant}\n       not detectable: {reason}", flush=True)
             continue

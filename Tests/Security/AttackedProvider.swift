@@ -21,7 +21,7 @@ final class Witness: ProviderEmulator {
     /// The requests, as `METHOD /path`.
     var requests: [String] { received.withLock { $0.map(\.line) } }
 
-    /// All sent data: URLs, header fields and bodies.
+    /// All received data: URLs, header fields and bodies.
     var everything: String { received.withLock { $0.map(\.text).joined(separator: "\n") } }
 
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {

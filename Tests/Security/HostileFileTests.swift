@@ -358,7 +358,7 @@ import Testing
                 let names = try FileManager.default.contentsOfDirectory(atPath: store)
                 #expect(names.count == 1, "No lock is left behind: \(names)")
                 let lock = try #require(names.first).replacing(".json", with: ".lock")
-                let text = "a note that is longer than the number of a process"
+                let text = "a note that is longer than a process ID"
                 try Data(text.utf8).write(to: URL(fileURLWithPath: "\(store)/\(lock)"))
                 let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
                 #expect(login.status == 8, "\(login.talk)")

@@ -201,8 +201,8 @@ import Testing
     @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoConsentButtonThatSendsTheSameAsAnother(
         _ consent: HTMLFormDriver.Consent
     ) async throws {
-        // A denial that submits the same data as an approval would approve. An approval with the first button submits
-        // the same data as the page without a script.
+        // If both buttons submit the same data, the denial would be processed as an approval. An approval with the
+        // first button submits the same data as the page without a script.
         let same =
             consent == .deny
             ? [

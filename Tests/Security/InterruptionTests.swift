@@ -54,7 +54,7 @@ import Testing
             let outcome = try await interrupted
             #expect(outcome.status == 130, "\(outcome.talk)")
             #expect(outcome.output.isEmpty)
-            // The new refresh token is stored. The old refresh token would end the session, because it was used.
+            // The new refresh token is stored. Reusing the old refresh token would end the session.
             let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
             #expect(next.status == 0, "\(next.talk)")
             let status = try await CommandHarness.run(["status", "--config", path], environment: Self.environment)
@@ -62,8 +62,8 @@ import Testing
         }
     }
 
-    /// timeout(1) signals its child, and then the process group of both. A terminal that is closed, and its shell, do
-    /// the same.
+    /// timeout(1) signals its child, and then the process group of both. When a terminal is closed, the process can
+    /// also receive the signal twice: from the kernel and from the shell.
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalThatIsSentTwiceCountsOnce(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0

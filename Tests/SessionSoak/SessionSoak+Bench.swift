@@ -18,7 +18,7 @@ extension SessionSoak {
         let calls = 200_000
         let fresh = try await Self.time { for _ in 0..<calls { _ = try await credentials.freshTokens(for: names[0]) } }
 
-        // A refresh at the provider only, and the same with the store.
+        // A refresh without a store, and a refresh with the store.
         var (alone, whole, waits): ([Duration], [Duration], [Duration]) = ([], [], [])
         for name in names.prefix(200) {
             let credential = try await Self.signIn(credentials.client)

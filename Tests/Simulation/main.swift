@@ -136,7 +136,7 @@ func explore(_ count: UInt64, from seed: UInt64) async throws {
                 process.waitUntilExit()
                 guard process.terminationStatus == 0 else {
                     return
-                        "failed \(first) a history of this and the next \(count - 1) seeds ends the process (status \(process.terminationStatus))"
+                        "failed \(first) a history of this and the next \(count - 1) seeds terminates the process (status \(process.terminationStatus))"
                 }
                 return String(decoding: output, as: UTF8.self)
             }

@@ -159,7 +159,7 @@ extension UserAgentFactory {
             more: #", "client_secret": "hunter2""#,
             place: "3:88",
             keyPath: "profiles.work.client_secret",
-            words: "never written into the file"
+            words: "must not be written in the file"
         ),
         Fault(
             more: #", "client_secret": {"envv": "X"}"#,

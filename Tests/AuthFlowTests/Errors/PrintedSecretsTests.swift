@@ -10,7 +10,7 @@ import Testing
 @testable import AuthFlowHTTP
 @testable import AuthFlowOAuth
 
-/// No way of printing one of this package's values reveals a secret in it.
+/// Printing or dumping a value of this package never reveals a secret in it.
 @Suite struct PrintedSecretsTests {
     private static let secret = "hunter2-marker"
 

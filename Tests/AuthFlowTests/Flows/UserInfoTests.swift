@@ -80,7 +80,7 @@ private struct FixedProvider: ProviderAdapter {
         #expect(try await ask(try signed())["name"] == "A")
         #expect(try await ask(try signed(["exp": .integer(Self.time + 1), "aud": "client"]))["name"] == "A")
         #expect(try await ask(try signed(algorithm: .rs256))["name"] == "A")
-        // OIDC Core section 5.3.2 says that they SHOULD be present.
+        // OIDC Core section 5.3.2: iss and aud SHOULD be present in signed userinfo.
         #expect(try await ask(try signed(["iss": nil]))["name"] == "A")
         #expect(try await ask(try signed(["aud": nil, "iss": nil]))["name"] == "A")
     }

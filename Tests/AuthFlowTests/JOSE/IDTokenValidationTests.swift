@@ -220,7 +220,7 @@ import Testing
         let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
         let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
         #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
-        // A second or two can be network delay, and does not explain the difference.
+        // Network delay can explain an offset of a few seconds, which does not account for an iat that is 400 s ahead.
         let close = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = 3 } }
         #expect(close?.message.contains("check this machine's clock") == true)
         let unknown = #expect(throws: AuthError.self) { try validate(future) }
@@ -230,7 +230,7 @@ import Testing
     /// RFC 8693 section 2.2.1 specifies no claims for the issued token, but it must identify the exchanged token's
     /// user.
     @Test func refusesAnExchangedIDTokenOfAnotherSubject() throws {
-        // Claims that are repeated from the sign-in of the exchanged token are not compared.
+        // A nonce that is copied from the exchanged token's sign-in is not checked.
         #expect(try validate(Self.good, Self.expectation(.exchange(subject: nil))).subject == "248289761001")
         _ = try validate(Self.good, Self.expectation(.exchange(subject: "248289761001")))
         expectError(.invalidIDToken) { try validate(Self.good, Self.expectation(.exchange(subject: "other"))) }

@@ -227,7 +227,7 @@ import Testing
         expectError(.invalidIDToken) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
     }
 
-    /// Some libraries omit the leading zeros of a number.
+    /// Some libraries omit the leading zero octets of a coordinate.
     @Test func readsKeysWhoseLeadingZerosWereLeftOut() throws {
         func stripped(_ point: Data) -> JSON {
             func number(_ bytes: Data) -> JSON { .string(Base64URL.encode(bytes.drop { $0 == 0 })) }

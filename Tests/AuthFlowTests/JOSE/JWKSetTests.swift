@@ -78,7 +78,7 @@ import Testing
         #expect(Array(try JWKSet(["keys": [rsa]]).candidates(for: header(.rs256))).isEmpty)
     }
 
-    /// RFC 7518 section 3.3 requires at least 2048 bits. The cost of more than 8192 bits exceeds their benefit.
+    /// RFC 7518 section 3.3 requires at least 2048 bits. Beyond 8192 bits, the cost exceeds the benefit.
     @Test(arguments: [(1024, 0), (2047, 0), (2048, 1), (8192, 1), (8208, 0), (16384, 0)])
     func skipsRSAKeysThatAreTooShortOrTooLong(_ bits: Int, _ count: Int) throws {
         var modulus = HostServices.systemRandomBytes((bits + 7) / 8)

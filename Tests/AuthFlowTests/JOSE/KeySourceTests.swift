@@ -9,7 +9,7 @@ import Testing
 
 @testable import AuthFlowJOSE
 
-/// A key provider that counts its requests.
+/// A provider's JWK Set endpoint that counts its requests.
 private final class KeyProvider: Sendable {
     struct State {
         var keys: JSON
@@ -241,7 +241,7 @@ private final class KeyProvider: Sendable {
         let before = provider.fetches
         for _ in 0..<10 { #expect(try await verdict(token(keys)) == .verified) }
         #expect(provider.fetches == before + 1)
-        // Not forever.
+        // After a day, the cached keys are no longer used.
         provider.advance(86400)
         let known = try token(keys)
         await expectError(.networkFailed) { try await verdict(known) }

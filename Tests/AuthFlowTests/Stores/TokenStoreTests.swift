@@ -77,7 +77,7 @@ import Testing
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
             let file = "\(directory)/\(try #require(try files(directory, ".json").first))"
-            // A directory in its place makes the rename fail after all data was written, even for root.
+            // A directory in place of the file makes the rename fail after all data has been written, even for root.
             try FileManager.default.removeItem(atPath: file)
             try FileManager.default.createDirectory(atPath: "\(file)/full", withIntermediateDirectories: true)
             let error = await #expect(throws: AuthError.self) { try await store.set([2], for: key) }
@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    /// A clock whose waits never end: a stopped process does not renew its lease.
+    /// A clock whose `sleep` never returns, because a stopped process does not renew its lease.
     private struct StoppedClock: Clock {
         typealias Instant = ContinuousClock.Instant
         var now: Instant { .now }

@@ -39,7 +39,7 @@ import Testing
             "XDG_RUNTIME_DIR": "/run/user/1",
             "GH_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "LD_PRELOAD": "", "PASSWORD": "hunter2",
         ]
-        // An open descriptor, like that of the port; other tests open more of them concurrently.
+        // An open file descriptor, like that of the loopback listener; concurrent tests open further descriptors.
         let descriptor = unsafe Glibc.open("/etc/passwd", O_RDONLY)
         defer { close(descriptor) }
         let (note, reason) = try await open("https://id.example.com/?a=b&c=%20d", [], environment: environment)
@@ -48,7 +48,7 @@ import Testing
         #expect(lines.contains("DISPLAY"))
         #expect(lines.contains("XDG_RUNTIME_DIR"))
         for name in ["GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "PASSWORD"] { #expect(!lines.contains(name)) }
-        // Ctrl-C in the terminal does not end it, and it does not inherit open descriptors.
+        // Ctrl-C in the terminal does not terminate the browser, and the browser inherits no open file descriptors.
         #expect(lines.contains("session of its own"))
         #expect(Set(lines.filter { $0.hasPrefix("open:") }) == ["open: /dev/null"])
         #expect(reason == "python3 exited with status 3")

@@ -122,7 +122,7 @@ import Testing
                     "com.example.app:/callback?code=1&state=the-right-state#code=2",
                     "com.example.app:/callback?code=1&state=the-right-state\(fragment)",
                 ] {
-                    // This background thread blocks like the other process.
+                    // This background thread blocks, as a separate process would.
                     let outcome = try await Self.inBackground { try handOver.deliver(url) }
                     outcomes.withLock { $0.append(outcome) }
                 }

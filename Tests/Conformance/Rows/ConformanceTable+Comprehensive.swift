@@ -166,7 +166,7 @@ extension ConformanceTable {
         .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a missing state in the redirect.") { scene in
             try await noticesTheReturn(scene, .missingState)
         },
-        .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; an app cannot be called."),
+        .notApplicable("63 to 70", "back-channel logout", "The provider posts to a server; an app is not reachable."),
         .notApplicable(
             "71 to 73",
             "front-channel logout, session management",

@@ -31,7 +31,7 @@ extension ConformanceTable {
             .refuses(
                 "93",
                 prefix + "invalid-alternate-alg",
-                "Reject a valid signature made with an algorithm that was not agreed on.",
+                "Reject a valid signature made with an algorithm that is not registered for the client.",
                 fault: .idToken(.signed(with: .rs256))
             ) { $0.idTokenSigningAlgorithms = [.ps256, .es256] },
             .refuses(

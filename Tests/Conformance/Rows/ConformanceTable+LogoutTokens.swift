@@ -79,7 +79,7 @@ extension ConformanceTable {
         },
         logout("L3", "typ, not a string", "rejects a typ that is not a string") { header, _ in header["typ"] = 7 },
         logout("L4", "typ", "rejects a different type of token") { header, _ in header["typ"] = "at+jwt" },
-        logout("L5", "alg", "rejects an algorithm that was not agreed on") { header, _ in header["alg"] = "none" },
+        logout("L5", "alg", "rejects alg none") { header, _ in header["alg"] = "none" },
         logout("L6", "iss", "rejects a different issuer") { _, claims in claims["iss"] = "https://other.example.com" },
         logout("L7", "aud", "rejects a token for a different client") { _, claims in claims["aud"] = "another" },
         logout("L8", "aud, several", "rejects a token that is also for another client") { _, claims in
@@ -225,7 +225,7 @@ extension ConformanceTable {
                 ("another", nil, false), ("another", true, false), (subject, nil, true),
             ].enumerated() as EnumeratedSequence<[(String?, Bool?, Bool)]> {
                 emulator.fault = .idToken(.claim("sid", .string("session-\(number)")))
-                // The token was issued before, or after, the ID Token by the provider's clock.
+                // According to the provider's clock, the token was issued before or after the ID Token.
                 for (time, isEnded) in [(Int64(-20), false), (20, isEnded)] {
                     let callback = try await browser.visitProvider(web, at: server)
                     let token = try emulator.logoutToken(
@@ -260,7 +260,7 @@ extension ConformanceTable {
                 )
             }
         },
-        web("L27", "exp in the distant future", "accepts and remembers it for at most a day") { web, server, browser in
+        web("L27", "exp in the distant future", "accepts it, and stores jti, for up to a day") { web, server, browser in
             for exp in [9.3e15, 1e19, 1e300] {
                 try await browser.signIn(web, at: server)
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
@@ -281,7 +281,7 @@ extension ConformanceTable {
                 "The token must be rejected two days later."
             )
         },
-        web("L26", "a local clock that is ahead", "ends sessions that the clock dates after the token") {
+        web("L26", "a local clock that is ahead", "ends sessions whose local start time is after the token's iat") {
             web,
             _,
             browser in

@@ -73,7 +73,7 @@ struct PollingTrial: Sendable {
             (error as? AuthError)?.code == code,
             "The code must be \(code.rawValue), not \(error)."
         )
-        try ConformanceRow.require(waits.count == polls, "It must poll \(polls) times, not \(waits.count).")
+        try ConformanceRow.require(waits.count == polls, "The client must poll \(polls) times, not \(waits.count).")
     }
 }
 

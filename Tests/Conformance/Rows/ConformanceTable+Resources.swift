@@ -59,7 +59,7 @@ extension ConformanceTable {
                 "The second request must contain both scopes."
             )
         },
-        .refuses(12, "Give up if new tokens do not help.", code: .insufficientScope) { scene in
+        .refuses(12, "Stop if new tokens do not satisfy the challenge.", code: .insufficientScope) { scene in
             try ConformanceRow.require(
                 (1...3).contains(scene.emulator.authorizations.count),
                 "There must be one to three sign-ins."
@@ -84,7 +84,7 @@ extension ConformanceTable {
             )
         },
         .signsIn(19, "Do not request offline_access if the server does not list it."),
-        .signsIn(20, "Register again if the resource moves to another server, and send it nothing from the first.") {
+        .signsIn(20, "Register again with a new authorization server, and never send it the old credentials.") {
             scene,
             client in
             let again = try await scene.call(client)
@@ -100,7 +100,7 @@ extension ConformanceTable {
         .refuses(26, "Compare iss without normalization.", code: .issuerMismatch, last: "/authorize"),
         .refuses(
             27,
-            "Use nothing from metadata that contains a different issuer.",
+            "Reject metadata that contains a different issuer.",
             code: .issuerMismatch,
             last: "/.well-known/oauth-authorization-server"
         ),
@@ -110,7 +110,7 @@ extension ConformanceTable {
             let second = try await host.call("asks", ["answered": true], ["requestState": state ?? .null])
             try ConformanceRow.require(second["result"]?["resultType"] == nil, "The retry must complete.")
             let other = try await host.call("test-tool")
-            try ConformanceRow.require(other["result"] != nil, "Another call must not contain it.")
+            try ConformanceRow.require(other["result"] != nil, "Another call must not contain requestState.")
         },
         .modern(29, "Mirror the method and the name in the headers.") { _, host in
             try ConformanceRow.require(

@@ -171,7 +171,7 @@ extension ConformanceTable {
         .row(
             "18",
             "oidcc-client-test-signing-key-rotation-just-before-signing",
-            "Refetch the keys for an unknown key."
+            "Fetch the JWK Set again for an unknown key ID."
         ) { scene in
             let client = try scene.client()
             _ = try await client.signIn()

@@ -216,7 +216,7 @@ extension ConformanceTable {
             browser in
             for _ in 0..<9 { _ = try await browser.send(.get, "/login", to: server) }
             let slots = browser.cookies.keys.filter { $0.contains("-login-") }
-            try ConformanceRow.require(slots.count == 5, "There must be five, not \(slots.count).")
+            try ConformanceRow.require(slots.count == 5, "There must be five sign-ins, not \(slots.count).")
         },
         web("W14", "cookie tossing", "ignores the cookie if it is sent twice") { web, server, browser in
             try await browser.signIn(web, at: server)
@@ -331,7 +331,7 @@ extension ConformanceTable {
             )
             try ConformanceRow.require(
                 try await browser.session(at: server) != nil,
-                "The new identifier must have one."
+                "The new identifier must have a session."
             )
         },
         web("W20", "tabs restored simultaneously", "complete separate sign-ins") { web, server, browser in

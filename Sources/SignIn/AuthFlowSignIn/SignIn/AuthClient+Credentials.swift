@@ -81,7 +81,7 @@ extension AuthClient {
     }
 
     /// A credential whose access token has a minimum remaining lifetime.
-    /// - Parameter duration: The minimum remaining lifetime. For short-lived tokens it is at most three quarters of their
+    /// - Parameter duration: The minimum remaining lifetime. For short-lived tokens it is at most a quarter of their
     ///   lifetime, because otherwise every call would refresh them.
     /// - Throws: The same errors as ``freshTokens(account:)``.
     public func freshCredential(lasting duration: Duration) async throws -> Credential {

@@ -39,8 +39,10 @@ public final class OIDCEmulator: ProviderEmulator {
     }
 
     /// Replaces the signing keys with new ones.
-    public func rotateKeys() throws {
-        let keys = try EmulatorKeys()
+    /// - Parameter keepsKeyIDs: Whether the new keys have the IDs of the old ones, as after a careless rotation; default:
+    ///   no.
+    public func rotateKeys(keepsKeyIDs: Bool = false) throws {
+        let keys = keepsKeyIDs ? try state.withLock { $0.keys }.decoys() : try EmulatorKeys()
         state.withLock { $0.keys = keys }
     }
 
