@@ -1,8 +1,8 @@
 package import AuthFlow
 import Synchronization
 
-/// A token store on a database table. It renews leases while they are held, retries writes until their outcome is
-/// known, and lets tasks wait for leases that other processes hold.
+/// A token store backed by a database table. It renews leases while they are held, retries writes until their outcome
+/// is known, and lets tasks wait for leases that other processes hold.
 package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// The durations and timeouts for leases, waits and retries.
     package struct Times: Sendable {
@@ -89,10 +89,10 @@ extension LeasedRecords {
     ///
     /// | gauge | |
     /// |---|---|
-    /// | `authflow_leases_held` | by this process, including those with an unwritten result |
+    /// | `authflow_leases_held` | leases that this process holds, including those with an unwritten result |
     /// | `authflow_lease_waiters` | tasks that wait for a lease |
     /// | `authflow_writes_unfinished` | writes whose outcome is unknown, or that failed |
-    /// | `authflow_store_statements` | in progress, or waiting for a connection |
+    /// | `authflow_store_statements` | statements in progress, or waiting for a connection |
     package var gauges: [FlowGauge] {
         [
             FlowGauge("authflow_leases_held", held.withLock(\.count)),

@@ -37,7 +37,8 @@ final class RecordWaiters: Sendable {
             } onCancel: {
             }
         } catch {
-            // A wait that finishes before it begins also throws, although the task was not cancelled.
+            // If the result arrives before the task starts waiting, `CancellationError` is thrown, although the task
+            // was not cancelled.
             try Task.checkCancellation()
         }
     }

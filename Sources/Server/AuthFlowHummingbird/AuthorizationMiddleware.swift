@@ -102,8 +102,8 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     }
 }
 
-/// Serves the metadata of an API (RFC 9728), so that clients need only its URL. Add it to the router before all other
-/// middleware and routes.
+/// Serves the protected resource metadata of an API (RFC 9728), so that clients need only the API's URL. Add it to the
+/// router before all other middleware and routes.
 public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddleware {
     private let server: ResourceServer
 
@@ -122,7 +122,7 @@ public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddlew
 }
 
 extension RouterGroup where Context: AuthorizedRequestContext {
-    /// Requires a token for the routes that are added to the group from now on.
+    /// Requires a token for the routes that are added to the group after this call.
     @discardableResult public func authorize(
         by server: ResourceServer,
         requiring requirement: Requirement = Requirement()

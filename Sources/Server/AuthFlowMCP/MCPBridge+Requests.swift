@@ -59,7 +59,8 @@ extension MCPBridge {
             }
             return answer
         }
-        // T25: 404 to a request with a session id: the client "MUST start a new session".
+        // MCP 2025-11-25, "Session Management": after a 404 response to a request with a session ID, the client "MUST
+        // start a new session".
         if response.head.status.code == 404, isSessionRequest, session.id != nil, repairs {
             let body = try await collect(response.body)
             if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }

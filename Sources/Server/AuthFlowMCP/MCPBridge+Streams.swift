@@ -95,7 +95,8 @@ extension MCPBridge {
     /// The maximum number of consecutive attempts to resume a stream that receive no new messages.
     private static let maximumFailures = 5
 
-    /// T25, "Resumability and Redelivery": a GET with the last event ID, after the server's reconnection time.
+    /// MCP 2025-11-25, "Resumability and Redelivery": a GET with the last event ID, after the server's reconnection
+    /// time.
     private func resume(
         after id: String,
         in wait: Duration,
@@ -184,7 +185,8 @@ extension MCPBridge {
                 if status == 200, Self.isEventStream(response.head) {
                     var reader = ServerSentEventReader()
                     _ = try await readMessages(of: response.body, &reader, silence: nil) { message in
-                        // T25: "The server MUST NOT send a JSON-RPC response on the stream" of a GET, unless it resumes one.
+                        // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
+                        // JSON-RPC response on the stream" of a GET, unless it resumes one.
                         guard !dropsResponse(message) else { return false }
                         await write(message.bytes)
                         wait = .seconds(1)

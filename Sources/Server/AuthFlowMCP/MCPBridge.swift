@@ -64,7 +64,7 @@ public final class MCPBridge: Sendable {
     ///   - clock: The clock for delays and timeouts; default: the system's.
     ///   - options: The settings; default: the defaults of ``Options``.
     ///   - write: Sends a message to the host: one line of JSON, without the newline. Several tasks call it
-    ///     concurrently. While it waits for a host that does not read, the bridge reads less from the server.
+    ///     concurrently. While it waits for a host that does not read, the bridge applies backpressure to the server.
     public init(
         client: ResourceClient,
         transport: any HTTPTransport = SystemTransport(),
@@ -136,7 +136,8 @@ public final class MCPBridge: Sendable {
             return (tasks, state.session)
         }
         for task in left { task.cancel() }
-        // T25: clients "SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header".
+        // MCP 2025-11-25, "Session Management": clients "SHOULD send an HTTP DELETE to the MCP endpoint with the
+        // MCP-Session-Id header".
         guard session.id != nil else { return }
         // In a separate task, because this one may have been cancelled.
         let farewell = Task { [endpoint] in

@@ -104,7 +104,8 @@ final class MCPEndpoint: Sendable {
     /// Thrown when the session of a request was replaced, so that the caller must create the request again.
     struct SessionRepaired: Error {}
 
-    /// Returns the target of a redirect within the origin, such as one that adds a slash. A token is never sent to another origin.
+    /// Returns the target of a redirect within the origin, such as a redirect that adds a trailing slash. A token is
+    /// never sent to another origin.
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
         // RFC 9110 section 10.2.2: a relative reference is resolved against the target URI of the request.
         let location = head.headerFields[.location] ?? ""

@@ -8,7 +8,7 @@ struct MCPMessage: Sendable {
         case request(id: JSON, method: String)
         case notification(method: String)
         case response(id: JSON)
-        /// Several messages in an array, which only revision 2025-03-26 supports.
+        /// A JSON-RPC batch, which only revision 2025-03-26 supports.
         case batch
     }
 

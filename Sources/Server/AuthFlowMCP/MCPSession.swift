@@ -19,7 +19,8 @@ struct MCPSession: Sendable {
     /// Applies the result of an `initialize` response.
     mutating func begin(_ head: HTTPResponse, _ response: MCPMessage) {
         version = response.json["result"]?["protocolVersion"]?.string
-        // T25: "The session ID MUST only contain visible ASCII characters (ranging from 0x21 to 0x7E)."
+        // MCP 2025-11-25, "Session Management": "The session ID MUST only contain visible ASCII characters (ranging
+        // from 0x21 to 0x7E)."
         id = head.headerFields[MirroredHeaders.session].flatMap { value in
             !value.isEmpty && value.utf8.count <= 4096 && value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
                 ? Secret(value) : nil

@@ -81,7 +81,7 @@ struct PostgreSQLSettings: Sendable {
         return isReadable ? received.values : nil
     }
 
-    /// Whether a host is this machine, specified as a socket directory or a loopback address.
+    /// Whether a host is local: a Unix-domain socket or a loopback address.
     private static func isLocal(_ host: String) -> Bool {
         if host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") { return true }
         return Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host)

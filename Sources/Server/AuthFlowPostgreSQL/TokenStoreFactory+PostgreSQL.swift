@@ -24,7 +24,7 @@ extension TokenStoreFactory {
             "allow_unverified_server",
             .flag,
             default: false,
-            "Whether the URL may specify TLS without a verified certificate, or no TLS: anyone who impersonates the database gets every session."
+            "Whether the URL may specify TLS without a verified certificate, or no TLS. An attacker who can impersonate the database can then read every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, schema, connections, unverified]
         return TokenStoreFactory("postgresql", keys: keys) { options, host in

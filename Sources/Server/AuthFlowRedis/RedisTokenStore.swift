@@ -6,8 +6,10 @@ package import AuthFlowDatabase
 /// Every record is a hash, and every change is one script. A lease is stored in that hash, expires according to the
 /// server's clock, and is renewed while it is held. A holder that has lost its lease can no longer change the record.
 ///
-/// Redis acknowledges a write before it is replicated or written to disk. After a failover or a power failure,
-/// sessions that were refreshed in the last second can be lost. If that is not acceptable, use PostgreSQL.
+/// Redis acknowledges a write before it is replicated, and by default before it is written to disk. A failover loses
+/// the writes that were not yet replicated. A power failure loses about the last second of writes with
+/// `appendfsync everysec`, and all writes since the last snapshot without an append-only file. If that is not
+/// acceptable, use PostgreSQL.
 public struct RedisTokenStore: Sendable {
     private let records: LeasedRecords<RedisRecords>
 
@@ -27,7 +29,8 @@ public struct RedisTokenStore: Sendable {
     ///   - allowsPlainText: Whether the server may be on another machine. The connection does not use TLS, so an
     ///     attacker on the network path can read every session. Default: no.
     ///   - host: Provides the clock and random bytes; default: the system's.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does not have.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does
+    ///   not support.
     public init(
         url: Secret,
         password: Secret? = nil,

@@ -3,7 +3,7 @@ public import AuthFlowJSON
 public import HTTPTypes
 
 extension ResourceServer {
-    /// The metadata document (RFC 9728 section 2).
+    /// The protected resource metadata of the API (RFC 9728 section 2).
     public var metadata: JSON {
         var members: [String: JSON] = [
             "resource": .string(resource.url),

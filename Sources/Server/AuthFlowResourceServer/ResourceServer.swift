@@ -61,7 +61,7 @@ public final class ResourceServer: Sendable {
         guard self.resource.query == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "The resource identifier must not have a query component (RFC 8707 section 2)."
+                "The resource identifier has a query component, which RFC 8707 section 2 discourages. Remove it."
             )
         }
         guard !issuers.isEmpty else {
@@ -123,7 +123,7 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether an authorized request also meets the requirement of another route. A request cannot be
     /// authorized twice, because a proof is accepted only once.
-    /// - Returns: Whether this API issued the authorization. An authorization by another API is not checked.
+    /// - Returns: Whether this API created the authorization; the authorization of another API is not checked.
     /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
         _ authorization: Authorization,

@@ -28,7 +28,7 @@ struct IssuerSettings: Sendable {
         "token_type",
         ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
         default: .accessToken,
-        "The typ header that its tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would accept an ID Token that lacks the typical claims."
+        "The typ header that its tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would also accept an ID Token without the claims that distinguish ID Tokens."
     )
     private static let algorithms = ConfigurationKey(
         "algorithms",
@@ -39,7 +39,7 @@ struct IssuerSettings: Sendable {
     private static let tenantIssuer = ConfigurationKey(
         "issuer",
         required: .text,
-        "The issuer with the tenant in braces: https://login.example.com/{tenantid}/v2.0."
+        "The issuer, with a placeholder for the tenant in braces: https://login.example.com/{tenantid}/v2.0."
     )
     private static let tenantClaim = ConfigurationKey("claim", required: .text, "The claim that names the tenant.")
     private static let tenantNames = ConfigurationKey(

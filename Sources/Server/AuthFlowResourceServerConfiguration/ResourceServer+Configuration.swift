@@ -3,7 +3,7 @@ public import AuthFlowHTTP
 import AuthFlowOAuth
 
 extension ResourceServer {
-    /// Creates an API from the `resource_server` section of a configuration file.
+    /// Creates a resource server from the `resource_server` section of a configuration file.
     /// - Parameters:
     ///   - file: The file.
     ///   - proofs: The replay cache for DPoP proofs; default: an in-memory cache. Several instances of the API need a

@@ -157,7 +157,7 @@ enum SQLiteValue: Sendable, Hashable {
     }
 }
 
-/// A prepared statement. It belongs to its connection.
+/// A prepared statement, which can be used only with the connection that prepared it.
 @safe private final class SQLiteStatement {
     private let pointer: OpaquePointer
 

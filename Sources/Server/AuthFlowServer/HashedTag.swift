@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// A tag, hashed with each of the application's keys, so that keys can be rotated without ending sessions.
+/// The HMACs of a tag under each of the application's keys, so that keys can be rotated without ending sessions.
 struct HashedTag {
     /// The tag to write.
     let written: RecordTag
@@ -8,7 +8,7 @@ struct HashedTag {
     /// The tags to search for.
     let all: [RecordTag]
 
-    /// - Parameter keys: The keys. The first is used for writing; if empty, the hash has no key.
+    /// - Parameter keys: The HMAC keys. The first is used for writing; if there are none, the tag is a SHA-256 hash.
     init(_ values: [String], keys: [Secret]) {
         written = RecordTag(values, key: keys.first)
         // With a duplicate key, each session would be found twice.

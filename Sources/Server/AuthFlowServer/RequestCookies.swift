@@ -9,8 +9,8 @@ struct RequestCookies: Sendable {
         fields = request.headerFields[fields: .cookie].map(\.value)
     }
 
-    /// Parses the cookies as bytes: in Swift's characters, a combining mark in a cookie that another subdomain has set would hide
-    /// the next.
+    /// Parses the cookies as bytes: in Swift, a semicolon and a combining mark after it are one `Character`, so a
+    /// cookie that another subdomain has set could hide the next cookie.
     private func forEach(_ body: (_ name: Substring.UTF8View, _ value: Substring.UTF8View) -> Void) {
         for field in fields {
             var rest = field.utf8[...]

@@ -32,7 +32,7 @@ public struct SessionHooks: Sendable {
 
 /// A completed sign-in whose session does not exist yet.
 public struct NewSignIn: Sendable {
-    /// The name of the provider; empty for the only one.
+    /// The name of the provider; empty if there is only one provider.
     public let provider: String
 
     /// The tokens and the user.
@@ -109,7 +109,7 @@ public struct SessionEnd: Sendable {
         public static let replaced = Self(rawValue: "replaced")
         /// The user has more sessions than ``SessionServerOptions/sessionsPerUser``.
         public static let limit = Self(rawValue: "limit")
-        /// The provider requested it (OpenID Connect Back-Channel Logout 1.0, Front-Channel Logout 1.0).
+        /// The provider requested the logout (OpenID Connect Back-Channel Logout 1.0, Front-Channel Logout 1.0).
         public static let providerLogout = Self(rawValue: "provider_logout")
         /// The provider rejected the refresh of the tokens.
         public static let refreshRefused = Self(rawValue: "refresh_refused")
@@ -122,12 +122,12 @@ public struct SessionEnd: Sendable {
     public let reason: Reason
 }
 
-/// A session, seen from outside its browser. It provides no access to the tokens.
+/// A session, described without its identifier and its tokens.
 public struct KnownSession: Sendable {
-    /// The name of the session that is not secret: ``Session/name``.
+    /// The name of the session, which is not secret: ``Session/name``.
     public let name: String
 
-    /// The name of the provider; empty for the only one.
+    /// The name of the provider; empty if there is only one provider.
     public let provider: String
 
     /// The user; nil when unknown.

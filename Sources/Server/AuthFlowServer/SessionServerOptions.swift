@@ -74,15 +74,15 @@ public struct SessionServerOptions: Sendable {
     /// 6.1.3.3); default: `X-AuthFlow`. Pages of other sites cannot send it without this site's permission (CORS).
     public var headerName = "X-AuthFlow"
 
-    /// The keys for the hashes of users and provider sessions that index the sessions in the store: new sessions use
-    /// the first key, and lookups use all keys. Default: none; any reader of the store can then determine whether a
+    /// The HMAC keys for the hashes of users and provider sessions that index the sessions in the store: new sessions
+    /// use the first key, and lookups use all keys. Default: none; any reader of the store can then determine whether a
     /// known user has a session.
     ///
     /// Sessions that were created without a key cannot be found with a key. To rotate keys, append the new key in every
     /// process, then move it to the front in every process, and remove the old key after ``lifetime``.
     public var tagKeys: [Secret] = []
 
-    /// The required members that the provider's logout tokens may lack; default: none.
+    /// The relaxed requirements for the provider's logout tokens; default: none.
     public var logoutTokens = LogoutTokenOptions()
 
     /// The application's hooks into the lifecycle of a session; default: none.

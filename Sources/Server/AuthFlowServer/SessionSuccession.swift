@@ -1,8 +1,9 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// The decisions at the end of a sign-in about the session that starts and the browser's previous sessions: what the new session takes over
-/// from them, and which tokens are revoked. It performs no I/O: ``SessionServer`` reads the sessions and performs the actions.
+/// The decisions at the end of a sign-in about the new session and the browser's previous sessions: the data that the
+/// new session takes over from them, and the tokens to revoke. It performs no I/O: ``SessionServer`` reads the sessions
+/// and performs the actions.
 struct SessionSuccession: Sendable {
     /// A session that the browser had when the sign-in started, or has now.
     struct Predecessor: Sendable {
@@ -41,8 +42,8 @@ struct SessionSuccession: Sendable {
         predecessors.first { $0.credential.identity != nil && $0.credential.account == credential.account }
     }
 
-    /// Whether the new tokens are revoked if the sign-in is rejected: not if a session of the same user at the same provider continues, whose
-    /// tokens may belong to the same grant.
+    /// Whether the new tokens are revoked if the sign-in is rejected. They are not revoked if a session of the same
+    /// user at the same provider continues, because its tokens may belong to the same grant.
     var revokesRejectedTokens: Bool {
         !predecessors.contains {
             $0.credential.identity != nil && !revokes($0.credential, at: $0.session.provider)

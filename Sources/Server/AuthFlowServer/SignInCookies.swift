@@ -18,7 +18,7 @@ struct SignInCookies: Sendable {
     private static let limit = 5
     private static let stateBytes = 6
 
-    /// A cookie for another sign-in.
+    /// The cookie of a new sign-in.
     func cookie(for state: Secret, at now: Date, random: [UInt8]) -> ResponseCookie {
         cookie(name(for: state), "\(Int(now.timeIntervalSince1970)).\(Base64URL.encode(random))")
     }

@@ -33,7 +33,7 @@ enum ServerKeys {
         .text,
         "The path that the provider loads in a frame when a user signs out at the provider. Any client that knows a sid can use it to end that session. Default: none."
     )
-    static let startPath = path("start_path", "/", "The page to which users are sent by default.")
+    static let startPath = path("start_path", "/", "The page to which users return if no other page is specified.")
     static let returnPrefixes = ConfigurationKey(
         "return_prefixes",
         .list(.text),
@@ -97,7 +97,7 @@ enum ServerKeys {
         "tag_keys",
         .list(.secret),
         default: [],
-        "The keys of the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and the provider's logouts do not find sessions whose key is not listed. Default: none."
+        "The HMAC keys of the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and the provider's logouts do not find sessions whose key is not listed. Default: none."
     )
     static let applicationName = ConfigurationKey(
         "application_name",

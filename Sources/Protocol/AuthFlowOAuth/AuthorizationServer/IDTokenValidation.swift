@@ -256,7 +256,7 @@ package struct IDTokenValidation: Sendable {
 
     /// The error for a token of the right user whose authentication did not meet the requirements of the request.
     private static func insufficient(_ reason: String) -> AuthError {
-        AuthError(.insufficientUserAuthentication, "\(profile.name) was refused: \(reason).")
+        AuthError(.insufficientUserAuthentication, "\(profile.name) was rejected: \(reason).")
     }
 
     /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the

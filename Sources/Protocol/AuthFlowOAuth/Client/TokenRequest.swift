@@ -243,7 +243,7 @@ extension TokenSet {
         if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
             throw AuthError(
                 .providerRejected,
-                "\(response.endpoint.host) refused the \(response.purpose) request.\(response.advice)",
+                "\(response.endpoint.host) rejected the \(response.purpose) request.\(response.advice)",
                 providerError: error
             )
         }

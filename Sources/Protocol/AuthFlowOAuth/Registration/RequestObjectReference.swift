@@ -12,7 +12,8 @@ public struct RequestObjectReference: Sendable {
         self.init(publish, mayBeUnsigned: false)
     }
 
-    /// A location for unsigned request objects, whose origin is proved only by the client's URL from which the server fetches them.
+    /// A location for unsigned request objects, which are authenticated only by the client's URL from which the server
+    /// fetches them.
     /// Use it for servers that have no signing key for the client (OIDC Core section 6.1, `alg` `none`).
     public static func publishingUnsigned(
         _ publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String

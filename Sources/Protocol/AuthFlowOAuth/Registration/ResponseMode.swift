@@ -23,7 +23,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
         }
     }
 
-    /// The same mode without the JWT: the mode that a user agent has to support.
+    /// The mode without the JWT, in which the user agent receives the response.
     public var delivery: ResponseMode {
         switch self {
         case .query, .jwt, .queryJWT: .query

@@ -26,19 +26,19 @@ public struct ProviderRequest: Sendable {
         public static let revocation = Self(rawValue: "revocation")
         /// The introspection of a token (RFC 7662).
         public static let introspection = Self(rawValue: "introspection")
-        /// The request for a code for a sign-in on another device (RFC 8628 section 3.1).
+        /// The device authorization request (RFC 8628 section 3.1).
         public static let deviceAuthorization = Self(rawValue: "device_authorization")
-        /// The poll for the tokens of that sign-in (RFC 8628 section 3.4).
+        /// The device access token request, which polls for the tokens (RFC 8628 section 3.4).
         public static let deviceToken = Self(rawValue: "device_token")
-        /// The exchange of a token for others (RFC 8693).
+        /// The token exchange request (RFC 8693 section 2.1).
         public static let tokenExchange = Self(rawValue: "token_exchange")
         /// An authorization request that is pushed to the server (RFC 9126 section 2.1).
         public static let pushedAuthorization = Self(rawValue: "pushed_authorization")
-        /// The request for a token for the client itself (RFC 6749 section 4.4).
+        /// The access token request with the client credentials grant (RFC 6749 section 4.4.2).
         public static let clientCredentials = Self(rawValue: "client_credentials")
-        /// The exchange of an assertion for an access token (RFC 7523 section 2.1).
+        /// The access token request with a JWT as the authorization grant (RFC 7523 section 2.1).
         public static let jwtBearer = Self(rawValue: "jwt_bearer")
-        /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
+        /// The logout request, sent through the user agent (OIDC RP-Initiated Logout).
         public static let endSession = Self(rawValue: "end_session")
 
         /// A request to a provider-specific endpoint.
@@ -68,7 +68,7 @@ public struct ProviderRequest: Sendable {
     /// changes.
     var protectedParameters: FormParameters
 
-    /// The tokens that the request is about, if there are any: those of the user who signs out.
+    /// In a logout request, the tokens of the user who signs out; otherwise nil.
     public package(set) var tokens: TokenSet?
 
     init(

@@ -1,6 +1,6 @@
 public import AuthFlowHTTP
 
-/// The exchange of a token for others (RFC 8693 section 2.1).
+/// A token exchange request (RFC 8693 section 2.1).
 public struct TokenExchange: Sendable, Hashable {
     /// A token type identifier (RFC 8693 section 3): a URI, from an extensible set.
     public struct TokenType: RawRepresentable, Sendable, Hashable {
@@ -20,7 +20,7 @@ public struct TokenExchange: Sendable, Hashable {
         /// An identity assertion, for which the server of another domain issues an access token
         /// (draft-ietf-oauth-identity-assertion-authz-grant).
         public static let identityAssertion = Self(rawValue: "urn:ietf:params:oauth:token-type:id-jag")
-        /// A device secret, as named in OpenID Connect Native SSO for Mobile Apps.
+        /// A device secret, as defined in OpenID Connect Native SSO for Mobile Apps.
         public static let deviceSecret = Self(rawValue: "urn:openid:params:token-type:device-secret")
     }
 
@@ -43,7 +43,7 @@ public struct TokenExchange: Sendable, Hashable {
     /// The `sub` that an ID Token among the new tokens must have; nil when it is not known.
     public var subject: String?
 
-    /// Creates an exchange of one token.
+    /// Creates a request that exchanges a token.
     public init(
         _ subjectToken: Secret,
         type: TokenType,

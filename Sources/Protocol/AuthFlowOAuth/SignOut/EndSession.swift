@@ -2,8 +2,8 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 
-/// A request to end the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to visit, and the values
-/// that the redirect back is checked against.
+/// A logout request, which ends the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to
+/// visit, and the values for checking the post-logout redirect.
 public struct EndSessionRequest: Sendable, Hashable, Codable {
     /// The URL to redirect the user to. It contains the ID Token as a hint: do not log it.
     public let url: String
@@ -11,11 +11,11 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     /// The URI that the provider redirects the user back to.
     public let redirectURI: String
 
-    /// The `state` that the redirect back must contain.
+    /// The `state` that the post-logout redirect must contain.
     public let state: String
 
-    /// Checks the redirect back from the provider's sign-out page. Section 2: the provider passes "this value back to the RP using
-    /// the state parameter". If it does not, another page may have sent the user here.
+    /// Checks the post-logout redirect. Section 2: the provider passes "this value back to the RP using the state
+    /// parameter". If it does not, another page may have sent the user here.
     /// - Parameter callback: The complete URL that the user was redirected to.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not known whether the session has ended.
     public func check(_ callback: String) throws(AuthError) {
@@ -23,7 +23,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
         throw AuthError(.invalidCallback, "It is not known whether the session at the provider has ended: \(fault).")
     }
 
-    /// Checks a redirect back that may already have been decoded.
+    /// Checks a post-logout redirect that may already have been decoded.
     package func check(_ arrival: RedirectArrival) throws(AuthError) {
         switch arrival {
         case .url(let url): try check(url)
@@ -31,14 +31,14 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
         }
     }
 
-    /// The fault of a redirect back; nil when it is valid (rows 61 and 62 of the conformance tests).
+    /// The fault of a post-logout redirect; nil when it is valid (rows 61 and 62 of the conformance tests).
     private func fault(of callback: String) -> String? {
-        guard !callback.isIdentical(to: redirectURI) else { return "the redirect back has no state" }
+        guard !callback.isIdentical(to: redirectURI) else { return "the post-logout redirect has no state" }
         guard let response = RedirectResponse.encoded(in: callback, at: redirectURI, .query),
             let parameters = FormURLEncoding.decode(response)
-        else { return "the redirect back went to another URI" }
-        guard let returned = parameters["state"] else { return "the redirect back has no state" }
-        return Secret(returned) == Secret(state) ? nil : "the redirect back has a different state"
+        else { return "the post-logout redirect went to a different URI" }
+        guard let returned = parameters["state"] else { return "the post-logout redirect has no state" }
+        return Secret(returned) == Secret(state) ? nil : "the post-logout redirect has a different state"
     }
 }
 
@@ -49,7 +49,7 @@ extension EndSessionRequest: CustomStringConvertible, WithoutReflection {
 
 extension OAuthClient {
     /// Builds the request that ends the user's session at the provider. It needs no user agent: a web server redirects its user
-    /// to the URL, and passes the redirect back to ``EndSessionRequest/check(_:)``.
+    /// to the URL, and passes the URL of the post-logout redirect to ``EndSessionRequest/check(_:)``.
     /// - Parameter credential: The credential of the user who signs out.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no post-logout redirect URI is registered,
     ///   `login_required` when the credential belongs to other endpoints.
@@ -74,7 +74,7 @@ extension OAuthClient {
     }
 }
 
-/// The session at the provider to end.
+/// The provider's session that a logout request ends.
 package struct EndSession: Sendable {
     let client: OAuthClient
     let endpoint: Endpoint

@@ -125,10 +125,10 @@ extension OAuthClient {
         // "6. Verify that the Logout Token contains an events Claim whose value is JSON object containing the member name
         // http://schemas.openid.net/event/backchannel-logout."
         guard claims["events"]?["http://schemas.openid.net/event/backchannel-logout"]?.object != nil else {
-            throw rules.refused("it is not about a logout (events)")
+            throw rules.refused("it contains no back-channel logout event (events)")
         }
         // "7. Verify that the Logout Token does not contain a nonce Claim."
-        guard claims["nonce"] == nil else { throw rules.refused("it has a nonce, like an ID Token") }
+        guard claims["nonce"] == nil else { throw rules.refused("it contains a nonce, which is not allowed") }
         // Section 2.4: jti is REQUIRED.
         guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 1024 else {
             throw rules.missing("jti")

@@ -49,7 +49,7 @@ extension Identity {
     var account: AccountID { AccountID(issuer: issuer, subject: subject) }
 }
 
-/// An account: a subject, which is unique at its issuer and nowhere else (OIDC Core section 5.7).
+/// An account: an issuer, and a subject, which is unique only within the issuer (OIDC Core section 5.7).
 package struct AccountID: Sendable, Hashable {
     package let issuer: String
     /// The subject; nil for an unknown user.

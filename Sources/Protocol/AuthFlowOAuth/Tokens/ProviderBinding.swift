@@ -6,8 +6,8 @@ import AuthFlowJSON
 /// The issuer alone is not sufficient. The author of a configuration could combine another party's issuer with their own
 /// endpoints, and would then receive the tokens that are stored for that issuer.
 struct ProviderBinding: Sendable, Hashable {
-    /// The issuer, the URL of the document if it is not derived from the issuer, and every endpoint that is not in that
-    /// document.
+    /// The issuer, the URL of the metadata document if it is not derived from the issuer, and every endpoint that is
+    /// not in that document.
     let json: JSON
 
     init(_ metadata: ProviderMetadata) {
@@ -16,7 +16,7 @@ struct ProviderBinding: Sendable, Hashable {
         var endpoints: [String: JSON] = [:]
         for (name, endpoint) in metadata.endpoints {
             guard let url = endpoint?.url else { continue }
-            // An alias for clients with a certificate is in the document too, and may change like the other endpoints.
+            // An mTLS endpoint alias (RFC 8705 section 5) is in the document too, and may change like other endpoints.
             let isDiscovered =
                 metadata.json[name] == .string(url) || metadata.json["mtls_endpoint_aliases"]?[name] == .string(url)
             if metadata.document == nil || !isDiscovered { endpoints[name] = .string(url) }

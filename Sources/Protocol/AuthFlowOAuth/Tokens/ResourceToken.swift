@@ -55,7 +55,7 @@ package struct ResourceToken: Sendable, Hashable {
         return .object(json)
     }
 
-    /// Whether it is for a resource, and was requested with these scopes.
+    /// Whether the token is for a resource, and was requested with these scopes.
     package func isFor(_ resource: String, _ scopes: [String]?) -> Bool {
         self.resource.isIdentical(to: resource) && requestedScopes.map(Set.init) == scopes.map(Set.init)
     }

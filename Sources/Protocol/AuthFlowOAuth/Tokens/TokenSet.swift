@@ -126,6 +126,6 @@ public struct TokenSet: Sendable, Hashable {
 }
 
 extension TokenSet: CustomReflectable {
-    /// A mirror of the values that are not secret, and of those that are redacted when printed.
+    /// A mirror of the values, in which secrets are redacted when printed.
     public var customMirror: Mirror { Mirror(reflecting: storage.values) }
 }

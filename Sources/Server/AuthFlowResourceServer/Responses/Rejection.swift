@@ -64,12 +64,12 @@ struct RejectionWriter {
             case .invalid(let reason):
                 (
                     .unauthorized, "invalid_token", "The access token is not accepted.",
-                    reason.hasPrefix("The ") ? reason : "The access token was refused: \(reason)."
+                    reason.hasPrefix("The ") ? reason : "The access token was rejected: \(reason)."
                 )
             case .invalidProof(let reason):
                 (
                     .unauthorized, "invalid_dpop_proof", "The DPoP proof is not accepted.",
-                    "The DPoP proof was refused: \(reason)."
+                    "The DPoP proof was rejected: \(reason)."
                 )
             case .wantsNonce:
                 (
@@ -78,8 +78,8 @@ struct RejectionWriter {
                 )
             case .insufficientScope:
                 (
-                    .forbidden, "insufficient_scope", "The access token lacks a scope.",
-                    "The access token lacks one of the scopes \(requirement.scopes.joined(separator: " "))."
+                    .forbidden, "insufficient_scope", "The access token lacks a required scope.",
+                    "The access token lacks one or more of the scopes \(requirement.scopes.joined(separator: " "))."
                 )
             case .insufficientAuthentication:
                 (

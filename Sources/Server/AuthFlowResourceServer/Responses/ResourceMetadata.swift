@@ -1,6 +1,6 @@
 import AuthFlowHTTP
 
-/// The metadata of an API (RFC 9728), from which clients discover its issuers, given only the URL of the API.
+/// The protected resource metadata of an API (RFC 9728), from which clients discover its issuers, given only its URL.
 enum ResourceMetadata {
     /// Section 3.1: the well-known path is inserted between the host and the path of the resource.
     static func path(of resource: Endpoint) -> String {

@@ -4,7 +4,7 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import AuthFlowOAuth
 
-/// The rules of a JWT access token (RFC 9068 section 4).
+/// The validation of a JWT access token (RFC 9068 section 4).
 struct AccessTokenVerification {
     let issuer: TrustedIssuer
     let resource: Endpoint

@@ -4,13 +4,13 @@ import Crypto
 
 /// The required binding of tokens to their client.
 public enum RequiredBinding: Sendable, Hashable {
-    /// As the token was issued. Bearer tokens are also accepted.
+    /// The binding with which each token was issued. Bearer tokens are also accepted.
     case asIssued
-    /// To a DPoP key (RFC 9449).
+    /// A binding to a DPoP key (RFC 9449).
     case dpop
-    /// To a certificate (RFC 8705).
+    /// A binding to a client certificate (RFC 8705).
     case certificate
-    /// To a DPoP key or a certificate.
+    /// A binding to a DPoP key or a client certificate.
     case dpopOrCertificate
 }
 

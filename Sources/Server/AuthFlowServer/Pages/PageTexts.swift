@@ -20,7 +20,8 @@ public struct PageTexts: Sendable {
     /// The language (BCP 47), such as `en` or `de`.
     public var language: String
 
-    /// The text for each reason. A reason without text uses that of ``SessionPage/Reason/failed``.
+    /// The text for each reason. A reason without an entry uses the text of
+    /// ``SessionPage/Reason/failed``.
     public var texts: [SessionPage.Reason: Text]
 
     /// The link to the page that the browser continues to.

@@ -72,8 +72,8 @@ public struct ResourceProxy: Sendable {
         guard !Self.hasBody(request) || Self.allowsBody(request.method) else { throw Refusal(.badRequest) }
         let rest = path.dropFirst(route.prefix.count)
         guard let read = Self.reading(of: rest),
-            // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
-            // `admin/`.
+            // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not
+            // bypass the route of `admin/`.
             isRoute(route, of: "\(route.prefix)\(read)/".lowercased()),
             target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
             let endpoint = try? Endpoint("\(route.target.url)\(rest)\(target.dropFirst(path.count))"),
@@ -286,7 +286,7 @@ public struct ResourceProxy: Sendable {
             // A percent sign indicates double encoding; a control character could end a line or a string elsewhere.
             decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
         else { return nil }
-        // The comparison uses bytes: in Swift's characters, a combining mark would hide a slash or a semicolon.
+        // The comparison uses bytes: in Swift, a slash or semicolon and a combining mark after it are one `Character`.
         let names = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             .map { $0.prefix { !";?#".utf8.contains($0) } }
         guard !names.dropLast().contains(where: \.isEmpty),

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// Determines which of the sessions found for a logout token the token ends (OpenID Connect Back-Channel Logout 1.0
+/// Determines which of the sessions that match a logout token are ended by it (OpenID Connect Back-Channel Logout 1.0
 /// section 2.7). It performs no I/O.
 struct ProviderLogout: Sendable {
     let token: LogoutToken
@@ -20,15 +20,15 @@ struct ProviderLogout: Sendable {
             || token.sessionID != nil && credential.authentication?.sessionID == token.sessionID
     }
 
-    /// Whether the token is rejected as a replay: it was used before, and the sessions that were found are none that it ends.
+    /// Whether the token is rejected as a replay: it was used before, and ends none of the sessions that were found.
     func isReplay(ending ended: [TaggedCredential], of found: [TaggedCredential]) -> Bool {
         !isFirst && !found.isEmpty && ended.isEmpty
     }
 }
 
 extension LogoutToken {
-    /// Whether a session is that of the user whom the token names. A session that this process cannot read is included, because another process
-    /// may be able to read it.
+    /// Whether a session belongs to the user that the token identifies. A session that this process cannot read is
+    /// included, because another process may be able to read it.
     func isForUser(of session: TaggedCredential) -> Bool {
         guard let subject, let credential = session.credential else { return true }
         return credential.identity?.subject == subject
@@ -53,7 +53,7 @@ enum LogoutMark: Hashable, Sendable {
     case userInSession(String, String)
     case userInSomeSession(String)
 
-    /// The marks that a logout leaves.
+    /// The subjects of the records that a logout stores.
     static func left(by token: LogoutToken) -> [Self] {
         switch (token.subject, token.sessionID) {
         case (let subject?, nil): [.user(subject)]
@@ -63,7 +63,7 @@ enum LogoutMark: Hashable, Sendable {
         }
     }
 
-    /// The marks that concern a sign-in.
+    /// The subjects of the records that a sign-in looks up.
     static func concerning(_ subject: String, session: String?) -> [Self] {
         guard let session else { return [.user(subject), .userInSomeSession(subject)] }
         return [.user(subject), .session(session), .userInSession(subject, session)]
@@ -79,7 +79,8 @@ enum LogoutMark: Hashable, Sendable {
         }
     }
 
-    /// Whether a logout at `time`, in seconds since 1970, ended the session of a sign-in: unless the provider issued its ID Token later.
+    /// Whether a logout at `time`, in seconds since 1970, ended the session of a sign-in: true unless the provider
+    /// issued the sign-in's ID Token later.
     static func ends(_ credential: Credential, at time: TimeInterval) -> Bool {
         time >= (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970
     }

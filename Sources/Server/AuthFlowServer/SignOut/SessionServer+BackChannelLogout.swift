@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import AuthFlowJSON
 import HTTPTypes
 
-// The end of sessions by the provider (OpenID Connect Back-Channel Logout 1.0).
+// Logouts by the provider (OpenID Connect Back-Channel Logout 1.0).
 
 extension SessionServer {
     /// POST /backchannel-logout: ends the sessions in the provider's logout token (OpenID Connect Back-Channel Logout
