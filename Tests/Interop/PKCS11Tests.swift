@@ -219,7 +219,8 @@ struct PKCS11Tests {
 
     @Test(arguments: [
         "pkcs11:token=x", "pkcs11:object=x;type=public", "pkcs11:object=x?pin-value=1", "pkcs11:object=x;object=y",
-        "pkcs11:object=%zz", "pkcs11:object=", "pkcs11:object=x;color=red", "pkcs12:object=x", "object=x",
+        "pkcs11:object=%zz", "pkcs11:object=x;id=%+5", "pkcs11:object=", "pkcs11:object=x;color=red", "pkcs12:object=x",
+        "object=x",
         "pkcs11:object=x?module-name=y",
     ]) func refusesAURIThatNamesNoPrivateKey(_ uri: String) {
         let error = #expect(throws: AuthError.self) { try SigningKeySource.pkcs11(uri) }

@@ -54,7 +54,8 @@ package struct PKCS11URI: Sendable, Hashable {
                 throw refuse("the attribute \"\(DisplayText.sanitized(name, limit: 30))\" is not supported")
             }
             // Sections 2.3 and 2.4: neither a path attribute nor a query attribute defined there may be repeated.
-            guard pair.count == 2, let value = Self.decoded(pair[1]), values.updateValue(value, forKey: name) == nil
+            guard pair.count == 2, let value = FormURLEncoding.percentDecodedBytes(pair[1]),
+                values.updateValue(value, forKey: name) == nil
             else { throw refuse("\(name) is malformed, or occurs twice") }
         }
         func string(_ name: String) throws(AuthError) -> String? {
@@ -78,23 +79,5 @@ package struct PKCS11URI: Sendable, Hashable {
             throw refuse("its type is not \"\(type.rawValue)\"")
         }
         guard object != nil || identifier != nil else { throw refuse("neither \"object\" nor \"id\" names the key") }
-    }
-
-    private static func decoded(_ text: Substring) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var rest = text.utf8[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            guard let digits = String(rest.prefix(2)), digits.utf8.count == 2, let value = UInt8(digits, radix: 16)
-            else {
-                return nil
-            }
-            bytes.append(value)
-            rest = rest.dropFirst(2)
-        }
-        return bytes
     }
 }

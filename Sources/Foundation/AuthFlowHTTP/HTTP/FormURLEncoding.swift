@@ -69,7 +69,19 @@ public enum FormURLEncoding {
         decodeValue(Array(text.utf8)[...], plusIsSpace: false)
     }
 
+    /// Decodes escapes to bytes, which need not be UTF-8.
+    package static func percentDecodedBytes(_ text: some StringProtocol) -> [UInt8]? {
+        decodeBytes(Array(text.utf8)[...], plusIsSpace: false)
+    }
+
     private static func decodeValue(_ encoded: ArraySlice<UInt8>, plusIsSpace: Bool = true) -> String? {
+        guard let bytes = decodeBytes(encoded, plusIsSpace: plusIsSpace),
+            let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks
+        else { return nil }
+        return text
+    }
+
+    private static func decodeBytes(_ encoded: ArraySlice<UInt8>, plusIsSpace: Bool) -> [UInt8]? {
         var bytes: [UInt8] = []
         var rest = encoded.makeIterator()
         while let byte = rest.next() {
@@ -85,11 +97,11 @@ public enum FormURLEncoding {
                 bytes.append(byte)
             }
         }
-        guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks else { return nil }
-        return text
+        return bytes
     }
 
-    private static func hexValue(_ byte: UInt8) -> UInt8? {
+    /// The value of a hexadecimal digit, in either case.
+    package static func hexValue(_ byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
         case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10

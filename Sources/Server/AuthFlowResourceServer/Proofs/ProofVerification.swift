@@ -116,8 +116,10 @@ struct NormalizedURL: Hashable {
         var index = 0
         while index < bytes.count {
             if bytes[index] == UInt8(ascii: "%"), index + 2 < bytes.count,
-                let value = UInt8(String(decoding: bytes[(index + 1)...(index + 2)], as: UTF8.self), radix: 16)
+                let high = FormURLEncoding.hexValue(bytes[index + 1]),
+                let low = FormURLEncoding.hexValue(bytes[index + 2])
             {
+                let value = high << 4 | low
                 if isUnreserved(value) {
                     result.append(value)
                 } else {

@@ -3,7 +3,6 @@ import AuthFlow
 import AuthFlowDesktop
 import AuthFlowEssentials
 import AuthFlowLoopback
-import Synchronization
 
 #if canImport(Darwin)
 import Darwin
@@ -286,45 +285,5 @@ struct DoctorCommand: AsyncParsableCommand {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
             findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
         }
-    }
-}
-
-/// The findings, printed as they are found.
-private struct Findings {
-    private(set) var areGood = true
-
-    func good(_ what: String, _ text: String) { line("ok", what, text) }
-
-    func note(_ what: String, _ text: String) { line("--", what, text) }
-
-    mutating func bad(_ what: String, _ text: String) {
-        areGood = false
-        line("!!", what, text)
-    }
-
-    private func line(_ mark: String, _ what: String, _ text: String) {
-        let name = Terminal.column(what, width: 13)
-        Terminal.result("\(what.isEmpty ? "  " : mark)  \(name) \(DisplayText.sanitized(text, limit: 4000))")
-    }
-}
-
-/// A transport that compares this machine's clock with the server's.
-private final class ServerClock: HTTPTransport {
-    private let base = Mutex<any HTTPTransport>(SystemTransport())
-    private let found = Mutex<TimeInterval?>(nil)
-
-    /// The number of seconds by which this machine's clock is ahead; nil when no response had a `Date` header.
-    var offset: TimeInterval? { found.withLock { $0 } }
-
-    func over(_ transport: any HTTPTransport) -> any HTTPTransport {
-        base.withLock { $0 = transport }
-        return self
-    }
-
-    func send(_ call: TransportRequest) async throws -> TransportResponse {
-        let response = try await base.withLock(\.self).send(call)
-        // `Date` has whole seconds, so half a second is the best estimate of the fraction.
-        if let date = response.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
-        return response
     }
 }
