@@ -151,6 +151,29 @@ import Glibc
         }
     }
 
+    @Test func aListeningStreamThatIsAlwaysRejectedCausesNoRefreshAtEachCall() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let listeners = Mutex(0)
+            let transport = StreamTransport { request in
+                guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                    return try await scene.transport.stream(request)
+                }
+                listeners.withLock { $0 += 1 }
+                let challenge = #"Bearer error="invalid_token""#
+                return ResponseStream(
+                    head: HTTPResponse(status: .unauthorized, headerFields: [.wwwAuthenticate: challenge]),
+                    body: ResponseBody([])
+                )
+            }
+            let host = Self.host(try scene.client(), transport)
+            _ = try await host.initialize()
+            for _ in 0..<20 { #expect(try await host.call("test-tool")["result"] != nil) }
+            await host.close()
+            // Once with the first token, and once with the refreshed token.
+            #expect(listeners.withLock { $0 } <= 2)
+        }
+    }
+
     @Test(arguments: ["mcp/", "/mcp/", "https://mcp.example.com/mcp/", "./mcp/"])
     func aRedirectMayBeRelative(_ location: String) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in

@@ -68,6 +68,54 @@ import Testing
         }
     }
 
+    @Test func signOutFindsTheTokensOfASignInThatWasKilledBeforeItWasRecorded() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            try await store.withLease(on: key) { lease in
+                let record = try JSON(parsing: try #require(try await store.bytes(under: lease)))
+                try await store.write(try JSON.object(["others": [record]]).serialized(), under: lease)
+            }
+            let client = try scene.client(store: store)
+            #expect(try await client.issuer() == nil)
+            #expect(try await client.signOut().credential != nil)
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
+    @Test func aSignInWithAnotherClientRemovesTheTokensOfTheEarlierOne() async throws {
+        var settings = Self.settings()
+        settings.registeredClients = ["pre-registered": "secret"]
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let registered = try scene.registered("pre-registered") {
+                $0.authentication = .clientSecretBasic(Secret("secret"))
+            }
+            #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+            // The first client may not use its old tokens without a new sign-in.
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 3)
+        }
+    }
+
+    @Test func aTokenForAnotherResourceIsNotReturned() async throws {
+        let settings = Self.settings { ($0.metadataPlace, $0.challengeNamesMetadata) = (.none, false) }
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let store = MemoryTokenStore()
+            var options = ResourceClient.Options()
+            options.resource = "https://api.example.com/another"
+            options.assumesAuthorizationServerAtOrigin = true
+            let wide = try scene.client(store: store, options: options)
+            _ = try await wide.signIn()
+            #expect(try await wide.freshCredential().resources == ["https://api.example.com/another"])
+            await expectError(.loginRequired) { _ = try await scene.client(store: store).freshCredential() }
+        }
+    }
+
     @Test func signOutRemovesTheTokensOfASignInThatContradictsTheConfiguration() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()

@@ -45,6 +45,8 @@ import Testing
         func machine(
             of other: AuthClient? = nil,
             dpop: Bool = false,
+            store: any TokenStore = MemoryTokenStore(),
+            transport: (any HTTPTransport)? = nil,
             host: HostServices = .system
         ) throws -> AuthClient {
             var values = ClientRegistration.Values(clientID: "app-at-api")
@@ -57,6 +59,8 @@ import Testing
                 registration: values,
                 flows: [.jwtBearer],
                 assertions: .signIn("work") { user },
+                store: store,
+                transport: transport,
                 host: host
             )
         }
@@ -121,6 +125,25 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
         #expect(error?.code == .accountMismatch)
         #expect(!scene.api.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func theTokenOfAUserWhoIsReplacedDuringTheGrantIsNotTheNextUsers() async throws {
+        let scene = try Scene()
+        _ = try await scene.user.signIn()
+        let (work, api, registration) = (scene.work, scene.api, scene.user.registration.values)
+        let switching = InProcessTransport(origin: "https://api.example.com") { [store = scene.store] request, body in
+            let response = await api.emulator.handle(request, body: body)
+            if request.path == "/token", api.emulator.requests.count(where: { $0 == "POST /token" }) == 1 {
+                let bob = try work.client(registration: registration, user: .bob, store: store)
+                _ = try await bob.signIn(.replaceAccount)
+            }
+            return response
+        }
+        let store = MemoryTokenStore()
+        let alice = try await scene.machine(store: store, transport: switching).signIn().credential.tokens
+        let bob = try await scene.machine(store: store).freshTokens()
+        #expect(bob.accessToken != alice.accessToken)
+        #expect(scene.api.emulator.requests.count { $0 == "POST /token" } == 2)
     }
 
     @Test func saysThatNoUserIsSignedIn() async throws {

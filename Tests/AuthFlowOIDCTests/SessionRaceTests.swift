@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -172,11 +173,11 @@ final class SlowRefreshes: HTTPTransport {
 
     /// The old refresh token has already been used when the new tokens are rejected, so the new refresh token is
     /// stored, but no tokens are returned.
-    @Test(arguments: ["nonce", "sub"]) func aRefusedIDTokenLosesNoRefreshToken(_ claim: String) async throws {
+    @Test func aRefusedIDTokenLosesNoRefreshToken() async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
         let first = try await client.signIn().credential
-        scene.emulator.fault = .idToken(.claim(claim, "another"))
+        scene.emulator.fault = .idToken(.claim("nonce", "another"))
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
@@ -193,6 +194,25 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
         // Another process uses the stored tokens.
         #expect(try await self.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
+    }
+
+    /// The refresh token in such a response is the other user's, and the response to this user's refresh is lost.
+    @Test func theTokensOfAnotherUserEndTheSession() async throws {
+        let store = MemoryTokenStore()
+        let client = try client(store: store)
+        _ = try await client.signIn()
+        scene.emulator.fault = .idToken(.claim("sub", "another"))
+        time.advance(3600)
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .loginRequired)
+        #expect(error?.message.contains("tokens of another user") == true)
+        scene.emulator.fault = nil
+        let refreshes = refreshes
+        time.advance(400)
+        for client in [client, try self.client(store: store)] {
+            await expectError(.loginRequired) { try await client.freshTokens() }
+        }
+        #expect(self.refreshes == refreshes)
     }
 
     @Test func aRefusedAccessTokenLosesNoRefreshToken() async throws {

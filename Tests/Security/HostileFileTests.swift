@@ -104,6 +104,34 @@ import Testing
         }
     }
 
+    /// A link, or a file that a link with another name points to, is the same file.
+    @Test(arguments: ["authflow.json", "other.json", "AUTHFLOW.JSON"])
+    func aCheckRunsNoProgramOfAnUntrustedFile(_ name: String) async throws {
+        try await withHome { home in
+            let trace = "\(home)/trace"
+            let text = CommandHarness.profile(
+                "http://127.0.0.1:1",
+                ["client_secret": #"{"command": ["/usr/bin/touch", "\#(trace)"]}"#]
+            )
+            try await CommandHarness.withConfiguration(text) { _, folder in
+                if name != "authflow.json" {
+                    let (file, link) = name == "other.json" ? ("authflow.json", name) : ("hidden.json", name)
+                    if file != "authflow.json" {
+                        try FileManager.default.moveItem(atPath: "\(folder)/authflow.json", toPath: "\(folder)/\(file)")
+                    }
+                    try FileManager.default.createSymbolicLink(
+                        atPath: "\(folder)/\(link)",
+                        withDestinationPath: file
+                    )
+                }
+                let outcome = try await run(["config", "check", name], in: folder, home: home)
+                #expect(outcome.status == 2)
+                #expect(outcome.talk.contains("not trusted"))
+                #expect(!FileManager.default.fileExists(atPath: trace))
+            }
+        }
+    }
+
     @Test func usesTheUsersOwnConfigurationFileWithoutTrust() async throws {
         try await withHome { home in
             let folder = "\(home)/.config/authflow"

@@ -195,9 +195,11 @@ extension ManagedCredential {
     /// it.
     func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
 
-    /// Whether the provider has ended the session.
+    /// Whether the provider has ended the session, or has issued another user's tokens for it.
     func isEnd(_ error: AuthError) -> Bool {
-        error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"
+        let isInvalidGrant =
+            error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"
+        return isInvalidGrant || error.isOfAnotherUser
     }
 
     func backOff(_ error: AuthError, _ account: AccountID) {
@@ -278,7 +280,9 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> AuthError {
-        let words = error.providerError.map { "\($0)" } ?? "invalid_grant"
+        let words =
+            error.isOfAnotherUser
+            ? "it issued tokens of another user" : error.providerError.map { "\($0)" } ?? "invalid_grant"
         let reason = await (client.adapter as? any SharedSignIn)?
             .reasonForEnd(of: credential, in: client.providerContext)
         let session = EndedSession(

@@ -27,7 +27,7 @@ package struct JWTClaims: Sendable {
     /// The time, in seconds since 1970.
     package var time: TimeInterval { now.timeIntervalSince1970 }
 
-    package func refused(_ reason: String) -> AuthError { profile.refused(reason) }
+    package func refused(_ reason: String, _ cause: (any Error)? = nil) -> AuthError { profile.refused(reason, cause) }
 
     package func missing(_ claim: String) -> AuthError {
         refused("it has no usable \"\(claim)\" claim, which \(profile.specification) requires")

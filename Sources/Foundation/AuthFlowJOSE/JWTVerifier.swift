@@ -28,7 +28,9 @@ package struct JWTProfile: Sendable {
     }
 
     /// The error for a token that violates a rule.
-    package func refused(_ reason: String) -> AuthError { AuthError(code, "\(name) was rejected: \(reason).") }
+    package func refused(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
+        AuthError(code, "\(name) was rejected: \(reason).", underlyingError: cause)
+    }
 }
 
 /// The only implementation of JWT verification. It checks the header, then the claims, which are cheap to check, and

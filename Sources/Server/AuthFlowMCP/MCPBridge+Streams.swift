@@ -148,7 +148,7 @@ extension MCPBridge {
             guard !state.isClosed, state.session.initialize != nil else { return }
             let session = state.session
             state.listener?.cancel()
-            state.listenerRejection = nil
+            state.isListenerRejected = false
             state.listener = Task { await self.listen(in: session) }
         }
     }
@@ -156,14 +156,12 @@ extension MCPBridge {
     /// Listens again if the listening stream was rejected and the server has accepted another token since, such as the
     /// token of a new sign-in.
     func listenAfterRejection() {
-        let accepted = endpoint.acceptedTokens
-        if state.withLock({ $0.listenerRejection.map { $0 < accepted } ?? false }) { listen() }
+        if endpoint.hasOtherToken, state.withLock({ $0.isListenerRejected }) { listen() }
     }
 
     /// Ends the listening stream until the server accepts another token.
-    /// - Parameter accepted: The number of accepted tokens before the request that was rejected.
-    private func rejectListener(of session: MCPSession, _ accepted: Int) {
-        state.withLock { if $0.session.number == session.number { $0.listenerRejection = accepted } }
+    private func rejectListener(of session: MCPSession) {
+        state.withLock { if $0.session.number == session.number { $0.isListenerRejected = true } }
         listenAfterRejection()
     }
 
@@ -172,7 +170,6 @@ extension MCPBridge {
         fields[.accept] = "text/event-stream"
         var wait = Duration.seconds(1)
         while !Task.isCancelled {
-            let accepted = endpoint.acceptedTokens
             do {
                 let response = try await endpoint.send(
                     .get,
@@ -195,14 +192,16 @@ extension MCPBridge {
                     if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id }
                     wait = max(wait, reader.retry ?? .zero)
                 } else if [401, 403].contains(status) {
-                    return rejectListener(of: session, accepted)
+                    return rejectListener(of: session)
                 } else if !Self.isPassing(status) {
                     return
                 }
             } catch let error as AuthError where Self.isPassing(error) {
                 // The server may be restarting.
             } catch {
-                return error is CancellationError ? () : rejectListener(of: session, accepted)
+                guard !(error is CancellationError) else { return }
+                endpoint.rejectCurrentToken()
+                return rejectListener(of: session)
             }
             guard (try? await clock.sleep(for: wait)) != nil else { return }
             wait = min(wait * 2, .seconds(60))

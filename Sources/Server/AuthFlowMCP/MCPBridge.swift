@@ -48,9 +48,8 @@ public final class MCPBridge: Sendable {
         var lastOther = 0
         var repair: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
-        /// The value of ``MCPEndpoint/acceptedTokens`` when the listening stream was rejected, which only a new token
-        /// can resolve; nil while the stream is not rejected.
-        var listenerRejection: Int?
+        /// Whether the listening stream was rejected, which only a new token can resolve.
+        var isListenerRejected = false
         /// The delivery of `notifications/initialized`. Servers accept no other requests until it is complete.
         var greeting: Task<Void, Never>?
         var isClosed = false

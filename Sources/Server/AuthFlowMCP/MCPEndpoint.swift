@@ -22,10 +22,16 @@ final class MCPEndpoint: Sendable {
     /// responds.
     private let headTimeout: Duration
 
-    /// The access token that the server accepted last, and the number of accepted tokens, so that a request that was
-    /// rejected can be sent again once the server accepts another token.
-    private let accepted = Mutex<(token: Secret?, count: Int)>((nil, 0))
-    var acceptedTokens: Int { accepted.withLock { $0.count } }
+    /// The access token that the server accepted last, and the token with which it last rejected a request for which
+    /// the user is not asked.
+    private let tokens = Mutex<(accepted: Secret?, rejected: Secret?)>((nil, nil))
+
+    /// Whether the server has accepted a token other than the rejected one, so that the rejected request can be sent
+    /// again.
+    var hasOtherToken: Bool { tokens.withLock { $0.accepted != $0.rejected } }
+
+    /// Records that a request failed without being sent with another token.
+    func rejectCurrentToken() { tokens.withLock { $0.rejected = $0.accepted } }
 
     init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
         self.client = client
@@ -88,17 +94,22 @@ final class MCPEndpoint: Sendable {
                 if response.head.status.code == 401, attempt.hasNewToken, let repair, await repair() {
                     throw SessionRepaired()
                 }
-                guard signsIn, try await client.mustRepeat(&attempt, after: response.head) else {
+                guard signsIn else {
+                    tokens.withLock { $0.rejected = Self.token(of: request) }
                     return whole
                 }
+                guard try await client.mustRepeat(&attempt, after: response.head) else { return whole }
                 continue
             }
             client.learn(from: response.head, of: attempt)
-            let token = request.head.headerFields[.authorization].map { Secret($0) }
-            accepted.withLock { if $0.token != token { $0 = (token, $0.count + 1) } }
+            tokens.withLock { $0.accepted = Self.token(of: request) }
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
             return response
         }
+    }
+
+    private static func token(of request: TransportRequest) -> Secret? {
+        request.head.headerFields[.authorization].map { Secret($0) }
     }
 
     /// Thrown when the session of a request was replaced, so that the caller must create the request again.

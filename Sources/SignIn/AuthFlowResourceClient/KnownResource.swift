@@ -64,6 +64,67 @@ struct KnownResource: Sendable, Hashable {
     }
 }
 
+extension KnownResource {
+    /// Whether the tokens of two sign-ins are stored in the same record.
+    func sharesTokens(with other: KnownResource) -> Bool {
+        issuer.isIdentical(to: other.issuer) && clientID.isIdentical(to: other.clientID)
+            && resource.isIdentical(to: other.resource)
+    }
+}
+
+/// The stored record of a protected resource, which names every sign-in whose tokens may be in the store, so that a
+/// sign-out removes all of them.
+struct ResourceRecord: Sendable, Hashable {
+    /// The last sign-in; nil when no user has signed in.
+    private(set) var current: KnownResource?
+    /// Other sign-ins: with a server or client that the resource no longer uses, or not finished.
+    private(set) var others: [KnownResource] = []
+
+    /// The maximum number of other sign-ins.
+    private static let limit = 16
+
+    /// Decodes the output of ``bytes``. A record that cannot be decoded has no sign-ins.
+    init(_ bytes: [UInt8]?) {
+        guard let json = bytes.flatMap({ try? JSON(parsing: $0) }) else { return }
+        current = KnownResource(json)
+        others = (json["others"]?.array ?? []).compactMap { KnownResource($0) }
+    }
+
+    /// The record to store; nil when there are no sign-ins.
+    var bytes: [UInt8]? {
+        get throws {
+            guard current != nil || !others.isEmpty else { return nil }
+            var members = current?.json.object ?? [:]
+            if !others.isEmpty { members["others"] = .array(others.map(\.json)) }
+            return try JSON.object(members).serialized()
+        }
+    }
+
+    /// All sign-ins, the last one first.
+    var all: [KnownResource] { [current].compactMap { $0 } + others }
+
+    /// A sign-in starts.
+    mutating func begin(_ known: KnownResource) {
+        guard !all.contains(where: { $0.sharesTokens(with: known) }) else { return }
+        others = (others + [known]).suffix(Self.limit)
+    }
+
+    /// A sign-in has succeeded.
+    mutating func use(_ known: KnownResource) {
+        others = all.filter { !$0.sharesTokens(with: known) }
+        current = known
+    }
+
+    /// The tokens of a sign-in were removed.
+    mutating func remove(_ known: KnownResource) {
+        if current?.sharesTokens(with: known) == true { current = nil }
+        others.removeAll { $0.sharesTokens(with: known) }
+    }
+
+    /// The tokens of all sign-ins were removed.
+    mutating func removeAll() { self = ResourceRecord(nil) }
+}
+
 /// How a client obtains its identifier at an authorization server that a resource names.
 public enum ClientIdentification: String, Sendable, Hashable {
     /// Pre-registration: the client was registered there beforehand.

@@ -122,8 +122,12 @@ extension ResourceClient {
     }
 
     /// The credential to send, refreshed when necessary; nil when there is none, so that the resource sends a challenge.
-    private func usableCredential(for endpoint: Endpoint) async throws -> Credential? {
-        guard let known = try await known(), let client = try await client(of: known) else { return nil }
+    /// - Parameter ended: A sign-in whose session has ended, if it was tried before.
+    private func usableCredential(for endpoint: Endpoint, after ended: KnownResource? = nil) async throws -> Credential?
+    {
+        guard let known = try await known(), known != ended, let client = try await client(of: known) else {
+            return nil
+        }
         // A token for one resource of a server must not be used for its other resources.
         guard
             ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil
@@ -141,8 +145,8 @@ extension ResourceClient {
             return try await client.freshCredential(lasting: .zero)
         } catch let error as AuthError where error.code == .loginRequired {
             // Another process may have signed in again in the meantime, with another server or client.
-            if let newer = try await self.known(reading: true), newer != known {
-                return try? await self.client(of: newer)?.freshCredential(lasting: .zero)
+            if ended == nil, let newer = try await self.known(reading: true), newer != known {
+                return try await usableCredential(for: endpoint, after: known)
             }
             state.withLock { $0.end = error }
             return nil

@@ -252,12 +252,15 @@ extension ResourceClient {
             ]
             FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
         }
+        // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
+        // the sign-in succeeded.
+        try? await changeRecord { $0.begin(known) }
         let signIn = try await client.signIn(.replaceAccount, options: request, willShow: willShow)
-        // The resource record is stored last: a token without that record is found again, but a token without a registration would not be.
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.keep(registration, for: redirectURI) }
             try await keep(known)
+            await signOutOthers()
         } catch let error as AuthError {
             // The sign-in is valid, but only in this process.
             state.withLock { ($0.known, $0.isLoaded) = (known, true) }

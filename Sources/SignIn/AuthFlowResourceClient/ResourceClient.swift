@@ -179,15 +179,26 @@ public final class ResourceClient: Sendable {
     /// The stored state from the last sign-in, here or in another process; nil when there is none.
     func known(reading mustRead: Bool = false) async throws -> KnownResource? {
         if !mustRead, let known = state.withLock({ $0.isLoaded ? $0.known : nil }) { return known }
-        let bytes = try await store.bytes(for: recordKey)
-        let known = bytes.flatMap { try? JSON(parsing: $0) }.flatMap(KnownResource.init)
+        let known = try await record().current
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
         return known
     }
 
+    private func record() async throws -> ResourceRecord { ResourceRecord(try await store.bytes(for: recordKey)) }
+
+    func changeRecord(_ body: (inout ResourceRecord) -> Void) async throws {
+        try await store.withLease(on: recordKey) { lease in
+            var record = ResourceRecord(try await store.bytes(under: lease))
+            body(&record)
+            try await store.write(try record.bytes, under: lease)
+        }
+    }
+
+    /// - Parameter known: The sign-in that has succeeded; nil after a sign-out.
     func keep(_ known: KnownResource?) async throws {
-        let bytes = try known?.json.serialized()
-        try await store.withLease(on: recordKey) { lease in try await store.write(bytes, under: lease) }
+        try await changeRecord { record in
+            if let known { record.use(known) } else { record.removeAll() }
+        }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
         let list = KnownResources(store: store)
         if known == nil { await list.remove(address: address.url) } else { await list.add(address: address.url) }
@@ -349,7 +360,9 @@ public final class ResourceClient: Sendable {
     /// - Parameter duration: The minimum remaining lifetime of the token; default: the freshness margin.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from refreshing.
     public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
-        if let client = try await client() { return try await client.freshCredential(lasting: duration) }
+        if let known = try await known(), isUsableHere(known), let client = try await client(of: known) {
+            return try await client.freshCredential(lasting: duration)
+        }
         // A client without a user needs no page, and no permission to show one.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
@@ -368,11 +381,18 @@ public final class ResourceClient: Sendable {
     /// stored.
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
-        let known = try await known(reading: true)
-        guard let known else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
-        let signOut = try await clientForSignOut(of: known).signOut(revokingTokens: revokingTokens)
+        var results: [SignOut] = []
+        for known in try await record().all {
+            results.append(try await clientForSignOut(of: known).signOut(revokingTokens: revokingTokens))
+        }
         try await keep(nil)
-        return signOut
+        let isIncomplete = { (outcome: SignOut.Outcome) in ![.done, .nothingToDo].contains(outcome) }
+        let revocations = results.map(\.revocation)
+        return SignOut(
+            credential: results.lazy.compactMap(\.credential).first,
+            revocation: revocations.first(where: isIncomplete) ?? revocations.first { $0 == .done } ?? .nothingToDo,
+            endSession: results.first?.endSession ?? .nothingToDo
+        )
     }
 
     /// Removes the tokens from the store, even if they can no longer be read. No request is sent.
@@ -380,10 +400,23 @@ public final class ResourceClient: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func signOutLocally() async throws -> Bool {
-        guard let known = try await known(reading: true) else { return false }
-        let hadTokens = try await clientForSignOut(of: known).signOutLocally()
+        var hadTokens = false
+        for known in try await record().all {
+            if try await clientForSignOut(of: known).signOutLocally() { hadTokens = true }
+        }
         try await keep(nil)
         return hadTokens
+    }
+
+    /// Signs out the sign-ins with other servers and clients: their tokens must not be used again if the resource
+    /// names those servers again.
+    func signOutOthers() async {
+        for other in (try? await record().others) ?? [] {
+            guard let client = try? await clientForSignOut(of: other), (try? await client.signOut()) != nil else {
+                continue
+            }
+            try? await changeRecord { $0.remove(other) }
+        }
     }
 
     /// The client that signs out. If the sign-in contradicts the current configuration, or its registration is no

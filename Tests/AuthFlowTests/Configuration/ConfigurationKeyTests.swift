@@ -109,7 +109,7 @@ import Testing
         Wrong(member: #""tags": ["a", ""]"#, path: "tags[1]", words: "is empty"),
         Wrong(member: #""home": "http://example.com""#, path: "home", words: "https"),
         Wrong(member: #""home": 5"#, path: "home", words: "a URL"),
-        Wrong(member: #""word": "hush""#, path: "word", words: "never written"),
+        Wrong(member: #""word": "hush""#, path: "word", words: "must not be written"),
         Wrong(member: #""labels": {"a": "b"}"#, path: "labels.a", words: "not a number"),
         Wrong(member: #""labels": {"x": "1"}"#, path: "labels.x", words: "not a label"),
         Wrong(member: #""size": "b""#, path: "size", words: "not a number"),

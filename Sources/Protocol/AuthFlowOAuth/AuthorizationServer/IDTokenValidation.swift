@@ -234,7 +234,9 @@ package struct IDTokenValidation: Sendable {
             throw rules.refused("it comes from another issuer (iss)")
         }
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
-        guard claims["sub"] == .string(original.subject) else { throw rules.refused("it is about another user (sub)") }
+        guard claims["sub"] == .string(original.subject) else {
+            throw rules.refused("it is about another user (sub)", AnotherUser())
+        }
         // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have separate clocks.
         guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
             throw rules.refused("it is older than the one it replaces (iat)")

@@ -124,6 +124,8 @@ extension OAuthClient {
                 try await checkRefreshedTokens(tokens, replacing: credential, metadata, namesUser: isWhole)
             )
         } catch {
+            // The new refresh token is the other user's, and must not be stored for this user.
+            if (error as? AuthError)?.isOfAnotherUser == true { throw error }
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
             // The task was cancelled, or a custom transport threw an error, while keys were being fetched.
             let error =
@@ -150,7 +152,8 @@ extension OAuthClient {
         guard identity?.account == known.account else {
             throw AuthError(
                 .invalidUserInfo,
-                "The tokens do not belong to \(known.displayName), so they were not used."
+                "The tokens do not belong to \(known.displayName), so they were not used.",
+                underlyingError: identity.map { _ in AnotherUser() }
             )
         }
     }

@@ -117,6 +117,10 @@ public final class AuthClient: Sendable {
     /// now.
     func current() async throws -> ManagedCredential {
         guard let method = methods.withoutUser, let owner = try await method.owner?() else { return fixed }
+        return managed(for: owner, method)
+    }
+
+    private func managed(for owner: String, _ method: SignInMethod) -> ManagedCredential {
         let name = "\(recordName) \(Base64URL.encode(SHA256.hash(data: Array(owner.utf8))))"
         return owned.withLock { owned in
             let known =
@@ -269,12 +273,15 @@ public final class AuthClient: Sendable {
                 }
             }
         case .clientCredentials, .jwtBearer:
-            guard let renewal = method.renewal(of: try await method.owner?()) else { throw CancellationError() }
+            let owner = try await method.owner?()
+            guard let renewal = method.renewal(of: owner) else { throw CancellationError() }
             let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
                 try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
             }
-            // Without a user there is one account, and a new token replaces the old one.
-            return try await keep(credential, [:], .replaceAccount, reporter)
+            // Without a user there is one account, and a new token replaces the old one. The owner may have changed during
+            // the request, and the token is not the new owner's.
+            let managed = owner.map { self.managed(for: $0, method) } ?? fixed
+            return try await keep(credential, in: managed, [:], .replaceAccount, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
             let code = try await flow.begin(longestWait: presenter.longestWait)
@@ -328,20 +335,23 @@ public final class AuthClient: Sendable {
         }
     }
 
+    /// - Parameter managed: The credential to replace; default: ``current()``.
     private func keep(
         _ credential: Credential,
+        in managed: ManagedCredential? = nil,
         _ parameters: FormParameters,
         _ policy: AccountPolicy,
         _ reporter: FlowReporter
     ) async throws -> SignIn {
         var signIn = SignIn(credential: credential, authorizationParameters: parameters)
+        let managed = if let managed { managed } else { try await current() }
         do {
-            try await current().keep(credential, policy, reporter)
+            try await managed.keep(credential, policy, reporter)
         } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
             throw error
         } catch {
             if error is CancellationError { throw error }
-            try await current().keepInMemory(credential)
+            await managed.keepInMemory(credential)
             signIn.storageError =
                 error as? AuthError
                 ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)

@@ -103,9 +103,11 @@ struct ConfigCommand: AsyncParsableCommand {
 
     /// Requires that the user has trusted an `authflow.json`, because a check runs the programs that the file names.
     private static func requireTrust(_ path: String) throws {
-        // This applies to every file with this name, including files in other directories.
-        let name = URL(fileURLWithPath: path).resolvingSymlinksInPath().lastPathComponent
-        guard name == ConfigurationChoice.localName else { return }
+        // This applies to every file with this name, including files in other directories, and whether the name is that
+        // of a link or of the file that it points to. Some file systems ignore the case of names.
+        let url = URL(fileURLWithPath: path)
+        let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
+        guard names.contains(ConfigurationChoice.localName) else { return }
         let content = try ConfigurationFile.contents(ofFile: path)
         guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else { return }
         try checkKeys(of: path, content)

@@ -82,11 +82,12 @@ struct ExecCommand: AsyncParsableCommand {
         }
         let command = [path] + self.command.dropFirst()
         let client = try options.choice.client()
-        let tokens = try await token(of: client)
+        let credential = try await credential(of: client)
         OpenDescriptors.keep(inherited)
         if let file {
-            try await run(command, environment, file, client, tokens)
+            try await run(command, environment, file, client, credential)
         }
+        let tokens = credential.tokens
         // Pending work must finish now, because the program replaces this process.
         _ = await UnfinishedClients.drain()
         OpenDescriptors.keep(inherited)
@@ -98,12 +99,12 @@ struct ExecCommand: AsyncParsableCommand {
         try AttachedProcess.replace(with: command, environment: environment)
     }
 
-    private func token(of client: AuthClient) async throws -> TokenSet {
-        let tokens = try await client.freshCredential(lasting: .seconds(minTTL)).tokens
-        guard !tokens.isDPoPBound else {
+    private func credential(of client: AuthClient) async throws -> Credential {
+        let credential = try await client.freshCredential(lasting: .seconds(minTTL))
+        guard !credential.tokens.isDPoPBound else {
             throw AuthError(.unsupported, "The token is bound to a key (DPoP), so other programs cannot use it.")
         }
-        return tokens
+        return credential
     }
 
     /// Writes the token to a pipe that the program inherits.
@@ -131,9 +132,10 @@ struct ExecCommand: AsyncParsableCommand {
         _ environment: [String: String],
         _ variable: String,
         _ client: AuthClient,
-        _ tokens: TokenSet
+        _ first: Credential
     ) async throws -> Never {
         #if os(Linux)
+        let tokens = first.tokens
         let name = "authflow-token-\(UUID().uuidString)"
         // XDG_RUNTIME_DIR is accessible only to the user, and is usually a tmpfs. /tmp is the fallback.
         // XDG Base Directory Specification: a relative path is invalid and must be ignored.
@@ -145,24 +147,28 @@ struct ExecCommand: AsyncParsableCommand {
         var environment = environment
         environment[variable] = place.path
         let tokenFile = TokenFile(file: place, lifetime: .seconds(minTTL), host: ToolEnvironment.host) {
-            try await token(of: client)
+            let credential = try await credential(of: client)
+            guard credential.account == first.account else {
+                throw AuthError(.accountMismatch, "Another user has signed in, whose token the program does not get.")
+            }
+            return credential.tokens
         } report: { error in
             Terminal.talk("authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))")
         }
         let refreshing = Task { await tokenFile.keepUpToDate(tokens) }
-        let status: Int32
+        let status: Result<Int32, any Error>
         do {
-            status = try await AttachedProcess.run(command, environment: environment)
+            status = .success(try await AttachedProcess.run(command, environment: environment))
         } catch {
-            try? place.remove()
-            throw error
+            status = .failure(error)
         }
         refreshing.cancel()
         // A write in progress would recreate the file after its removal.
         _ = await refreshing.result
         try? place.remove()
+        let code = try status.get()
         _ = await UnfinishedClients.drain()
-        _exit(status)
+        _exit(code)
         #else
         throw AuthError(.unsupported, "--file is supported only on Linux.")
         #endif

@@ -44,18 +44,26 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
+        await forgetAWSKeys(of: client)
+        if local {
+            let hadTokens = try await client.signOutLocally()
+            await forgetAWSKeys(of: client)
+            return Terminal.talk(hadTokens ? "Signed out on this machine." : "No user was signed in.")
+        }
+        let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
+        await forgetAWSKeys(of: client)
+        try say(signOut)
+    }
+
+    /// Removes the credentials: before the sign-out, which may be interrupted, and after it, because a program may have
+    /// obtained new credentials in the meantime.
+    private func forgetAWSKeys(of client: AuthClient) async {
         let choice = options.choice
         do {
             try await AWSKeys.forget(try choice.file().profile(choice.profile), client)
         } catch {
-            // The sign-out proceeds nevertheless.
             Terminal.talk("Warning: AWS credentials may remain in the store: \(ExitStatus.message(for: error))")
         }
-        if local {
-            Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in.")
-            return
-        }
-        try say(try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) })
     }
 
     /// - Parameter resource: The URL of a protected resource; nil for a profile.

@@ -102,7 +102,7 @@ struct MCPCommand: AsyncParsableCommand {
         var json = false
 
         func run() async throws {
-            let file = try ResourceChoice.file(config)
+            let file = try ResourceChoice.file(config)?.content
             let store = try (file?.resourceClient ?? ResourceClientSettings()).store(
                 userAgents: Known.userAgents,
                 host: ToolEnvironment.host

@@ -13,7 +13,7 @@ enum RegistrationCommands {
         let transport: any HTTPTransport
 
         init(config: String?) throws {
-            let settings = try ResourceChoice.file(config)?.resourceClient ?? ResourceClientSettings()
+            let settings = try ResourceChoice.file(config)?.content.resourceClient ?? ResourceClientSettings()
             self.store = try settings.store(of: Known.stores, userAgents: Known.userAgents, host: ToolEnvironment.host)
             self.redirectURI = try settings.redirectURI(
                 of: Known.stores,

@@ -29,19 +29,22 @@ extension CredentialCommand {
             let store = try AWSKeys.store(of: profile)
             // The credentials belong to the signed-in user and to this role. Stored credentials need no request.
             let credential = try await client.requiredCredential()
-            let key = AWSKeys.key(settings, credential, client)
+            let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single exchange.
             let keys = try await store.withLease(on: key) { lease in
-                if let kept = try await store.bytes(for: key).flatMap(AWSKeys.init(stored:)), kept.areFresh {
+                if let bytes = try await store.bytes(under: lease), let kept = AWSKeys(stored: bytes, of: credential),
+                    kept.areFresh
+                {
                     return kept
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                guard try await client.requiredCredential().account == credential.account else {
+                let present = try await client.requiredCredential()
+                guard present.account == credential.account, present.signedInAt == credential.signedInAt else {
                     throw AuthError(.accountMismatch, "Another user has signed in in the meantime. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                 let keys = try await AWSKeys.exchanging(token, settings, transport)
-                try await store.write(keys.stored(), under: lease)
+                try await store.write(keys.stored(for: credential), under: lease)
                 return keys
             }
             try Terminal.result(keys.json)
@@ -74,16 +77,24 @@ struct AWSKeys {
             ?? (try? Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
     }
 
-    init?(stored: [UInt8]) {
-        guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number
-        else {
-            return nil
-        }
+    /// Decodes stored credentials; nil if they were obtained in another sign-in, even of the same user.
+    init?(stored: [UInt8], of credential: Credential) {
+        guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number,
+            json["sign_in"] == Self.signIn(credential)
+        else { return nil }
         self.init(keys, obtainedAt: Date(timeIntervalSince1970: time))
     }
 
-    func stored() throws -> [UInt8] {
-        try JSON.object(["keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970)]).serialized()
+    func stored(for credential: Credential) throws -> [UInt8] {
+        try JSON.object([
+            "keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970), "sign_in": Self.signIn(credential),
+        ])
+        .serialized()
+    }
+
+    /// Distinguishes sign-ins, also if the users are unknown.
+    private static func signIn(_ credential: Credential) -> JSON {
+        [.string(credential.identity?.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }
 
     /// The store for the credentials.
@@ -97,24 +108,21 @@ struct AWSKeys {
         )
     }
 
-    static func key(
-        _ settings: CredentialHelperSettings.AWS,
-        _ credential: Credential,
-        _ client: AuthClient
-    ) -> RecordKey {
+    /// The record, which all users of a profile share, so that a sign-out finds it even if the user is unknown.
+    static func key(_ settings: CredentialHelperSettings.AWS, _ client: AuthClient) -> RecordKey {
         RecordKey(
-            name: [settings.role, settings.session, credential.identity?.subject ?? ""].joined(separator: "\u{0}"),
-            issuer: credential.issuer ?? "",
+            name: [settings.role, settings.session].joined(separator: "\u{0}"),
+            issuer: client.server.issuer,
             clientID: client.registration.clientID,
             kind: "aws_keys"
         )
     }
 
-    /// Removes the credentials of the signed-in user, so that none remain after a sign-out.
+    /// Removes the credentials, so that none remain after a sign-out.
     static func forget(_ profile: Profile, _ client: AuthClient) async throws {
-        guard let settings = try profile.helpers().aws, let credential = try await client.credential() else { return }
+        guard let settings = try profile.helpers().aws else { return }
         let store = try store(of: profile)
-        try await store.withLease(on: key(settings, credential, client)) { lease in
+        try await store.withLease(on: key(settings, client)) { lease in
             try await store.write(nil, under: lease)
         }
     }

@@ -14,16 +14,16 @@ struct ResourceChoice: Hashable {
     /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }
 
-    /// The configuration file; nil if no file is used.
+    /// The configuration file and its path; nil if no file is used.
     ///
     /// A file in the working directory is used only if it is trusted. Otherwise, it is ignored, because a program may
     /// be started in any directory: an untrusted file must neither decide where tokens are sent nor make the command
     /// fail.
-    static func file(_ config: String?) throws -> ConfigurationFile? {
-        if config != nil { return try ConfigurationChoice(option: config).file() }
+    static func file(_ config: String?) throws -> (content: ConfigurationFile, path: String)? {
+        if let config { return (try ConfigurationChoice(option: config).file(), config) }
         for choice in ConfigurationChoice.existing() {
             do {
-                return try choice.file()
+                return (try choice.file(), choice.path)
             } catch let error as AuthError
                 where choice.origin == .workingDirectory && error.code == .invalidConfiguration
             {
@@ -59,9 +59,11 @@ struct ResourceChoice: Hashable {
         options.assumesAuthorizationServerAtOrigin = assumesOrigin
         let file = try Self.file(choice.config)
         let client: ResourceClient
-        if let profile = try profileName(in: file) {
+        if let profile = try profileName(in: file?.content) {
             var profileChoice = choice
             profileChoice.profile = profile
+            // Not the file in the working directory, if it was ignored.
+            profileChoice.config = file?.path
             let configured = try profileChoice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
@@ -78,7 +80,7 @@ struct ResourceChoice: Hashable {
                 observer: progress(launchEnvironment, showsSteps, observer)
             )
         } else {
-            let settings = file?.resourceClient ?? ResourceClientSettings()
+            let settings = file?.content.resourceClient ?? ResourceClientSettings()
             client = try ResourceClient(
                 address,
                 settings: settings,
@@ -118,7 +120,7 @@ struct ResourceChoice: Hashable {
 
     /// The transport for requests to the resource.
     func transport() throws -> any HTTPTransport {
-        let file = try Self.file(choice.config)
+        let file = try Self.file(choice.config)?.content
         let environment = ToolEnvironment.host.environment
         if let file, let profile = try profileName(in: file) {
             return try file.profile(profile).transport(environment: environment)
