@@ -219,7 +219,7 @@ import Testing
     @Test func afterARefusedRefreshNoCachedTokensAreReturned() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
-        scene.emulator.fault = .idToken(.claim("sub", "another"))
+        scene.emulator.fault = .idToken(.claim("nonce", "another"))
         await expectError(.invalidIDToken) { try await client.refresh() }
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)

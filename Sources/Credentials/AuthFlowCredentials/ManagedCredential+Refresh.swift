@@ -309,19 +309,20 @@ extension ManagedCredential {
         reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
         // In the background, because the lease is still held here.
         if let onEnd { _ = revocations.begin { [key] in await onEnd(key, credential) } }
-        return session.error(providerError: error.providerError)
+        return session.error(after: error)
     }
 }
 
 extension EndedSession {
     /// The error for a caller that requests the tokens of the session.
-    var error: AuthError { error(providerError: nil) }
+    var error: AuthError { error(after: nil) }
 
-    fileprivate func error(providerError: ProviderError?) -> AuthError {
+    fileprivate func error(after cause: AuthError?) -> AuthError {
         AuthError(
             .loginRequired,
             "The session of \(identity?.displayName ?? "an unknown user") was ended by the provider (\(DisplayText.sanitized(reason))). Sign in again.",
-            providerError: providerError
+            providerError: cause?.providerError,
+            underlyingError: cause
         )
     }
 }

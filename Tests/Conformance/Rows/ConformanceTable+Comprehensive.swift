@@ -143,7 +143,21 @@ extension ConformanceTable {
             try ConformanceRow.require(isWithin, "The refresh may request only granted scopes.")
         },
         refusesRefresh("57", "oidcc-client-test-refresh-token-invalid-issuer", "Reject a wrong issuer.", .wrongIssuer),
-        refusesRefresh("58", "oidcc-client-test-refresh-token-invalid-sub", "Reject a wrong subject.", .wrongSubject),
+        .row("58", "oidcc-client-test-refresh-token-invalid-sub", "Reject a wrong subject.") { scene in
+            let (client, _) = try await signedInForLong(scene)
+            scene.emulator.fault = .idToken(.wrongSubject)
+            do {
+                _ = try await client.refresh()
+            } catch let error as AuthError where error.code == .loginRequired {
+                let cause = error.underlyingError as? AuthError
+                try ConformanceRow.require(cause?.code == .invalidIDToken, "The ID Token must be rejected: \(error)")
+                // The refresh token in the response is the other user's.
+                let kept = try await client.credential()
+                try ConformanceRow.require(kept == nil, "The session must end.")
+                return
+            }
+            throw ConformanceRow.Failure(description: "The ID Token must be rejected.")
+        },
         .notApplicable(
             "59",
             "oidcc-client-test-3rd-party-init-login",
