@@ -1,7 +1,7 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// A provider that follows OpenID Connect, or OAuth 2.0 with a metadata document: the adapter without quirks.
+/// The generic adapter, for providers that conform to OpenID Connect, or to OAuth 2.0 with a metadata document.
 public struct OIDCProvider: Sendable {
     /// The source of the user's identity.
     public enum IdentitySource: String, Sendable, Hashable, CaseIterable {

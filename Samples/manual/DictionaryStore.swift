@@ -1,6 +1,6 @@
 import AuthFlow
 
-// The listing of the article "Writing a token store".
+// The code from the article "Writing a token store".
 
 /// Stores credentials in a dictionary.
 actor DictionaryStore: TokenStore {

@@ -1,6 +1,6 @@
 import AuthFlow
 
-// The listing of the article "Writing a user agent".
+// The code from the article "Writing a user agent".
 
 /// Shows the authorization URL, and reads the redirect URL that the user pastes.
 struct PasteAgent: UserAgent {

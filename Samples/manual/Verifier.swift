@@ -1,6 +1,6 @@
 import AuthFlowOAuth
 
-// The listing of the article "Verifying ID Tokens".
+// The code from the article "Verifying ID Tokens".
 
 let idServer = AuthorizationServer(issuer: "https://id.example.com")  // one in the process
 

@@ -27,7 +27,7 @@ private func credential(_ subject: String?, sid: String? = nil, at time: Date = 
 
 private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: issuer, clientID: "web") }
 
-/// The decisions about a session that starts, without a store and without a provider.
+/// The decisions when a session starts, tested without a store or a provider.
 @Suite struct SessionSuccessionTests {
     private static func pending(linking: Bool = false, previous: String? = "old", acr: [String] = []) -> PendingSignIn {
         PendingSignIn(
@@ -173,7 +173,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
     }
 }
 
-/// The decisions about a logout token, without a store and without a provider.
+/// The decisions about a logout token, tested without a store or a provider.
 @Suite struct ProviderLogoutTests {
     private static func token(_ subject: String? = "alice", sid: String? = nil) -> LogoutToken {
         LogoutToken(

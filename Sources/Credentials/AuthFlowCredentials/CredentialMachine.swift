@@ -227,7 +227,8 @@ extension CredentialMachine {
     /// - Parameters:
     ///   - margin: As for ``adopt(_:_:margin:random:)``.
     ///   - random: As for ``adopt(_:_:margin:random:)``.
-    ///   - accepts: Whether the client may use a credential. A credential from an earlier configuration may not satisfy its requirements.
+    ///   - accepts: Whether the client may use a credential. A credential from an earlier configuration might not
+    ///     satisfy the client's current requirements.
     /// - Returns: nil when a write succeeded or failed in the meantime. The read may be outdated and must be repeated.
     mutating func finishReading(
         _ reading: Reading,

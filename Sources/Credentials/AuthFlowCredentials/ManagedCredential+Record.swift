@@ -338,7 +338,7 @@ extension ManagedCredential {
 
     /// Removes an account under an exclusive lease, so that the latest credential is removed, whichever process has
     /// refreshed it.
-    /// - Returns: The entry of the account; the credential is nil when the session had ended.
+    /// - Returns: The removed entry; its credential is nil if the session had already ended.
     package func remove() async throws -> StoredAccounts.Entry? {
         beginEpoch()
         var found: StoredAccounts.Entry?

@@ -18,7 +18,7 @@ public struct EncryptedTokenStore: Sendable {
     /// The source of the key.
     public enum KeySource: Sendable {
         /// A file of 32 random bytes that only its owner can read; created on the first write if it does not exist.
-        /// Store the file on a different disk from the credentials; otherwise it protects nothing.
+        /// Store the file on a different disk from the credentials; otherwise, the encryption provides no protection.
         case file(path: String)
         /// A passphrase, stretched with scrypt (RFC 7914).
         case passphrase(Secret)

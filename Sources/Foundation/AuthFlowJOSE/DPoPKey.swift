@@ -76,7 +76,8 @@ package struct DPoPKey: Sendable, Hashable {
     ///   - endpoint: The target of the request.
     ///   - nonce: The nonce that the server requires; nil when it has sent none.
     ///   - accessToken: The access token that the request contains; nil for a token request.
-    ///   - time: The current time, by the clock of the server that verifies the proof, if that is known.
+    ///   - time: The current time according to the server that verifies the proof, or the local time if the offset of
+    ///     that server's clock is unknown.
     ///   - identifier: `jti`.
     ///   - outside: The key itself, if it is non-exportable (``isOutside``).
     package func proof(

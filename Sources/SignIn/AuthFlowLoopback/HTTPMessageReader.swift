@@ -42,7 +42,7 @@ package struct HTTPMessageReader {
         return (request, body)
     }
 
-    /// The offset of the empty line that ends the header fields.
+    /// The offset of the first CRLF CRLF, which ends the header section.
     private static func endOfHead(in bytes: [UInt8], from start: Int) -> Int? {
         guard bytes.count >= start + 4 else { return nil }
         return (start...bytes.count - 4).first {

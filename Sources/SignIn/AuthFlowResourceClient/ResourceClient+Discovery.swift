@@ -299,7 +299,8 @@ extension ResourceClient {
     /// Whether an error means that the server does not recognize the client.
     static func isUnknownClient(_ error: String?) -> Bool { error == "invalid_client" }
 
-    /// Whether an error page is about the client's identifier: such pages have no standard format.
+    /// Whether an error page mentions the client identifier. The text is searched, because such pages have no standard
+    /// format.
     private static func namesClient(_ body: [UInt8]) -> Bool {
         let text = String(decoding: body, as: UTF8.self).lowercased()
         return text.contains("client_id") || text.contains("client id")

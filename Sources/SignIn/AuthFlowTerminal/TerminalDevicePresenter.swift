@@ -25,8 +25,8 @@ public struct TerminalDevicePresenter: Sendable {
     /// Creates a presenter.
     /// - Parameters:
     ///   - showsQRCode: Whether to draw a QR code; default: true if standard error is a terminal and `TERM` is not
-    ///     `dumb`. It is omitted without libqrencode, or when the terminal has too few columns.
-    ///   - isColored: Whether the QR code sets its own colors; default: unless `NO_COLOR` is set
+    ///     `dumb`. The code is omitted if libqrencode is not installed or the terminal has too few columns.
+    ///   - isColored: Whether the QR code sets its own colors; default: true unless `NO_COLOR` is set
     ///     (https://no-color.org).
     ///   - write: Writes the lines; default: to standard error.
     public init(

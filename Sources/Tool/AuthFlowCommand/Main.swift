@@ -90,7 +90,7 @@ import Glibc
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.talk("Cancelled.")
         case _ where error is HelperAnswered: break
-        // The command has already reported the tokens or the session that it could not end.
+        // The command has already reported which tokens it could not revoke, or which session it could not end.
         case ExitStatus.signedOutHereOnly: break
         case ExitStatus.usage where error is CommandLineError || error is MisspelledCommand:
             Terminal.talk(ExitStatus.message(for: error))

@@ -27,7 +27,7 @@ package enum BoundedFile {
         return contents(of: descriptor, maximumSize: maximumSize)
     }
 
-    /// The bytes read from a descriptor; nil when reading fails, or there are more than allowed.
+    /// The bytes read from a descriptor; nil when reading fails or the maximum size is exceeded.
     package static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)

@@ -125,8 +125,8 @@ private struct IssuerKeys: KeySet {
 }
 
 extension ProviderMetadata {
-    /// The advertised asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be among the advertised
-    /// ones, so it is the default.
+    /// The advertised asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be advertised, so it is
+    /// the default.
     var usableIDTokenAlgorithms: [SignatureAlgorithm] {
         let announced = idTokenSigningAlgorithms?.map(SignatureAlgorithm.init(rawValue:)) ?? [.rs256]
         return SignatureAlgorithm.asymmetric.filter(announced.contains)

@@ -22,7 +22,7 @@ package struct IDTokenValidation: Sendable {
         var accessToken: Secret?
         /// The authorization code that it was issued for.
         var code: Secret?
-        /// The maximum age of the token, in seconds; nil for any.
+        /// The maximum age of the token, in seconds; nil for no limit.
         var longestAge: TimeInterval? = 600
         /// The maximum time since the user's authentication (`max_age`), in seconds; nil when it was not requested.
         var maximumAuthenticationAge: TimeInterval?

@@ -92,7 +92,7 @@ public struct OAuthClient: Sendable {
     package var adapter: any ProviderAdapter { server.adapter }
     package var host: HostServices { server.host }
 
-    /// The parameters that the registration adds to requests of a purpose.
+    /// The parameters that the registration adds to requests with the given purpose.
     func parameters(of purpose: ProviderRequest.Purpose) -> FormParameters { registration.parameters[purpose] ?? [:] }
 }
 

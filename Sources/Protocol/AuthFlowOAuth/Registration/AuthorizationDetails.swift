@@ -54,7 +54,7 @@ package enum AuthorizationDetails {
         }
     }
 
-    /// Whether the requested elements were granted and no others, in any order.
+    /// Whether exactly the requested elements were granted, in any order.
     static func areEqual(_ asked: JSON, _ granted: JSON?) -> Bool {
         granted.map { canonical($0) == canonical(asked) } ?? false
     }

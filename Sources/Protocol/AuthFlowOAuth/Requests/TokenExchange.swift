@@ -17,8 +17,8 @@ public struct TokenExchange: Sendable, Hashable {
         public static let idToken = Self(rawValue: "urn:ietf:params:oauth:token-type:id_token")
         /// A JWT.
         public static let jwt = Self(rawValue: "urn:ietf:params:oauth:token-type:jwt")
-        /// An identity assertion, for which the server of another domain issues an access token
-        /// (draft-ietf-oauth-identity-assertion-authz-grant).
+        /// An Identity Assertion JWT Authorization Grant (ID-JAG), which is exchanged for an access token of another
+        /// domain's authorization server (draft-ietf-oauth-identity-assertion-authz-grant).
         public static let identityAssertion = Self(rawValue: "urn:ietf:params:oauth:token-type:id-jag")
         /// A device secret, as defined in OpenID Connect Native SSO for Mobile Apps.
         public static let deviceSecret = Self(rawValue: "urn:openid:params:token-type:device-secret")

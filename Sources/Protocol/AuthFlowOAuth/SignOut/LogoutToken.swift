@@ -32,8 +32,8 @@ public struct LogoutTokenOptions: Sendable, Hashable {
     /// Whether `typ` must be `logout+jwt`; default: no. Section 2.4 recommends it, and many providers send `JWT` or nothing.
     public var requiresType: Bool
 
-    /// The maximum age of a token without `exp`; default: nil, and such a token is rejected. `exp` has been required
-    /// since errata set 1 (2023), but some providers do not send it.
+    /// The maximum age of a token without `exp`; nil, the default, to reject such tokens. `exp` has been required since
+    /// errata set 1 (2023), but some providers do not send it.
     public var ageWithoutExpiry: Duration?
 
     /// Creates options.

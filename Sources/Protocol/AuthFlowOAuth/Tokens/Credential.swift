@@ -70,7 +70,7 @@ public struct Credential: Sendable, Hashable {
         return end - min(margin.seconds, life / 4)
     }
 
-    /// The earliest plausible time of this machine's clock: a clock that was set back would prolong the use of tokens.
+    /// The earliest plausible current time. If the clock was set back further, expired tokens could seem fresh.
     package var notBefore: Date { obtainedAt - 300 }
 
     /// Whether the access token is fresh, so that it is used without a refresh.

@@ -29,7 +29,7 @@ public struct ResourceProxy: Sendable {
     /// than this.
     public func maximumRequestSize(of request: HTTPRequest) -> Int? {
         route(of: request).map { route in
-            // The limit for streamed bodies can be larger than what fits into memory.
+            // The limit for streamed bodies can exceed the available memory.
             route.streamsRequests ? min(route.maximumRequestSize, Self.bufferedSize) : route.maximumRequestSize
         }
     }

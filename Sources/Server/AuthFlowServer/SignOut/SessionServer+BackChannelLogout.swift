@@ -84,9 +84,10 @@ extension SessionServer {
 
 // A logout token may arrive between the exchange of a code and the write of its session, when there is no session to
 // find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
-// writes its session, so that one of the two always finds the other. The times in both tokens come from the provider,
-// so that a logout token does not end a later sign-in, even if the provider reuses its session identifier. A front-channel
-// logout contains no time, so its record contains this machine's time, which may be behind the provider's.
+// writes its session, so that one of the two always finds the other. The issue times of the logout token and of the
+// ID Token both come from the provider, so a logout token never ends a later sign-in, even if the provider reuses the
+// session identifier. A front-channel logout contains no time, so its record contains this machine's time, which may be
+// behind the provider's.
 
 extension SessionServer {
     /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.

@@ -66,8 +66,8 @@ public struct RedirectOptions: Sendable {
     /// The `state` that the redirect will carry. A response without it belongs to another visit, and must not end the wait.
     public let state: Secret
 
-    /// The response mode: query, fragment or form. An agent that cannot receive it this way throws `unsupported` before it
-    /// shows a page.
+    /// The response mode: `query`, `fragment` or `form_post`. An agent that does not support the mode throws
+    /// `unsupported` before it shows a page.
     public let responseMode: ResponseMode
 
     /// The reporter for the agent's events.

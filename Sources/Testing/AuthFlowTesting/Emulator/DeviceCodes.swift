@@ -42,7 +42,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         lifetime: TimeInterval,
         now: Date
     ) -> (deviceCode: String, userCode: String) {
-        // RFC 8628 section 6.1: letters that are not vowels and cannot be mistaken for each other.
+        // RFC 8628 section 6.1: only consonants, none of which can be mistaken for another character of the set.
         let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ")
         let letters = HostServices.systemRandomBytes(8).map { alphabet[Int($0) % alphabet.count] }
         let userCode = "\(String(letters[..<4]))-\(String(letters[4...]))"

@@ -11,7 +11,7 @@ struct TokenFile: Sendable {
     var lifetime = Duration.zero
     var clock: any Clock<Duration> = ContinuousClock()
     var host = HostServices.system
-    /// Returns a token with this remaining lifetime, refreshed if necessary.
+    /// Returns a token whose remaining lifetime is at least ``lifetime``, refreshed if necessary.
     let token: @Sendable () async throws -> TokenSet
     /// Reports a failed refresh to the user.
     let report: @Sendable (any Error) -> Void

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault of a front-channel response: the authorization response, or the redirect after a sign-out.
+/// A fault in a front-channel response: the authorization response, or the redirect after a sign-out.
 public struct CallbackFault: Sendable {
     var change: @Sendable (inout FormParameters) -> Void = { _ in }
 

@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-/// A fault of a document that a provider serves, or of the HTTP response around it.
+/// A fault in a document that a provider serves, or of the HTTP response around it.
 ///
 /// `Document` distinguishes the kinds of documents, so that each kind has its own faults.
 public struct DocumentFault<Document>: Sendable {
@@ -75,7 +75,7 @@ public struct DocumentFault<Document>: Sendable {
 
 /// A marker type for the metadata document.
 public enum MetadataDocument: Sendable {}
-/// A fault of the metadata document.
+/// A fault in the metadata document.
 public typealias MetadataFault = DocumentFault<MetadataDocument>
 
 extension DocumentFault<MetadataDocument> {
@@ -85,7 +85,7 @@ extension DocumentFault<MetadataDocument> {
 
 /// A marker type for the response of the token endpoint.
 public enum TokenResponseDocument: Sendable {}
-/// A fault of the token endpoint's response.
+/// A fault in the token endpoint's response.
 public typealias TokenResponseFault = DocumentFault<TokenResponseDocument>
 
 extension DocumentFault<TokenResponseDocument> {
@@ -105,12 +105,12 @@ extension DocumentFault<TokenResponseDocument> {
 
 /// A marker type for the response of the device authorization endpoint.
 public enum DeviceAuthorizationDocument: Sendable {}
-/// A fault of the device authorization endpoint's response.
+/// A fault in the device authorization endpoint's response.
 public typealias DeviceAuthorizationFault = DocumentFault<DeviceAuthorizationDocument>
 
 /// A marker type for the response of the userinfo endpoint.
 public enum UserInfoDocument: Sendable {}
-/// A fault of the userinfo endpoint's response. Members are changed before the response is signed.
+/// A fault in the userinfo endpoint's response. Members are changed before the response is signed.
 public typealias UserInfoFault = DocumentFault<UserInfoDocument>
 
 extension DocumentFault<UserInfoDocument> {

@@ -23,38 +23,38 @@ public struct EmulatorFault: Sendable {
     var signedResponse = SignedResponseFault()
     var introspection = SignedResponseFault()
 
-    /// A fault of the ID Token.
+    /// A fault in the ID Token.
     public static func idToken(_ fault: IDTokenFault) -> EmulatorFault { with(\.idToken, fault) }
 
-    /// A fault of the key set.
+    /// A fault in the key set.
     public static func jwks(_ fault: KeySetFault) -> EmulatorFault { with(\.keySet, fault) }
 
-    /// A fault of the metadata document.
+    /// A fault in the metadata document.
     public static func metadata(_ fault: MetadataFault) -> EmulatorFault { with(\.metadata, fault) }
 
-    /// A fault of the token endpoint's response.
+    /// A fault in the token endpoint's response.
     public static func tokenResponse(_ fault: TokenResponseFault) -> EmulatorFault { with(\.tokenResponse, fault) }
 
-    /// A fault of the userinfo endpoint's response.
+    /// A fault in the userinfo endpoint's response.
     public static func userInfo(_ fault: UserInfoFault) -> EmulatorFault { with(\.userInfo, fault) }
 
-    /// A fault of a response through the front channel.
+    /// A fault in a response through the front channel.
     public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
 
-    /// A fault of the device authorization endpoint's response.
+    /// A fault in the device authorization endpoint's response.
     public static func deviceAuthorization(_ fault: DeviceAuthorizationFault) -> EmulatorFault {
         with(\.deviceAuthorization, fault)
     }
 
-    /// A fault of the response to a pushed authorization request.
+    /// A fault in the response to a pushed authorization request.
     public static func pushedAuthorization(_ fault: PushedAuthorizationFault) -> EmulatorFault {
         with(\.pushedAuthorization, fault)
     }
 
-    /// A fault of a signed authorization response.
+    /// A fault in a signed authorization response.
     public static func signedResponse(_ fault: SignedResponseFault) -> EmulatorFault { with(\.signedResponse, fault) }
 
-    /// A fault of a signed introspection response.
+    /// A fault in a signed introspection response.
     public static func introspection(_ fault: SignedResponseFault) -> EmulatorFault { with(\.introspection, fault) }
 
     private static func with<Part>(_ part: WritableKeyPath<EmulatorFault, Part>, _ value: Part) -> EmulatorFault {

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// A fault of an ID Token. Unless stated otherwise, the token has a valid signature.
+/// A fault in an ID Token. Unless stated otherwise, the token has a valid signature.
 public struct IDTokenFault: Sendable {
     /// An attacker's method of signing a token.
     enum Forgery: Sendable {

@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowJSON
 
-/// A fault of the key set, or of its rotation. Most of these are allowed, and a client must handle them.
+/// A fault in the key set, or of its rotation. Most of these are allowed, and a client must handle them.
 public struct KeySetFault: Sendable {
     /// The time at which the keys are replaced with new keys.
     enum Rotation: Sendable {

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// A fault of a signed authorization response (JARM). Its signature is valid unless the name says otherwise.
+/// A fault in a signed authorization response (JARM). Its signature is valid unless the name says otherwise.
 public struct SignedResponseFault: Sendable {
     var claims: EmulatorFault.Change = { _ in }
     var header: EmulatorFault.Change = { _ in }
@@ -65,7 +65,7 @@ public struct SignedResponseFault: Sendable {
 
 /// A marker type for the response to a pushed authorization request.
 public enum PushedAuthorizationDocument: Sendable {}
-/// A fault of the response to a pushed authorization request.
+/// A fault in the response to a pushed authorization request.
 public typealias PushedAuthorizationFault = DocumentFault<PushedAuthorizationDocument>
 
 extension DocumentFault<PushedAuthorizationDocument> {
