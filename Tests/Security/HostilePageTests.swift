@@ -340,7 +340,7 @@ import Testing
     func refusesPagesThatAreTooLargeOrTooComplex(_ test: Monster) async throws {
         let page = test.page()
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
-        #expect(error?.message.contains("was not read") == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("was not parsed") == true, "\(error?.message ?? "")")
     }
 
     @Test func readsAnOrdinaryPage() async throws {
