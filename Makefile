@@ -218,12 +218,12 @@ pages: demo-web interop ## Replace the screenshots of the manual with those that
 docs: dependencies ## Build the manual of every library as static pages, in .build-docs/AuthFlow; warnings are errors
 	swift build
 	swift build --build-tests $(WEB)
-	.ci/build-docs .build-docs "$(DEBUG)" "$$(swift build $(WEB) --show-bin-path)"
+	.ci/build-docs .build-docs "$$(swift build --show-bin-path)" "$$(swift build $(WEB) --show-bin-path)"
 	@echo "To read it: python3 -m http.server --bind 127.0.0.1 --directory .build-docs/AuthFlow 8000"
 
 docs-engine: dependencies ## Build only the engine's pages
 	swift build --target AuthFlow
-	.ci/build-docs .build-docs "$(DEBUG)"
+	.ci/build-docs .build-docs "$$(swift build --show-bin-path)"
 
 reference: dependencies ## Write the JSON Schema and the tables of docs/configuration.md from the declared keys
 	swift build --product authflow
