@@ -60,7 +60,7 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// `actions`: an ID Token from the CI runner of GitHub Actions or Forgejo Actions.
+    /// `actions`: the runner of a CI job.
     public static var actionsRunner: AssertionSourceFactory {
         let audience = ConfigurationKey("audience", .text, "The audience to request. Default: the issuer.")
         return AssertionSourceFactory("actions", keys: [audience]) { options, _ in
