@@ -172,6 +172,8 @@ SESSIONS ?= 10000
 DURATION ?= 120
 soak-server: dependencies ## Kill, stop and restart server processes and databases under SESSIONS sessions for DURATION seconds each
 	swift build --product session-soak
+	@# Installs what is missing, once for all.
+	Tests/Databases/databases.sh true
 	$(MAKE) --jobs=3 --output-sync=target $(foreach store,postgresql redis sqlite,soak-$(store) soak-$(store)--terminate)
 
 # One run for each store, with kills or with orderly ends; they spend most of their time waiting.
