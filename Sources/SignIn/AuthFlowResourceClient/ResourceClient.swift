@@ -382,7 +382,7 @@ public final class ResourceClient: Sendable {
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
         var results: [SignOut] = []
-        for known in try await record().all {
+        for known in try await signIns() {
             results.append(try await clientForSignOut(of: known).signOut(revokingTokens: revokingTokens))
         }
         try await keep(nil)
@@ -401,11 +401,18 @@ public final class ResourceClient: Sendable {
     @discardableResult
     public func signOutLocally() async throws -> Bool {
         var hadTokens = false
-        for known in try await record().all {
+        for known in try await signIns() {
             if try await clientForSignOut(of: known).signOutLocally() { hadTokens = true }
         }
         try await keep(nil)
         return hadTokens
+    }
+
+    /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded there.
+    private func signIns() async throws -> [KnownResource] {
+        var record = try await record()
+        if let known = state.withLock({ $0.known }) { record.begin(known) }
+        return record.all
     }
 
     /// Signs out the sign-ins with other servers and clients: their tokens must not be used again if the resource
