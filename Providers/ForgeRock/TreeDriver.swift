@@ -87,19 +87,32 @@ extension TreeDriver: LoginDriver {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func beginSignOut(in browser: HeadlessBrowser) async {
-        // Ending the OpenID session does not end the tree's session. If there is no tree session, nothing needs to be
-        // done; a tree session that cannot be ended here will expire. The end session endpoint is called in any case.
-        guard let endpoint = try? Endpoint("\(realm.restURL)/sessions?_action=logout"),
-            await browser.hasCookies(for: endpoint), let name = await sessionCookieName(in: browser),
-            await browser.hasCookie(named: name, for: endpoint)
-        else { return }
+    public func beginSignOut(in browser: HeadlessBrowser) async throws {
+        // Ending the OpenID session does not end the tree's session.
+        let endpoint = try Endpoint("\(realm.restURL)/sessions?_action=logout")
+        guard await browser.hasCookies(for: endpoint) else { return }
+        guard let name = await sessionCookieName(in: browser) else {
+            throw AuthError(
+                .userAgentFailed,
+                "The session at \(realm.origin) may continue, because its serverinfo does not contain the name of the session cookie."
+            )
+        }
+        guard await browser.hasCookie(named: name, for: endpoint) else { return }
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         fields[Self.apiVersion] = "resource=3.1, protocol=1.0"
-        let response = try? await browser.send(
+        let response = try await browser.send(
             TransportRequest(.post, endpoint, headerFields: fields, body: Array("{}".utf8))
         )
-        await browser.report(["tree_session_logout": response.map { "\($0.status)" } ?? "no response"])
+        await browser.report(["tree_session_logout": "\(response.status)"])
+        // 401: the session has ended already.
+        guard response.isSuccessful || response.status == 401 else {
+            throw AuthError(
+                .providerRejected,
+                "The session at \(realm.origin) may continue: it responded to the logout with status \(response.status).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
     }
 
     private static var apiVersion: HTTPField.Name { HTTPField.Name("Accept-API-Version") ?? .accept }

@@ -6,10 +6,67 @@ import HTTPTypes
 // RFC 7662, and all of them require the client secret.
 
 extension GitHubProvider: TokenRevoking {
-    /// Revokes the token, or everything granted to the app.
-    public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-        // 404: the token no longer exists.
-        _ = try await ask(.delete, signOut.rawValue, about: tokens, expecting: [204, 404], in: context)
+    /// Revokes the access token, or everything granted to the app.
+    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, and when a refresh token or
+    ///   the grant remains that GitHub offers no way to revoke.
+    public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
+        let tokens = credential.tokens
+        let hasExpired = tokens.expiresAt.map { $0 <= context.host.now() } ?? false
+        switch signOut {
+        case .token:
+            if !hasExpired { _ = try await delete("token", named: tokens, in: context) }
+            guard tokens.refreshToken == nil else {
+                throw unsupported(
+                    "The access token no longer works, but GitHub revokes a refresh token only together with the user's grant",
+                    context
+                )
+            }
+        case .grant:
+            // "You must also provide a valid OAuth access_token."
+            if !hasExpired, try await delete("grant", named: tokens, in: context) { return }
+            if let fresh = try await refreshed(tokens, in: context),
+                try await delete("grant", named: fresh, in: context)
+            {
+                return
+            }
+            throw unsupported("No token is valid any longer that could name the grant to GitHub", context)
+        }
+    }
+
+    /// - Returns: Whether the token was valid.
+    private func delete(_ what: String, named tokens: TokenSet, in context: ProviderContext) async throws -> Bool {
+        let response = try await ask(.delete, what, about: tokens, expecting: [204, 404], in: context)
+        guard response.status == 404 else { return true }
+        // GitHub also responds with 404 to wrong client credentials.
+        do {
+            _ = try await userInfo(for: tokens, in: context)
+        } catch let error as AuthError where error.code == .accessTokenRejected {
+            return false
+        }
+        throw rejection(response)
+    }
+
+    /// New tokens; nil without a valid refresh token. They are not stored, because the user has signed out.
+    private func refreshed(_ tokens: TokenSet, in context: ProviderContext) async throws -> TokenSet? {
+        guard let refreshToken = tokens.refreshToken,
+            let endpoint = try await context.metadata().tokenEndpoint
+        else { return nil }
+        let form: FormParameters = ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
+        let parameters = try parameters(of: try await context.post(form: form, to: endpoint))
+        if let code = parameters["error"]?.string {
+            guard standardErrorNames[code] == "invalid_grant" else {
+                throw AuthError(
+                    .providerRejected,
+                    "\(host.pagesURL) did not refresh the token whose grant was to be revoked.",
+                    providerError: ProviderError(error: code)
+                )
+            }
+            return nil
+        }
+        var fresh = tokens
+        guard let accessToken = parameters["access_token"]?.string else { return nil }
+        fresh.accessToken = Secret(accessToken)
+        return fresh
     }
 }
 
@@ -45,25 +102,29 @@ extension GitHubProvider {
     ) async throws -> TransportResponse {
         let clientID = FormURLEncoding.encode(context.registration.clientID)
         guard let authorization = context.basicAuthorization else {
-            let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
-            throw AuthError(
-                .unsupported,
-                "GitHub requires the client secret for this request. Users can revoke access at \(page)."
-            )
+            throw unsupported("GitHub requires the client secret for this request", context)
         }
         let body: JSON = ["access_token": .string(tokens.accessToken.exposed)]
         var call = try call(method, "/applications/\(clientID)/\(what)", body: body)
         call.head.headerFields[.authorization] = authorization.exposed
         let response = try await context.send(call)
         try response.requireAvailable(from: host.apiURL, now: context.host.now())
-        guard statuses.contains(response.status) else {
-            throw AuthError(
-                .providerRejected,
-                "\(host.apiURL) responded to a token management request with status \(response.status).",
-                providerError: response.providerError,
-                status: response.status
-            )
-        }
+        guard statuses.contains(response.status) else { throw rejection(response) }
         return response
+    }
+
+    private func rejection(_ response: TransportResponse) -> AuthError {
+        AuthError(
+            .providerRejected,
+            "\(host.apiURL) responded to a token management request with status \(response.status).",
+            providerError: response.providerError,
+            status: response.status
+        )
+    }
+
+    private func unsupported(_ reason: String, _ context: ProviderContext) -> AuthError {
+        let clientID = FormURLEncoding.encode(context.registration.clientID)
+        let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
+        return AuthError(.unsupported, "\(reason). Users can revoke access at \(page).")
     }
 }

@@ -35,9 +35,58 @@ struct SharedSecret: Sendable {
     }
 }
 
+/// The end of a shared sign-in, which replaces the shared device secret.
+private struct SharedEnd: Sendable {
+    /// The app that signed the user out of all apps.
+    let clientID: String
+    let subject: String?
+    /// The device secret, if it could not be revoked and the sign-out page is to revoke it.
+    let unrevoked: Secret?
+
+    init(clientID: String, subject: String?, unrevoked: Secret?) {
+        self.clientID = clientID
+        self.subject = subject
+        self.unrevoked = unrevoked
+    }
+
+    /// Parses JSON in the format of ``json``.
+    init?(_ json: JSON) {
+        guard let clientID = json["ended_by"]?.string else { return nil }
+        self.init(
+            clientID: clientID,
+            subject: json["sub"]?.string,
+            unrevoked: json["unrevoked_secret"]?.string.map(Secret.init)
+        )
+    }
+
+    var json: JSON {
+        var json: [String: JSON] = ["ended_by": .string(clientID)]
+        json["sub"] = subject.map(JSON.string)
+        json["unrevoked_secret"] = unrevoked.map { .string($0.exposed) }
+        return .object(json)
+    }
+}
+
 extension OktaProvider {
-    func sharedSecret(in context: ProviderContext) async throws -> SharedSecret? {
+    private func sharedSecret(in context: ProviderContext) async throws -> SharedSecret? {
         try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSecret($0.exposed) }
+    }
+
+    /// The shared device secret, if it is that of a user.
+    private func sharedSecret(of subject: String?, in context: ProviderContext) async throws -> SharedSecret? {
+        guard let subject, let shared = try await sharedSecret(in: context), shared.subject.isIdentical(to: subject)
+        else { return nil }
+        return shared
+    }
+
+    /// The device secret for the sign-out page: the app's own, or the one that signed its user in.
+    func deviceSecret(endedBy tokens: TokenSet?, in context: ProviderContext) async throws -> Secret? {
+        if let own = tokens?.deviceSecret { return own }
+        let subject = tokens?.verifiedIDToken?.claims["sub"]?.string
+        if let shared = try await sharedSecret(of: subject, in: context) { return shared.deviceSecret }
+        let end = try await context.sharedCredentials?.value(for: issuer).flatMap { SharedEnd($0.exposed) }
+        guard let end, end.clientID == context.registration.clientID, end.subject == subject else { return nil }
+        return end.unrevoked
     }
 
     /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is computed like `at_hash`, and `sid`.
@@ -47,8 +96,7 @@ extension OktaProvider {
         let claims = idToken?.claims
         let hasOwnSecret = credential.tokens.deviceSecret != nil
         // Tokens without a device secret come from an exchange, in the session of the shared device secret.
-        let known = hasOwnSecret ? nil : try await sharedSecret(in: context)
-        let shared = known.flatMap { credential.identity?.subject.isIdentical(to: $0.subject) == true ? $0 : nil }
+        let shared = hasOwnSecret ? nil : try await sharedSecret(of: credential.identity?.subject, in: context)
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
             guard let expected = idToken?.leftHash(of: secret), hash == .string(expected) else {
                 throw AuthError(.invalidIDToken, "The ID Token does not match the device secret (ds_hash).")
@@ -95,19 +143,22 @@ extension OktaProvider: SharedSignIn {
     /// Names the app that signed the user out of all apps, if any.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
-        return shared?.exposed["ended_by"]?.string.map {
-            "signed out in the app \(DisplayText.sanitized($0, limit: 60))"
+        guard let end = shared.flatMap({ SharedEnd($0.exposed) }), end.subject == credential.identity?.subject else {
+            return nil
         }
+        return "signed out in the app \(DisplayText.sanitized(end.clientID, limit: 60))"
     }
 }
 
 extension OktaProvider: TokenRevoking {
-    /// Revokes the device secret first, which ends the sign-in of every app, then this app's tokens.
-    public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-        let own = tokens.revocableTokens
+    /// Revokes the device secret first, which ends the sign-in of every app, then this app's tokens. The device secret of
+    /// another user, who has signed in to another app since, remains valid.
+    public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
+        let own = credential.revocableTokens(at: context.host.now())
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
-        let shared = try await sharedSecret(in: context)?.deviceSecret
-        let secret = tokens.deviceSecret ?? shared
+        let subject = credential.identity?.subject
+        let shared = try await sharedSecret(of: subject, in: context)?.deviceSecret
+        let secret = credential.tokens.deviceSecret ?? shared
         let outcome: Result<Void, any Error>
         do {
             outcome = .success(
@@ -116,11 +167,16 @@ extension OktaProvider: TokenRevoking {
         } catch {
             outcome = .failure(error)
         }
-        // Whatever the response, no app may use the secret any longer. The entry names the app that signed out.
+        // Whatever the response, no app may use the secret any longer.
+        let isUnrevoked = if case .failure = outcome { signOut == .allAppsWithSecretInAddress } else { false }
+        let end = SharedEnd(
+            clientID: context.registration.clientID,
+            subject: subject,
+            unrevoked: isUnrevoked ? secret : nil
+        )
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
-            return current == nil || current == secret
-                ? RedactedJSON(["ended_by": .string(context.registration.clientID)]) : old
+            return current == nil || current == secret ? RedactedJSON(end.json) : old
         }
         try outcome.get()
     }

@@ -62,8 +62,7 @@ extension OktaProvider: ProviderAdapter {
             try requireNativeSSO(registration)
         }
         guard request.purpose == .endSession, signOut == .allAppsWithSecretInAddress else { return }
-        let shared = try await sharedSecret(in: context)?.deviceSecret
-        request.parameters["device_secret"] = (request.tokens?.deviceSecret ?? shared)?.exposed
+        request.parameters["device_secret"] = try await deviceSecret(endedBy: request.tokens, in: context)?.exposed
     }
 
     private func requireNativeSSO(_ registration: ClientRegistration) throws {

@@ -3,13 +3,13 @@
 
 @_exported import Foundation
 
-@MainActor public protocol WKScriptMessageHandler: AnyObject {
-    func userContentController(_ userContentController: WKUserContentController, didReceive message: WKScriptMessage)
+@MainActor public protocol WKScriptMessageHandlerWithReply: AnyObject {
+    func userContentController(
+        _ userContentController: WKUserContentController,
+        didReceive message: WKScriptMessage
+    ) async -> (Any?, String?)
 }
 @MainActor open class WKUserContentController: NSObject {}
-@MainActor open class WKWebView: NSObject {
-    public func evaluateJavaScript(_ javaScriptString: String) async throws -> Any? { nil }
-}
 @MainActor open class WKSecurityOrigin: NSObject {
     public var `protocol`: String { "" }
     public var host: String { "" }

@@ -101,6 +101,59 @@ import Testing
         }
     }
 
+    @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
+    func asksTheUserWhenAnotherAccountIsRequested(_ policy: AccountPolicy) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let cookies = try scene.cookies(MemoryTokenStore())
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
+            if policy == .sameAccount {
+                _ = try await client.signIn(policy)
+            } else {
+                await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await client.signIn(policy) }
+            }
+        }
+    }
+
+    @Test func aSignInSharesNoCookiesOfASessionThatASignOutHasEndedSince() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store)
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            // Another app signs out after this app's sign-in has read the cookies.
+            let transport = BeforeFirstRequest(base: scene.transport) { try await cookies.remove() }
+            let client = try scene.client(
+                handlers: [],
+                acrValues: ["persistent-cookie"],
+                cookies: cookies,
+                transport: transport
+            )
+            _ = try await client.signIn()
+            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+            #expect(await store.bytes(for: key) == nil)
+        }
+    }
+
+    @Test(arguments: ["/sessions", "/serverinfo/"])
+    func aSignOutReportsThatTheTreesSessionMayContinue(_ path: String) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let cookies = try scene.cookies(MemoryTokenStore(), names: ["iPlanetDirectoryPro"], atRisk: true)
+            let transport = UnavailablePath(base: scene.transport, path: path)
+            let client = try scene.client(cookies: cookies, transport: transport)
+            _ = try await client.signIn()
+            transport.isUnavailable.store(true, ordering: .relaxed)
+            guard case .failed(let error) = try await client.signOut(endingSession: true).endSession else {
+                Issue.record("The tree's session was not ended.")
+                return
+            }
+            #expect(error.message.contains("may continue"))
+            // The other apps no longer use the session, and the end session endpoint was visited.
+            let other = try scene.client(handlers: [], cookies: cookies)
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await other.signIn() }
+            #expect(transport.paths.withLock { $0.contains { $0.contains("endSession") } })
+        }
+    }
+
     /// Origins whose cookies could be mistaken for those of `https://id.example.com`.
     static let neighbours = [
         "https://id.example.com:8443", "https://sub.id.example.com", "https://id.example.com.evil.example",
@@ -148,6 +201,42 @@ import Testing
             _ = try await client.signIn()
             #expect(events.withLock { $0.contains { $0.contains("damaged") } })
         }
+    }
+}
+
+/// Runs a closure before the first request.
+private final class BeforeFirstRequest: HTTPTransport {
+    private let base: any HTTPTransport
+    private let body: @Sendable () async throws -> Void
+    private let hasRun = Atomic(false)
+
+    init(base: any HTTPTransport, _ body: @escaping @Sendable () async throws -> Void) {
+        self.base = base
+        self.body = body
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        if call.url.contains("/authorize"), !hasRun.exchange(true, ordering: .relaxed) { try await body() }
+        return try await base.send(call)
+    }
+}
+
+/// Responds to requests for a path with status 503.
+private final class UnavailablePath: HTTPTransport {
+    let isUnavailable = Atomic(false)
+    let paths = Mutex<[String]>([])
+    private let base: any HTTPTransport
+    private let path: String
+
+    init(base: any HTTPTransport, path: String) {
+        self.base = base
+        self.path = path
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        paths.withLock { $0.append(call.head.path ?? "") }
+        guard isUnavailable.load(ordering: .relaxed), call.url.contains(path) else { return try await base.send(call) }
+        return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
     }
 }
 

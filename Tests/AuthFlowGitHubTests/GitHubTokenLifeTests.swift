@@ -79,7 +79,7 @@ import Testing
         try await GitHubScene.with(.inProcess) { scene in
             let client = try scene.client()
             let credential = try await client.signIn().credential
-            try await scene.provider().revoke(credential.tokens, in: client.providerContext)
+            try await scene.provider().revoke(credential, in: client.providerContext)
             let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
             #expect(error?.code == .accessTokenRejected)
         }
@@ -145,6 +145,65 @@ import Testing
                 return
             }
             #expect(advice.contains("select_account"))
+        }
+    }
+
+    /// GitHub responds with 404 both to unknown tokens and to wrong client credentials.
+    @Test(arguments: GitHubProvider.SignOut.allCases)
+    func reportsNoRevocationWhenTheClientSecretIsWrong(_ what: GitHubProvider.SignOut) async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store).signIn()
+            let settings = try scene.settings(secret: "an earlier secret")
+            let client = try scene.client(
+                registration: settings,
+                adapter: scene.provider(signOut: what),
+                store: store
+            )
+            guard case .failed(let error) = try await client.signOut().revocation else {
+                Issue.record("The token is still valid.")
+                return
+            }
+            #expect(error.code == .providerRejected)
+            #expect(scene.emulator.accessTokens.count == 1)
+        }
+    }
+
+    @Test func aTokenThatTheUserHasRevokedNeedsNoRevocation() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            try await scene.provider().revoke(credential, in: client.providerContext)
+            #expect(try await client.signOut().revocation == .done)
+        }
+    }
+
+    @Test func revokesTheGrantOfAnExpiredToken() async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
+            let client = try scene.client(adapter: scene.provider(signOut: .grant), host: time.host)
+            _ = try await client.signIn()
+            time.advance(by: .seconds(30_000))
+            #expect(try await client.signOut().revocation == .done)
+            #expect(scene.emulator.accessTokens.isEmpty)
+            #expect(scene.emulator.requests.last?.contains("DELETE") == true)
+            #expect(scene.emulator.requests.last?.hasSuffix("/grant") == true)
+        }
+    }
+
+    @Test(arguments: [Duration.zero, .seconds(30_000)])
+    func saysThatARefreshTokenRemains(_ age: Duration) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
+            let client = try scene.client(host: time.host)
+            _ = try await client.signIn()
+            time.advance(by: age)
+            guard case .unsupported(let advice) = try await client.signOut().revocation else {
+                Issue.record("The refresh token remains valid.")
+                return
+            }
+            #expect(advice.contains("refresh token"))
+            #expect(advice.contains("/settings/connections/applications/"))
         }
     }
 

@@ -1,5 +1,6 @@
-import AuthFlowJSON
 import Testing
+
+@testable import AuthFlowJSON
 
 /// Short texts that would consume excessive memory or time.
 @Suite struct HostileTextTests {
@@ -18,6 +19,15 @@ import Testing
         let marks = String(repeating: "\u{301}\u{323}", count: 500)
         #expect(code(form.replacing("%", with: "e" + marks)) == .tooManyMarks)
         #expect(code(form.replacing("%", with: "e" + marks.unicodeScalars.prefix(30).map(String.init).joined())) == nil)
+    }
+
+    /// Escaped marks are not in the text itself. The scanner runs where libjansson does not parse.
+    @Test(arguments: ["{\"%\": 1}", "{\"a\": \"%\"}", "[\"%\"]"])
+    func refusesLongRunsOfEscapedCombiningMarks(_ form: String) {
+        let text = form.replacing("%", with: "e" + String(repeating: #"\u0301\u0323"#, count: 500))
+        #expect(code(text) == .tooManyMarks)
+        var scanner = JSONScanner(Array(text.utf8), limits: JSONLimits())
+        #expect(throws: JSONError.self) { try scanner.scan { _, _ in } }
     }
 
     @Test func refusesMoreValuesThanTheLimit() {

@@ -35,8 +35,10 @@ import Testing
             try reading(response)
             return try response.parameters()
         }
-        func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-            guard let revoking else { return try await context.revoke(tokens.revocableTokens) }
+        func revoke(_ credential: Credential, in context: ProviderContext) async throws {
+            guard let revoking else {
+                return try await context.revoke(credential.revocableTokens(at: context.host.now()))
+            }
             try revoking()
         }
     }

@@ -105,7 +105,7 @@ import Testing
         try await withFile { path in
             let text = try unusable.claims.map { try scene.assertion($0) } ?? unusable.text
             try text?.write(toFile: path, atomically: true, encoding: .utf8)
-            let client = try scene.client(.file(path: path, audience: "https://id.example.com"))
+            let client = try scene.client(.file(path: path))
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == .assertionUnusable)
             #expect(error?.message.contains(unusable.words) == true, "\(error?.message ?? "")")
@@ -143,7 +143,8 @@ import Testing
             scene.scene.emulator.trustedIssuers = [scene.platform.issuer: try EmulatorKeys().jwks()]
         }
         let text = try scene.assertion(refused.claims)
-        let client = try scene.client(.environment("ID_TOKEN"), host: HostServices(environment: ["ID_TOKEN": text]))
+        let source = AssertionSource.environment("ID_TOKEN", audience: refused.claims["aud"]?.string)
+        let client = try scene.client(source, host: HostServices(environment: ["ID_TOKEN": text]))
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.providerError?.error == "invalid_grant")
         #expect(error?.message.contains(refused.words) == true, "\(error?.message ?? "")")
@@ -380,7 +381,10 @@ import Testing
         if member == "alg" { scene.platform.signingAlgorithm = .rs256 }
         let text = try scene.assertion(member == "aud" ? ["aud": .string(value)] : [:])
         var values = ClientRegistration.Values(clientID: "robot")
-        values.authentication = .assertion(from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) })
+        let audience = member == "aud" ? value : nil
+        values.authentication = .assertion(
+            from: AssertionSource("the platform", audience: audience) { _ in try Assertion(Secret(text)) }
+        )
         values.scopes = ["reports"]
         values.securityProfile = .fapi2
         let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])

@@ -69,6 +69,44 @@ import Testing
         }
     }
 
+    /// Options that a device authorization request cannot express.
+    static let demands: [(String, AuthorizationOptions)] = [
+        ("prompt", AuthorizationOptions(prompt: .login)), ("login_hint", AuthorizationOptions(loginHint: "bob")),
+        ("max_age", AuthorizationOptions(maxAge: .seconds(60))),
+        ("resource", AuthorizationOptions(resources: ["https://api.example.com"])),
+    ]
+
+    @Test(arguments: demands)
+    func aDeviceSignInRejectsOptionsThatItCannotMeet(_ name: String, _ options: AuthorizationOptions) async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let client = try scene.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in Issue.record("A code was shown.") },
+                flows: [.device],
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn(options: options) }
+            #expect(error?.code == .unsupported)
+            #expect(error?.message.contains(name) == true)
+        }
+    }
+
+    @Test func aDeviceSignInRequestsTheScopesOfTheOptions() async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            let client = try scene.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            let options = AuthorizationOptions(prompt: .consent, scopes: ["openid"])
+            #expect(try await client.signIn(options: options).credential.tokens.scopes == ["openid"])
+        }
+    }
+
     /// The device grant has no redirect URI, so every redirect is followed, including a redirect to the same page with
     /// a different query.
     @Test func followsARedirectToAnotherQueryOfTheVerificationPage() async throws {

@@ -7,18 +7,23 @@ import Testing
 
 /// Token exchange (RFC 8693).
 @Suite struct TokenExchangeTests {
-    private static let response = TransportResponse(
-        head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
-        body: Array(
-            #"{"access_token": "issued", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:jwt", "id_token": "e30.e30.AAAA"}"#
-                .utf8
+    private static func response(_ tokenType: String, _ issued: TokenExchange.TokenType) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+            body: Array(
+                #"{"access_token": "issued", "token_type": "\#(tokenType)", "issued_token_type": "\#(issued.rawValue)", "id_token": "e30.e30.AAAA"}"#
+                    .utf8
+            )
         )
-    )
+    }
 
-    private func exchange(for requested: TokenExchange.TokenType?) async throws -> TokenSet {
+    private func exchange(
+        for requested: TokenExchange.TokenType?,
+        _ response: TransportResponse = response("N_A", .jwt)
+    ) async throws -> TokenSet {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let network = FlakyTransport(scene.transport)
-        network.respond(Self.response)
+        network.respond(response)
         let client = try scene.client(transport: network)
         var exchange = TokenExchange(Secret("subject"), type: .accessToken)
         exchange.requestedTokenType = requested
@@ -28,6 +33,20 @@ import Testing
     @Test(arguments: [nil, TokenExchange.TokenType.accessToken])
     func aTokenOfAnotherKindThanRequestedIsRejected(_ requested: TokenExchange.TokenType?) async throws {
         await expectError(.unsupported) { try await exchange(for: requested) }
+    }
+
+    @Test(arguments: [
+        ("Bearer", TokenExchange.TokenType.refreshToken, TokenExchange.TokenType?.none),
+        ("Bearer", .refreshToken, .accessToken), ("n_a", .refreshToken, .jwt), ("n_a", .accessToken, nil),
+    ])
+    func aTokenOfAnotherTypeThanRequestedIsRejected(
+        _ tokenType: String,
+        _ issued: TokenExchange.TokenType,
+        _ requested: TokenExchange.TokenType?
+    ) async throws {
+        await expectError(.unsupported) {
+            try await exchange(for: requested, Self.response(tokenType, issued))
+        }
     }
 
     @Test func anIDTokenBesideTheRequestedTokenIsNotReturnedUnverified() async throws {

@@ -152,13 +152,13 @@ import Testing
             return .object(members)
         }
 
-        func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+        func revoke(_ credential: Credential, in context: ProviderContext) async throws {
             switch fault {
             case .revokesNothing: return
-            case .revokesTheAccessTokenAlone: try await context.revoke([RevocableToken(tokens.accessToken)])
+            case .revokesTheAccessTokenAlone: try await context.revoke([RevocableToken(credential.tokens.accessToken)])
             case .revocationUnsupported: throw AuthError(.unsupported, "Not here.")
             case .revocationFails: throw AuthError(.providerRejected, "No.")
-            default: try await context.revoke(tokens.revocableTokens)
+            default: try await context.revoke(credential.revocableTokens(at: context.host.now()))
             }
         }
     }

@@ -184,6 +184,96 @@ import Testing
         }
     }
 
+    /// Parameters that a token exchange would ignore.
+    static let demands: [(String, AuthorizationOptions, FormParameters)] = [
+        ("prompt", AuthorizationOptions(prompt: .login), [:]),
+        ("login_hint", AuthorizationOptions(loginHint: "bob"), [:]),
+        ("max_age", AuthorizationOptions(maxAge: .seconds(60)), [:]),
+        ("scope", AuthorizationOptions(scopes: ["openid", "device_sso", "offline_access", "email"]), [:]),
+        ("acr_values", AuthorizationOptions(), ["acr_values": "urn:okta:loa:2fa:any"]),
+    ]
+
+    @Test(arguments: demands)
+    func asksTheUserWhenAnExchangeCannotMeetTheRequest(
+        _ name: String,
+        _ options: AuthorizationOptions,
+        _ configured: FormParameters
+    ) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            var settings = try scene.settings("calendar")
+            settings.parameters = [.authorization: configured]
+            let calendar = try scene.app("calendar", settings: settings, user: .alice)
+            let signIn = try await calendar.signIn(options: options)
+            // Only a sign-in with the user's interaction returns a device secret.
+            #expect(signIn.credential.tokens.deviceSecret != nil)
+            #expect(scene.emulator.custom.receivedRequests.allSatisfy { $0.form["subject_token"] == nil })
+        }
+    }
+
+    @Test func exchangesSilentlyWhenNoPageMayBeShown() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            let silent = AuthorizationOptions(prompt: AuthorizationOptions.Prompt.none)
+            let signIn = try await scene.app("calendar").signIn(options: silent)
+            #expect(signIn.credential.tokens.deviceSecret == nil)
+        }
+    }
+
+    @Test func asksTheUserWhenAnotherUserSharesTheSignIn() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let calendar = try scene.app("calendar", user: .alice, store: store)
+            _ = try await calendar.signIn()
+            _ = try await scene.app("mail", user: .bob).signIn(.addAccount)
+            let exchanges = scene.emulator.custom.receivedRequests.count { $0.form["subject_token"] != nil }
+            #expect(try await calendar.signIn().identity?.displayName == "Alice Example")
+            #expect(scene.emulator.custom.receivedRequests.count { $0.form["subject_token"] != nil } == exchanges)
+        }
+    }
+
+    @Test func revokesTheTokensOfAnotherUserWhoWasRefused() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.app("mail", user: .alice, store: store).signIn()
+            await expectError(.accountMismatch) {
+                try await scene.app("mail", user: .bob, store: store).signIn(options: .init(prompt: .login))
+            }
+            let revoked = scene.emulator.custom.receivedRequests.compactMap { $0.form["token_type_hint"] }
+            #expect(revoked == ["device_secret", "refresh_token", "access_token"])
+            // Alice is still signed in.
+            _ = try await scene.app("mail", store: store).refresh()
+        }
+    }
+
+    @Test func aSignOutLeavesTheDeviceSecretOfAnotherUserValid() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            let calendar = try scene.app("calendar")
+            _ = try await calendar.signIn()
+            _ = try await scene.app("mail", user: .bob).signIn(.addAccount)
+            #expect(try await calendar.signOut().revocation == .done)
+            #expect(try await scene.app("mail").signIn().identity?.displayName == "Bob Example")
+        }
+    }
+
+    @Test func theSignOutPageReceivesTheDeviceSecretThatCouldNotBeRevoked() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let secret = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
+            let provider = scene.provider(.allAppsWithSecretInAddress)
+            let calendar = try scene.app("calendar", provider: provider)
+            _ = try await calendar.signIn()
+            scene.emulator.remainingCalls = 0
+            let credential = try #require(try await calendar.signOut().credential)
+            scene.emulator.remainingCalls = nil
+            let page = try await calendar.client.endSessionRequest(for: credential).url
+            let query = FormURLEncoding.decode(page.split(separator: "?").last.map(String.init) ?? "")
+            #expect(query?["device_secret"] == secret?.exposed)
+            // The failed revocation leaves nothing that another app could use.
+            await expectError(.userAgentFailed) { try await scene.app("mail").signIn() }
+        }
+    }
+
     @Test func sharesNoCredentialThatWasRefused() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()

@@ -170,6 +170,25 @@ import Testing
         _ = try await api.authorize(try request())
     }
 
+    /// RFC 9449 section 11.1: a proof is accepted only once, even if the clock of the API was ahead when it was used.
+    @Test(arguments: [1.0, 60, 600, 86_400])
+    func aProofIsNotAcceptedAgainAfterTheClockWasSetBack(_ step: Double) throws {
+        let (cache, window) = (MemoryReplayCache(), Duration.seconds(120))
+        let used = Date(timeIntervalSince1970: 1_800_000_000)
+        func isFirstUse(_ name: String, at time: Date) throws -> Bool {
+            let proof = ProofIdentifier(thumbprint: "key", identifier: name)
+            return try cache.isFirstUse(of: proof, at: time, within: window)
+        }
+        #expect(try isFirstUse("proof", at: used))
+        var time = used - step
+        // Other proofs keep arriving until the clock is again at the time of the first use.
+        while time < used + 120 {
+            #expect(try isFirstUse("\(time)", at: time))
+            time += max(1, step / 100)
+        }
+        #expect(try !isFirstUse("proof", at: used))
+    }
+
     @Test func severalProofsAreRefused() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let token = try bound(scene, key)

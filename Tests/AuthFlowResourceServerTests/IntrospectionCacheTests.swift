@@ -94,8 +94,52 @@ import Testing
         #expect(requests.withLock { $0 } == 1)
         time.advance(11)
         _ = try await ask("5", nil)
-        // A failure for one token does not affect the next token.
+        // An error for one token does not affect the next token.
         await expectError(.invalidResponse) { _ = try await ask("6", AuthError(.invalidResponse, "Not JSON.")) }
         _ = try await ask("7", nil)
+    }
+
+    @Test func aFailureForAForgedTokenDoesNotPauseRequestsForKnownTokens() async throws {
+        let cache = IntrospectionCache(limit: 1000)
+        let time = Clock()
+        @Sendable func ask(_ token: String, _ failure: AuthError? = nil) async throws -> JSON {
+            try await cache.claims(
+                TokenDigest(Secret(token)),
+                Self.times,
+                isVerified: token.hasPrefix("verified"),
+                now: { time.now }
+            ) {
+                if let failure { throw failure }
+                return ["active": true]
+            }
+        }
+        let busy = AuthError(.temporarilyUnavailable, "Busy.", retryAfter: .seconds(10))
+        _ = try await ask("seen before")
+        time.advance(60)
+        await expectError(.temporarilyUnavailable) { _ = try await ask("forged", busy) }
+        await expectError(.temporarilyUnavailable) { _ = try await ask("another forged") }
+        _ = try await ask("seen before")
+        _ = try await ask("verified")
+        // A failure for a token that is not forged pauses all requests.
+        await expectError(.temporarilyUnavailable) { _ = try await ask("verified too", busy) }
+        await expectError(.temporarilyUnavailable) { _ = try await ask("verified again") }
+    }
+
+    @Test func theIssuerIsNotAskedAgainAtOnceForATokenThatItCannotRead() async throws {
+        let cache = IntrospectionCache(limit: 1000)
+        let time = Clock()
+        let requests = Mutex(0)
+        @Sendable func ask(_ token: String) async throws -> JSON {
+            try await cache.claims(TokenDigest(Secret(token)), Self.times, isVerified: false, now: { time.now }) {
+                requests.withLock { $0 += 1 }
+                throw AuthError(.providerRejected, "Status 400.")
+            }
+        }
+        for _ in 0..<3 { await expectError(.providerRejected) { _ = try await ask("unreadable") } }
+        #expect(requests.withLock { $0 } == 1)
+        time.advance(11)
+        await expectError(.providerRejected) { _ = try await ask("unreadable") }
+        await expectError(.providerRejected) { _ = try await ask("another") }
+        #expect(requests.withLock { $0 } == 3)
     }
 }

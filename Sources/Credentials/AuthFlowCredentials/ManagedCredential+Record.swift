@@ -217,6 +217,13 @@ extension ManagedCredential {
         return known == signedIn ? nil : known
     }
 
+    /// Whether an account is known to differ from the one that is signed in, so that a sign-in for the same account would
+    /// reject it.
+    package func isOtherAccount(_ signedIn: AccountID) async throws -> Bool {
+        let other = otherAccount(than: signedIn, in: try await accounts())
+        return signedIn.subject != nil && other?.subject != nil
+    }
+
     /// Retains the credential of a sign-in in memory until this process exits, because it could not be stored.
     package func keepInMemory(_ credential: Credential) async {
         let stored = try? await read().stored

@@ -142,6 +142,8 @@ struct JSONScanner {
             case UInt8(ascii: "\""):
                 decoded += plain(offset - 1)
                 guard let string = String(validating: decoded, as: UTF16.self) else { throw error(.invalidSyntax) }
+                // Escaped characters are not in the text that was checked.
+                try JSONLimits.check(string)
                 return string
             case UInt8(ascii: "\\"):
                 decoded += plain(offset - 1)

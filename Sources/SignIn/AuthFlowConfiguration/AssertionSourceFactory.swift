@@ -41,7 +41,7 @@ extension AssertionSourceFactory {
     public static let audience = ConfigurationKey(
         "audience",
         .text,
-        "The required audience of the assertion. Default: any; the provider checks it."
+        "The required audience of the assertion. Default: the issuer of the provider."
     )
 
     /// `file`: a file that the platform keeps up to date.

@@ -8,7 +8,7 @@ extension AssertionSource {
     /// - Parameters:
     ///   - command: The program (its path, or a name to look up in `PATH`) and its arguments.
     ///   - timeout: The timeout of the program; default: 30 seconds.
-    ///   - audience: The required audience of the JWT; default: any.
+    ///   - audience: The required audience of the JWT; default: the issuer of the server.
     public static func command(
         _ command: [String],
         timeout: Duration = .seconds(30),

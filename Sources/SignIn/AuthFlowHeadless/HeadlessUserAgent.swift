@@ -42,28 +42,36 @@ extension HeadlessUserAgent: UserAgent {
         return try await body(
             RedirectSession(redirectURI: redirectURI) { url in
                 let start = try Endpoint(url, name: "authorization request")
+                let shared = await known(options.reporter)
                 let browser = HeadlessBrowser(
                     purpose: options.purpose,
                     transport: transport,
                     now: host.now,
                     reporter: options.reporter,
                     sharedCookies: sharedCookies,
-                    cookies: await known(options.reporter)
+                    cookies: options.usesSharedSessions ? shared?.cookies ?? [] : []
                 )
-                if options.purpose == .signOut { await driver.beginSignOut(in: browser) }
+                var failure: (any Error)?
+                if options.purpose == .signOut {
+                    // Whatever the provider responds, no app of the group may use the session any longer.
+                    do { try await sharedCookies?.remove() } catch { failure = error }
+                    do { try await driver.beginSignOut(in: browser) } catch { failure = failure ?? error }
+                }
                 var navigation = HeadlessNavigation.visit(start)
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
                     case .redirect(let response):
-                        // A sign-out applies to every app of the group.
-                        await share(options.purpose == .signOut ? [] : await browser.cookies, options.reporter)
+                        if let failure { throw failure }
+                        if options.purpose == .signIn, let shared {
+                            await share(await browser.cookies, replacing: shared, options.reporter)
+                        }
                         return response
                     case .page(let page):
                         if options.purpose == .signOut {
                             // Some servers send an empty response when they have ended the session. This visit
                             // requested the endpoint itself, so the response belongs to this sign-out.
                             if page.isEmptySuccess, page.endpoint.url == start.url {
-                                await share([], options.reporter)
+                                if let failure { throw failure }
                                 let separator = redirectURI.contains("?") ? "&" : "?"
                                 return redirectURI + separator
                                     + FormURLEncoding.encodeQuery(["state": options.state.exposed])
@@ -87,23 +95,27 @@ extension HeadlessUserAgent: UserAgent {
         )
     }
 
-    /// The cookies that other apps have shared; empty when they cannot be read.
-    private func known(_ reporter: FlowReporter) async -> [Cookie] {
-        guard let sharedCookies else { return [] }
+    /// The cookies that other apps have shared; nil when they cannot be read.
+    private func known(_ reporter: FlowReporter) async -> SharedCookies.Snapshot? {
+        guard let sharedCookies else { return nil }
         do {
-            let cookies = try await sharedCookies.cookies(now: host.now())
-            reporter.report(.pageVisit, details: ["shared_cookies": "\(cookies.count)"])
-            return cookies
+            let shared = try await sharedCookies.snapshot(now: host.now())
+            reporter.report(.pageVisit, details: ["shared_cookies": "\(shared.cookies.count)"])
+            return shared
         } catch {
             reporter.report(.pageVisit, details: ["shared_cookies": "\(error)"])
-            return []
+            return nil
         }
     }
 
-    /// Shares the cookies of a completed visit.
-    private func share(_ cookies: [Cookie], _ reporter: FlowReporter) async {
+    /// Shares the cookies of a completed sign-in.
+    private func share(
+        _ cookies: [Cookie],
+        replacing shared: SharedCookies.Snapshot,
+        _ reporter: FlowReporter
+    ) async {
         do {
-            try await sharedCookies?.keep(cookies, now: host.now())
+            try await sharedCookies?.keep(cookies, replacing: shared, now: host.now())
         } catch {
             reporter.report(.pageVisit, details: ["shared_cookies": "\(error)"])
         }

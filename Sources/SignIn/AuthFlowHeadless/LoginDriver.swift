@@ -18,7 +18,8 @@ public protocol LoginDriver: Sendable {
     /// Called before a sign-out visits the end session endpoint, for providers that also have another kind of session.
     /// Default: does nothing.
     /// - Parameter browser: Sends requests with the shared cookies.
-    func beginSignOut(in browser: HeadlessBrowser) async
+    /// - Throws: ``/AuthFlow/AuthError`` when that session may continue. The end session endpoint is visited in any case.
+    func beginSignOut(in browser: HeadlessBrowser) async throws
 
     /// Chooses the next navigation on a page of the provider during a sign-out. It must not type anything.
     /// - Parameters:
@@ -36,7 +37,7 @@ public protocol LoginDriver: Sendable {
 
 extension LoginDriver {
     /// Does nothing.
-    public func beginSignOut(in browser: HeadlessBrowser) async {}
+    public func beginSignOut(in browser: HeadlessBrowser) async throws {}
 
     /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a page of the provider that
     /// asks for nothing else.

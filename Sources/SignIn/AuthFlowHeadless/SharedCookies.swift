@@ -32,18 +32,28 @@ public struct SharedCookies: Sendable {
         self.sharesSessionCookies = sharingSessionCookiesAtRisk
     }
 
-    /// The cookies that have not expired.
-    func cookies(now: Date) async throws -> [Cookie] {
-        let shared = try await store.value(for: origin.origin)?.exposed["cookies"]?.array ?? []
-        return shared.compactMap { Cookie(stored: $0, origin: origin.origin) }.filter { isShareable($0, now: now) }
+    /// The shared cookies at the start of a visit.
+    struct Snapshot: Sendable {
+        /// The cookies that have not expired.
+        let cookies: [Cookie]
+        fileprivate let document: RedactedJSON?
     }
 
-    /// Replaces the shared cookies with the shareable cookies of a visit.
-    func keep(_ cookies: [Cookie], now: Date) async throws {
+    /// The current cookies.
+    func snapshot(now: Date) async throws -> Snapshot {
+        let document = try await store.value(for: origin.origin)
+        let cookies = (document?.exposed["cookies"]?.array ?? [])
+            .compactMap { Cookie(stored: $0, origin: origin.origin) }
+            .filter { isShareable($0, now: now) }
+        return Snapshot(cookies: cookies, document: document)
+    }
+
+    /// Replaces the shared cookies with the shareable cookies of a visit, unless another app has changed or removed them
+    /// since its start: after a sign-out, no cookies may be shared from before it.
+    func keep(_ cookies: [Cookie], replacing old: Snapshot, now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
-        try await store.change(for: origin.origin) { _ in
-            shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
-        }
+        let new = shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
+        try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
     /// Deletes the cookies, for every app of the group.

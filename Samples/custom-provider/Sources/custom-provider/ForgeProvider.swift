@@ -33,7 +33,8 @@ extension ForgeProvider: UserInfoProviding {
 }
 
 extension ForgeProvider: TokenRevoking {
-    func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+    func revoke(_ credential: Credential, in context: ProviderContext) async throws {
+        let tokens = credential.tokens
         try await context.revoke([tokens.refreshToken ?? tokens.accessToken].map { RevocableToken($0) })
     }
 }

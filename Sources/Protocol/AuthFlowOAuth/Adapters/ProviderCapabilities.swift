@@ -34,10 +34,10 @@ extension UserInfoProviding {
 
 /// A provider that does not revoke tokens as RFC 7009 specifies, or that revokes additional tokens.
 public protocol TokenRevoking: ProviderAdapter {
-    /// Revokes the tokens of a user who signs out. When this method is called, the tokens have already been removed
-    /// from the store.
+    /// Revokes the tokens of a user who signs out (``Credential/revocableTokens(at:)``). When this method is called, they
+    /// have already been removed from the store.
     /// - Throws: ``AuthError`` with `unsupported` and a message for the user when revocation is not possible.
-    func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws
+    func revoke(_ credential: Credential, in context: ProviderContext) async throws
 }
 
 /// A provider at which the apps of one vendor can share a sign-in, through ``ProviderContext/sharedCredentials``.

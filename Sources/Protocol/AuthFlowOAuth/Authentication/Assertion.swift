@@ -49,11 +49,11 @@ public struct Assertion: Sendable, Hashable {
 
     /// Checks for defects that would cause a server to reject it.
     /// - Parameters:
-    ///   - audience: The audience that it must have; nil for any.
+    ///   - audience: The audience that it must have.
     ///   - time: The time.
     ///   - source: The source of the assertion, for the message.
     /// - Throws: ``AuthError`` with `assertion_unusable`.
-    package func check(audience: String?, at time: Date, from source: String) throws(AuthError) {
+    package func check(audience: String, at time: Date, from source: String) throws(AuthError) {
         let claims = AssertionClaims(jwt)
         // RFC 7523 section 3: the assertion "MUST contain an exp (expiration time) claim", and "MUST contain an aud (audience) claim".
         guard let expiry = claims.expiry else {
@@ -65,10 +65,10 @@ public struct Assertion: Sendable, Hashable {
                 "The assertion from \(source) has expired. Request a new assertion shortly before use. It was \(claims)."
             )
         }
-        if let audience, !claims.audiences.contains(where: { $0.isIdentical(to: audience) }) {
+        guard claims.audiences.contains(where: { $0.isIdentical(to: audience) }) else {
             throw AuthError(
                 .assertionUnusable,
-                "The assertion from \(source) is for another audience, not for \(DisplayText.sanitized(audience)). It was \(claims)."
+                "The assertion from \(source) is for another audience, not for \(DisplayText.sanitized(audience)). It was \(claims). Request an assertion for this audience, or configure the audience that the server expects."
             )
         }
     }

@@ -44,7 +44,8 @@ public struct AssertionSource: Sendable {
     ///   - name: The name of the source in messages, such as a file path.
     ///   - identity: The identity that distinguishes it from other sources of this client, such as the subject of its assertions: a
     ///     token that was obtained through one source is not returned for another. Default: the name.
-    ///   - audience: The audience that its assertions must have; default: any, because the server checks it.
+    ///   - audience: The audience that its assertions must have; default: the issuer of the server. A server that receives an
+    ///     assertion for another server could use it there.
     ///   - make: Obtains an assertion. It is called for each use.
     public init(
         _ name: String,
@@ -73,7 +74,7 @@ public struct AssertionSource: Sendable {
     /// - Throws: ``AuthError`` with `assertion_unusable`; the errors of the source.
     public func assertion(for request: Request) async throws -> Assertion {
         let assertion = try await make(request)
-        try assertion.check(audience: audience, at: request.time, from: name)
+        try assertion.check(audience: audience ?? request.issuer, at: request.time, from: name)
         return assertion
     }
 }

@@ -114,8 +114,7 @@ private struct IssuerKeys: KeySet {
         }
         try Task.checkCancellation()
         // The key set may have a new URL, so old metadata is fetched again once.
-        server.doubtMetadata()
-        guard let moved = try? await server.metadata().jwksURI, moved != place else { return try verdict.get() }
+        guard let moved = try? await server.metadataAfterDoubt().jwksURI, moved != place else { return try verdict.get() }
         return try await self.verdict(on: jws, at: moved)
     }
 

@@ -62,6 +62,12 @@ public final class AuthorizationServer: Sendable {
             + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
     }
 
+    /// The metadata after a signature could not be verified: a new document, unless it was fetched very recently. Only
+    /// this caller waits for it, because a forged signature must not delay others.
+    func metadataAfterDoubt() async throws -> ProviderMetadata {
+        try await cache.metadata(isDoubted: true) { [self] in try await discover() }
+    }
+
     /// The metadata, or the old document while a new one is being fetched, for a program that must not block, such as
     /// an API.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {

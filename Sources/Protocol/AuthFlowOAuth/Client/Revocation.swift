@@ -9,40 +9,39 @@ extension OAuthClient {
     ///   provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
-        let tokens = credential.tokens
         if let provider = adapter as? any TokenRevoking {
-            return try await provider.revoke(tokens, in: providerContext)
+            return try await provider.revoke(credential, in: providerContext)
         }
-        let isExpired = tokens.expiresAt.map { $0 <= host.now() } ?? false
-        let now = host.now()
-        let others = credential.resourceTokens.filter { $0.expiresAt.map { now < $0 } ?? true }
-        try await revoke(
-            tokens.revocableTokens.filter { !isExpired || $0.token != tokens.accessToken }
-                + others.map { RevocableToken($0.accessToken, typeHint: "access_token") }
-        )
+        try await revoke(credential.revocableTokens(at: host.now()))
     }
 
     /// Runs the checks on newly issued tokens. Rejected tokens are revoked, because they would otherwise remain valid
     /// although nothing uses them.
     ///
-    /// Only RFC 7009 revocation is used, because an adapter's method may end more than this grant. Tokens that could
-    /// not be checked are not revoked, and neither are those of a user whose authentication was weaker or older than
-    /// requested: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session that the user
-    /// already has.
+    /// Tokens that could not be checked are not revoked, and neither are those of a user whose authentication was weaker
+    /// or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session
+    /// that the user already has.
     func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
         do {
             return try await checks()
         } catch let error as AuthError where !error.isPassing && error.code != .insufficientUserAuthentication {
-            // In a separate task, because this task may be cancelled.
-            await Task { [self] in
-                try? await withDeadline(.seconds(10), clock: host.clock) {
-                    AuthError(.timedOut, "The revocation took too long.")
-                } _: { [self] in
-                    try await revoke(tokens.revocableTokens)
-                }
-            }.value
+            await revokeRefused(tokens)
             throw error
         }
+    }
+
+    /// Revokes the tokens of a rejected sign-in, which nothing will use, for at most ten seconds.
+    ///
+    /// Only RFC 7009 revocation is used, because an adapter's method may end more than this grant.
+    package func revokeRefused(_ tokens: TokenSet) async {
+        // In a separate task, because this task may be cancelled.
+        await Task { [self] in
+            try? await withDeadline(.seconds(10), clock: host.clock) {
+                AuthError(.timedOut, "The revocation took too long.")
+            } _: { [self] in
+                try await revoke(tokens.allTokens)
+            }
+        }.value
     }
 
     /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).

@@ -6,12 +6,14 @@ extension OAuthClient {
     /// Exchanges a token for other tokens (RFC 8693): for a downstream service, or to act on a user's behalf.
     /// - Returns: The new tokens. An ID Token among them has passed every check.
     /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it; `unsupported` when it
-    ///   issues a token other than an access token, although no such token was requested.
+    ///   issues a token of another type than the requested one, or than an access token.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
-        // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token".
-        if response.tokens.tokenType == "N_A" {
+        try requireIssuedType(of: exchange, response)
+        // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token". RFC
+        // 6749 section 5.1: "Value is case insensitive."
+        if response.tokens.tokenType.uppercased() == "N_A" {
             guard let requested = exchange.requestedTokenType, requested != .accessToken else {
                 throw AuthError(
                     .unsupported,
@@ -28,6 +30,21 @@ extension OAuthClient {
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
         (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         return tokens
+    }
+
+    /// Checks `issued_token_type`, which is REQUIRED (RFC 8693 section 2.2.1), but which some providers omit. An access
+    /// token may be a JWT (section 3).
+    private func requireIssuedType(of exchange: TokenExchange, _ response: TokenResponse) throws {
+        guard let issued = response.tokens.parameters.exposed["issued_token_type"]?.string else { return }
+        let requested = exchange.requestedTokenType ?? .accessToken
+        let accessTokens = [TokenExchange.TokenType.accessToken, .jwt].map(\.rawValue)
+        guard issued == requested.rawValue || accessTokens.contains(issued) && accessTokens.contains(requested.rawValue)
+        else {
+            throw AuthError(
+                .unsupported,
+                "The provider issued a token of the type \(DisplayText.sanitized(issued, limit: 100)), which was not requested (RFC 8693 section 2.2.1)."
+            )
+        }
     }
 
     /// Signs a user in through a token exchange, without user interaction.

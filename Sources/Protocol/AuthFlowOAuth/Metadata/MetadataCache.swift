@@ -22,6 +22,11 @@ final class MetadataCache: Sendable {
         var running: SharedTask<ProviderMetadata>?
         var supplement = Supplement.none
         var failure: (error: AuthError, at: Date, until: Date, count: Int)?
+
+        /// Whether the metadata was fetched, and not very recently.
+        func mayBeDoubted(at now: Date) -> Bool {
+            metadata?.lifetime != nil && now >= fetchedAt + doubtInterval
+        }
     }
 
     /// The state of the search for a second metadata document.
@@ -44,10 +49,12 @@ final class MetadataCache: Sendable {
     /// The metadata, which is fetched if there is none or it has expired.
     /// - Parameters:
     ///   - waits: Whether to wait for a new document although the old one is usable; default: yes.
+    ///   - isDoubted: Whether to fetch a document that has not expired, unless it was fetched very recently; default: no.
     ///   - fetch: Fetches the metadata.
     /// - Throws: The errors of `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,
+        isDoubted: Bool = false,
         _ fetch: @escaping @Sendable () async throws -> ProviderMetadata
     ) async throws -> ProviderMetadata {
         let now = self.now()
@@ -55,7 +62,8 @@ final class MetadataCache: Sendable {
             state -> (ProviderMetadata?, SharedTask<ProviderMetadata>?, AuthError?) in
             // If the clock was set back, metadata must not remain fresh forever.
             let isKnown = now >= state.fetchedAt
-            if isKnown, now < state.freshUntil, let metadata = state.metadata { return (metadata, nil, nil) }
+            let isFresh = now < state.freshUntil && !(isDoubted && state.mayBeDoubted(at: now))
+            if isKnown, isFresh, let metadata = state.metadata { return (metadata, nil, nil) }
             let usable = isKnown && now < state.fetchedAt + Self.maximumStaleAge ? state.metadata : nil
             if let running = state.running { return (usable, running, nil) }
             if let failure = state.failure, now >= failure.at, now < failure.until {
@@ -148,7 +156,7 @@ final class MetadataCache: Sendable {
     func expire() {
         let now = self.now()
         state.withLock { state in
-            guard state.metadata?.lifetime != nil, now >= state.fetchedAt + Self.doubtInterval else { return }
+            guard state.mayBeDoubted(at: now) else { return }
             state.freshUntil = min(state.freshUntil, now)
         }
     }

@@ -1,3 +1,4 @@
+public import AuthFlowEssentials
 public import AuthFlowHTTP
 
 /// A token that can be revoked at the provider.
@@ -15,11 +16,23 @@ public struct RevocableToken: Sendable, Hashable {
     }
 }
 
+extension Credential {
+    /// The tokens that a sign-out revokes by default: the refresh token, so that no new tokens can be obtained, then the
+    /// access tokens that have not expired, including those for individual resources.
+    public func revocableTokens(at now: Date) -> [RevocableToken] {
+        var revocable = tokens.refreshToken.map { [RevocableToken($0, typeHint: "refresh_token")] } ?? []
+        if !isExpired(at: now) { revocable.append(RevocableToken(tokens.accessToken, typeHint: "access_token")) }
+        for token in resourceTokens where token.expiresAt.map({ now < $0 }) ?? true {
+            revocable.append(RevocableToken(token.accessToken, typeHint: "access_token"))
+        }
+        return revocable
+    }
+}
+
 extension TokenSet {
-    /// The tokens that a sign-out revokes by default: the refresh token, so that no new tokens can be obtained, then the access
-    /// token.
-    public var revocableTokens: [RevocableToken] {
-        [refreshToken.map { RevocableToken($0, typeHint: "refresh_token") }].compactMap { $0 }
-            + [RevocableToken(accessToken, typeHint: "access_token")]
+    /// All tokens of a sign-in that was rejected.
+    var allTokens: [RevocableToken] {
+        let types = [("device_secret", deviceSecret), ("refresh_token", refreshToken), ("access_token", accessToken)]
+        return types.compactMap { type, token in token.map { RevocableToken($0, typeHint: type) } }
     }
 }

@@ -30,12 +30,32 @@ public protocol ProofReplayCache: Sendable {
 /// A replay cache in memory, for an API that runs in a single process.
 ///
 /// It has two generations, each of which covers one window: a proof is stored for at least one window, and removed
-/// together with its generation.
+/// together with its generation. After the clock was set back, both are retained until the clock has passed the time
+/// that they were for, because their proofs will be valid again.
 public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []
         var earlier: Set<ProofIdentifier> = []
         var began = Date.distantPast
+        /// The proofs that were used before the clock was set back.
+        var ofLaterTime: Set<ProofIdentifier> = []
+        var laterTime = Date.distantPast
+
+        mutating func move(to now: Date, _ window: TimeInterval) {
+            if now >= laterTime { ofLaterTime = [] }
+            let age = now.timeIntervalSince(began)
+            // Concurrent requests may arrive in another order than that of their times.
+            if age < -window {
+                ofLaterTime.formUnion(recent)
+                ofLaterTime.formUnion(earlier)
+                laterTime = max(laterTime, began + 2 * window)
+                (recent, earlier, began) = ([], [], now)
+            } else if age >= 2 * window {
+                (recent, earlier, began) = ([], [], now)
+            } else if age >= window {
+                (recent, earlier, began) = ([], recent, now)
+            }
+        }
     }
 
     private let state = Mutex(State())
@@ -49,17 +69,11 @@ public final class MemoryReplayCache: ProofReplayCache {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) throws -> Bool {
         try state.withLock { state in
-            let age = now.timeIntervalSince(state.began)
-            if age < 0 {
-                // The clock was set back: nothing is removed, and the window restarts.
-                state.began = now
-            } else if age >= 2 * window.seconds {
-                (state.recent, state.earlier, state.began) = ([], [], now)
-            } else if age >= window.seconds {
-                (state.recent, state.earlier, state.began) = ([], state.recent, now)
-            }
-            guard !state.earlier.contains(proof), !state.recent.contains(proof) else { return false }
-            guard state.recent.count < limit else {
+            state.move(to: now, window.seconds)
+            let isUsed =
+                state.recent.contains(proof) || state.earlier.contains(proof) || state.ofLaterTime.contains(proof)
+            if isUsed { return false }
+            guard state.recent.count < limit, state.ofLaterTime.count <= 2 * limit else {
                 throw AuthError(
                     .temporarilyUnavailable,
                     "More than \(limit) proofs arrived within \(Int(window.seconds)) s; the replay cache is full.",

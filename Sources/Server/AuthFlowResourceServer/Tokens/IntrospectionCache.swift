@@ -29,13 +29,27 @@ final class IntrospectionCache: Sendable {
         var running: [TokenDigest: SharedTask<JSON>] = [:]
         /// The number of running requests for unknown tokens.
         var unknown = 0
-        /// The pause during which no requests are sent, and the error that caused it.
-        var pause: (from: Date, until: Date, error: AuthError)?
+        /// The pause during which no requests are sent for unknown tokens.
+        var unknownPause: Pause?
+        /// The pause during which no requests are sent for any token.
+        var pause: Pause?
+    }
+
+    /// A pause, and the error that caused it.
+    private struct Pause {
+        let from: Date
+        let until: Date
+        let error: AuthError
+
+        func contains(_ time: Date) -> Bool { time >= from && time < until }
     }
 
     private let state = Mutex(State())
     private let active: TokenCache<JSON>
     private let inactive = TokenCache<JSON>(limit: maximumInactive)
+    /// The errors that the issuer returned for one token, although it must respond that the token is inactive (RFC 7662
+    /// section 2.2).
+    private let rejected = TokenCache<AuthError>(limit: maximumInactive)
     /// The tokens that were active in an earlier introspection.
     private let known: TokenCache<Bool>
 
@@ -54,10 +68,14 @@ final class IntrospectionCache: Sendable {
     ) async throws -> JSON {
         let present = now()
         if let known = active.value(digest, at: present) ?? inactive.value(digest, at: present) { return known }
+        if let error = rejected.value(digest, at: present) { throw error }
         let isKnown = isVerified || known.value(digest, at: present) != nil
         let task = try state.withLock { state in
             if let task = state.running[digest] { return task }
-            if let pause = state.pause, present >= pause.from, present < pause.until { throw pause.error }
+            // Forged tokens can cause failures, which must not affect known tokens.
+            for pause in [state.pause, isKnown ? nil : state.unknownPause] {
+                if let pause, pause.contains(present) { throw pause.error }
+            }
             guard state.running.count < Self.maximumRequests, isKnown || state.unknown < Self.maximumUnknown else {
                 throw AuthError(
                     .temporarilyUnavailable,
@@ -77,7 +95,14 @@ final class IntrospectionCache: Sendable {
                 } catch let error as AuthError where [.networkFailed, .temporarilyUnavailable].contains(error.code) {
                     let length = min(error.retryAfter?.seconds ?? Self.pause.usual, Self.pause.longest)
                     let time = now()
-                    self.state.withLock { $0.pause = (time, time + length, error) }
+                    let pause = Pause(from: time, until: time + length, error: error)
+                    self.state.withLock { state in
+                        if isKnown { state.pause = pause } else { state.unknownPause = pause }
+                    }
+                    throw error
+                } catch let error as AuthError where error.code == .providerRejected {
+                    let time = now().timeIntervalSince1970
+                    rejected.keep(error, digest, from: time, until: time + times.inactive)
                     throw error
                 }
             }

@@ -11,7 +11,7 @@ extension AssertionSource {
     /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read at each use.
     /// - Parameters:
     ///   - path: The file.
-    ///   - audience: The required audience of the JWT; default: any.
+    ///   - audience: The required audience of the JWT; default: the issuer of the server.
     public static func file(path: String, audience: String? = nil) -> AssertionSource {
         let name = "the file \(DisplayText.sanitized(path))"
         return AssertionSource(name, audience: audience) { _ in
@@ -28,7 +28,7 @@ extension AssertionSource {
     /// An environment variable that a CI system sets for a job. Its value does not change during the job.
     /// - Parameters:
     ///   - variable: The variable's name.
-    ///   - audience: The required audience of the JWT; default: any.
+    ///   - audience: The required audience of the JWT; default: the issuer of the server.
     public static func environment(_ variable: String, audience: String? = nil) -> AssertionSource {
         let name = "the environment variable \(DisplayText.sanitized(variable))"
         return AssertionSource(name, audience: audience) { request in
@@ -47,7 +47,8 @@ extension AssertionSource {
     /// - Parameter audience: The audience to request; default: the issuer of the server.
     public static func actionsRunner(audience: String? = nil) -> AssertionSource {
         let name = "the job's runner"
-        return AssertionSource(name, identity: "\(name)\u{0}\(audience ?? "")") { request in
+        let identity = "\(name)\u{0}\(audience ?? "")"
+        return AssertionSource(name, identity: identity, audience: audience) { request in
             let environment = request.host.environment
             guard let url = environment["ACTIONS_ID_TOKEN_REQUEST_URL"], !url.isEmpty,
                 let token = environment["ACTIONS_ID_TOKEN_REQUEST_TOKEN"], !token.isEmpty
@@ -72,9 +73,7 @@ extension AssertionSource {
                     status: response.status
                 )
             }
-            let assertion = try Assertion(printed: Array(text.utf8), by: name)
-            try assertion.check(audience: audience, at: request.time, from: name)
-            return assertion
+            return try Assertion(printed: Array(text.utf8), by: name)
         }
     }
 
@@ -93,7 +92,7 @@ extension AssertionSource {
         algorithm: SignatureAlgorithm? = nil
     ) -> AssertionSource {
         let identity = [issuer ?? "", subject, audience ?? ""].joined(separator: "\u{0}")
-        return AssertionSource("the client's key", identity: identity) { request in
+        return AssertionSource("the client's key", identity: identity, audience: audience) { request in
             let key = try await key.keyInTask()
             let own: [String: JSON] = [
                 "iss": .string(issuer ?? request.clientID), "sub": .string(subject),

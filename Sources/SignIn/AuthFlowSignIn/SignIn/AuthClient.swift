@@ -177,7 +177,7 @@ public final class AuthClient: Sendable {
         let reporter = reporter()
         // A shared credential is used only for the same account: to choose another, the user needs the provider's
         // account chooser.
-        if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
+        if policy == .sameAccount, let signIn = try await signInByExchange(options, reporter) { return signIn }
         guard let last = methods.methods.last else {
             throw methods.passedOver.last?.reason
                 ?? AuthError(.noUserAgent, "This client has no sign-in method.")
@@ -201,12 +201,24 @@ public final class AuthClient: Sendable {
         reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
     }
 
-    /// Signs in with the credential that another app has shared, if there is a valid one.
-    private func signInByExchange(_ reporter: FlowReporter) async throws -> SignIn? {
+    /// Signs in with the credential that another app has shared, if there is a valid one that meets the options.
+    private func signInByExchange(_ options: AuthorizationOptions, _ reporter: FlowReporter) async throws -> SignIn? {
         guard let provider = client.adapter as? any SharedSignIn else { return nil }
         let exchange: TokenExchange
         do {
             guard let found = try await provider.exchangeForSignIn(in: client.providerContext) else { return nil }
+            let demands = client.demandsBeyondExchange(options)
+            guard demands.isEmpty else {
+                throw AuthError(
+                    .unsupported,
+                    "The shared sign-in was not used, because it cannot meet \(demands.joined(separator: ", "))."
+                )
+            }
+            if let subject = found.subject,
+                try await current().isOtherAccount(AccountID(issuer: client.adapter.issuer, subject: subject))
+            {
+                throw AuthError(.accountMismatch, "The shared sign-in is another user's.")
+            }
             exchange = found
         } catch let error as AuthError {
             passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
@@ -262,6 +274,7 @@ public final class AuthClient: Sendable {
                     client: client,
                     reporter: reporter,
                     options: authorization,
+                    usesSharedSessions: policy == .sameAccount,
                     visits: visits,
                     unfinished: credentials.unfinished,
                     notes: notes,
@@ -284,7 +297,7 @@ public final class AuthClient: Sendable {
             return try await keep(credential, in: managed, [:], .replaceAccount, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
-            let code = try await flow.begin(longestWait: presenter.longestWait)
+            let code = try await flow.begin(authorization, longestWait: presenter.longestWait)
             willShow()
             return try await presenter.present(code) {
                 try await flow.finish(code) { credential in
@@ -348,6 +361,10 @@ public final class AuthClient: Sendable {
         do {
             try await managed.keep(credential, policy, reporter)
         } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
+            // The tokens of a user who may be the one who is signed in can belong to the grant of that session.
+            if error.code == .accountMismatch, (try? await managed.isOtherAccount(credential.account)) == true {
+                await client.revokeRefused(credential.tokens)
+            }
             throw error
         } catch {
             if error is CancellationError { throw error }

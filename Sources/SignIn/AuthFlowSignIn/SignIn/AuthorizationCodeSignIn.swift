@@ -18,6 +18,8 @@ struct AuthorizationCodeSignIn: Sendable {
     var client: OAuthClient
     let reporter: FlowReporter
     let options: AuthorizationOptions
+    /// Whether the user agent may use a session that another app has shared, which is that of its user.
+    let usesSharedSessions: Bool
     let visits: WaitingVisits
     let unfinished: UnfinishedWork
     let notes: VisitNotes
@@ -54,6 +56,7 @@ struct AuthorizationCodeSignIn: Sendable {
         )
         expected.decrypt = client.responseDecryption
         expected.notes = notes
+        expected.usesSharedSessions = usesSharedSessions
         // "par": "auto" pushes the request if the server supports it; the user has not requested that explicitly.
         let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
             registration.pushedRequests == .automatic && $0.url.contains("request_uri=")

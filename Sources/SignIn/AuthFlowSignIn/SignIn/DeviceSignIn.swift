@@ -14,10 +14,22 @@ struct DeviceSignIn: Sendable {
     let unfinished: UnfinishedWork
 
     /// Requests a code. If it throws an error, the user has not been shown anything.
-    /// - Parameter longestWait: The maximum time to wait for the user; nil to wait until the code expires.
-    func begin(longestWait: Duration?) async throws -> DeviceAuthorization {
+    /// - Parameters:
+    ///   - options: The options of the sign-in.
+    ///   - longestWait: The maximum time to wait for the user; nil to wait until the code expires.
+    /// - Throws: ``AuthError`` with `unsupported` when a device authorization request cannot express the options.
+    func begin(_ options: AuthorizationOptions, longestWait: Duration?) async throws -> DeviceAuthorization {
+        let demands = client.demandsBeyondDeviceFlow(options)
+        guard demands.isEmpty else {
+            throw AuthError(
+                .unsupported,
+                "A sign-in on another device cannot meet \(demands.joined(separator: ", ")). Sign in with a browser on this device."
+            )
+        }
         _ = try await reporter.step(.discovery) { try await client.metadata() }
-        var authorization = try await reporter.step(.deviceAuthorization) { try await client.deviceAuthorization() }
+        var authorization = try await reporter.step(.deviceAuthorization) {
+            try await client.deviceAuthorization(scopes: options.scopes)
+        }
         if let longestWait { authorization.lifetime = min(authorization.lifetime, longestWait) }
         return authorization
     }

@@ -70,6 +70,10 @@ public struct RedirectOptions: Sendable {
     /// `unsupported` before it shows a page.
     public let responseMode: ResponseMode
 
+    /// Whether a sign-in may use a session at the provider that another app has shared; false when the user asked for
+    /// another account, for which the provider must prompt. Default: true.
+    public var usesSharedSessions = true
+
     /// The reporter for the agent's events.
     public let reporter: FlowReporter
 

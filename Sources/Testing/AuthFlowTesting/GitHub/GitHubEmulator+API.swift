@@ -86,9 +86,9 @@ extension GitHubEmulator {
             credentials.id == app.id, credentials.secret == app.secret
         else { return message("Not Found", 404) }
         let text = (try? JSON(parsing: body))?["access_token"]?.string ?? ""
-        guard let token = state.withLock({ $0.tokens[text] }), token.grant.appID == app.id else {
-            return message("Not Found", 404)
-        }
+        guard let token = state.withLock({ $0.tokens[text] }), token.grant.appID == app.id,
+            token.expiresAt.map({ now() < $0 }) ?? true
+        else { return message("Not Found", 404) }
         switch (request.method, parts[2]) {
         case (.post, "token"): return .json(describe(token, text))
         case (.patch, "token"):

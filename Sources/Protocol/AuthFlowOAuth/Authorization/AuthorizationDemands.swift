@@ -1,0 +1,42 @@
+// A user who signs in without an authorization request cannot be held to its parameters: an app that asks for a recent
+// authentication must not receive tokens for an older one.
+
+extension OAuthClient {
+    /// The parameters of an authorization request that a token exchange for a shared sign-in would ignore: those of the
+    /// options and of the registration. `prompt=none` is not among them, because an exchange shows no page.
+    package func demandsBeyondExchange(_ options: AuthorizationOptions) -> [String] {
+        var names = parameters(of: .authorization).names + options.demands(allowing: .none)
+        if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
+        if !(options.resources ?? registration.resources).isEmpty { names.append("resource") }
+        if (options.authorizationDetails ?? registration.authorizationDetails) != nil {
+            names.append(AuthorizationDetails.name)
+        }
+        return names.filter { !Self.namesForPagesOnly.contains($0) }
+    }
+
+    /// The parameters of an authorization request that a device authorization request does not have (RFC 8628 section
+    /// 3.1). `prompt=consent` is not among them, because section 3.3 has the server ask the user in any case.
+    package func demandsBeyondDeviceFlow(_ options: AuthorizationOptions) -> [String] {
+        var names = options.demands(allowing: .consent)
+        if (options.resources ?? registration.resources) != registration.resources { names.append("resource") }
+        if (options.authorizationDetails ?? registration.authorizationDetails) != registration.authorizationDetails {
+            names.append(AuthorizationDetails.name)
+        }
+        return names.filter { !Self.namesForPagesOnly.contains($0) }
+    }
+
+    /// Parameters that change only how pages look.
+    private static let namesForPagesOnly: Set<String> = ["display", "ui_locales"]
+}
+
+extension AuthorizationOptions {
+    /// The names of the parameters that ask for a certain user or authentication.
+    /// - Parameter allowed: A value of `prompt` that asks for nothing more than what happens anyway.
+    fileprivate func demands(allowing allowed: Prompt) -> [String] {
+        parameters.names
+            + [
+                prompt.flatMap { $0 == allowed ? nil : "prompt" }, loginHint.map { _ in "login_hint" },
+                maxAge.map { _ in "max_age" }, acrValues.isEmpty ? nil : "acr_values", claims.map { _ in "claims" },
+            ].compactMap { $0 }
+    }
+}
