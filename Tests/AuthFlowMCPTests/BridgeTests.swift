@@ -151,7 +151,8 @@ import Glibc
         }
     }
 
-    @Test func aListeningStreamThatIsAlwaysRejectedCausesNoRefreshAtEachCall() async throws {
+    @Test(arguments: [0, 20])
+    func aListeningStreamThatIsAlwaysRejectedCausesNoRefreshAtEachCall(_ calls: Int) async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let listeners = Mutex(0)
             let transport = StreamTransport { request in
@@ -167,7 +168,9 @@ import Glibc
             }
             let host = Self.host(try scene.client(), transport)
             _ = try await host.initialize()
-            for _ in 0..<20 { #expect(try await host.call("test-tool")["result"] != nil) }
+            for _ in 0..<calls { #expect(try await host.call("test-tool")["result"] != nil) }
+            while listeners.withLock({ $0 }) < 2 { await Task.yield() }
+            for _ in 0..<5000 { await Task.yield() }
             await host.close()
             // Once with the first token, and once with the refreshed token.
             #expect(listeners.withLock { $0 } <= 2)

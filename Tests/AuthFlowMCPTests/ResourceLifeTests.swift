@@ -8,6 +8,23 @@ import HTTPTypes
 import Synchronization
 import Testing
 
+/// Runs a closure before the first request.
+private final class BeforeFirstRequest: HTTPTransport {
+    private let base: any HTTPTransport
+    private let body: @Sendable () async throws -> Void
+    private let hasRun = Atomic(false)
+
+    init(base: any HTTPTransport, _ body: @escaping @Sendable () async throws -> Void) {
+        self.base = base
+        self.body = body
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        if !hasRun.exchange(true, ordering: .relaxed) { try await body() }
+        return try await base.send(call)
+    }
+}
+
 /// The lifecycle of a resource's tokens after sign-in, including failures that are common in MCP clients.
 @Suite struct ResourceLifeTests {
     private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
@@ -113,6 +130,53 @@ import Testing
             _ = try await wide.signIn()
             #expect(try await wide.freshCredential().resources == ["https://api.example.com/another"])
             await expectError(.loginRequired) { _ = try await scene.client(store: store).freshCredential() }
+        }
+    }
+
+    @Test func aSignOutKeepsTheRecordOfASignInDuringItsRevocation() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            // A sign-out sends its first request, for the revocation, after it has removed the tokens.
+            let transport = BeforeFirstRequest(base: scene.transport) {
+                let status = try await Self.list(try scene.client(store: store))
+                #expect(status == 200)
+            }
+            let client = try ResourceScene(emulator: scene.emulator, transport: transport).client(store: store)
+            _ = try await client.signOut()
+            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await scene.client(store: store).issuer() != nil)
+            #expect(try await scene.client(store: store).signOut().credential != nil)
+        }
+    }
+
+    @Test func signOutRemovesAUsersTokensAlsoWhenTheClientNoLongerNeedsAUser() async throws {
+        var settings = Self.settings()
+        settings.registeredClients = ["pre-registered": "secret"]
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let store = MemoryTokenStore()
+            let registered = try scene.registered("pre-registered") {
+                $0.authentication = .clientSecretBasic(Secret("secret"))
+            }
+            #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
+            let machine = try scene.client(methods: [.clientCredentials], registered: registered, store: store)
+            #expect(try await machine.signOut().credential != nil)
+            #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
+    @Test func aLocalSignOutRemovesARecordThatCannotBeRead() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let inner = MemoryTokenStore()
+            let store = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            try await inner.set(Array("damaged".utf8), for: key)
+            let client = try scene.client(store: store)
+            await expectError(.credentialUnusable) { _ = try await client.issuer() }
+            #expect(try await client.signOutLocally())
+            #expect(try await client.issuer() == nil)
         }
     }
 

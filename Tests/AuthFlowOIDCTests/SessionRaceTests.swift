@@ -200,12 +200,16 @@ final class SlowRefreshes: HTTPTransport {
     @Test func theTokensOfAnotherUserEndTheSession() async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
-        _ = try await client.signIn()
+        let first = try await client.signIn().credential.tokens
         scene.emulator.fault = .idToken(.claim("sub", "another"))
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .loginRequired)
         #expect(error?.message.contains("tokens of another user") == true)
+        // The provider has not ended the grant of this user.
+        #expect(await client.drain())
+        let revoked = scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        #expect(revoked.contains(first.refreshToken?.exposed ?? ""))
         scene.emulator.fault = nil
         let refreshes = refreshes
         time.advance(400)

@@ -161,7 +161,9 @@ import Testing
                 #expect(try await run(["config", "check"], in: elsewhere, home: home).status == 0)
                 try FileManager.default.removeItem(atPath: "\(folder)/secret")
                 try write("planted", to: "\(elsewhere)/secret")
-                #expect(try await run(["config", "check"], in: elsewhere, home: home).status == 2)
+                for arguments in [[], ["authflow.json"], ["--config", "authflow.json"]] {
+                    #expect(try await run(["config", "check"] + arguments, in: elsewhere, home: home).status == 2)
+                }
             }
         }
     }

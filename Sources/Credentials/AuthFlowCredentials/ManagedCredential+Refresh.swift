@@ -307,7 +307,13 @@ extension ManagedCredential {
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
-        // In the background, because the lease is still held here.
+        // In the background, because the lease is still held here. Tokens of another user do not show that the provider
+        // has ended this user's grant, whose tokens are no longer stored.
+        if error.isOfAnotherUser {
+            _ = revocations.begin { [client] in
+                try await reporter.step(.revocation) { try await client.revoke(credential) }
+            }
+        }
         if let onEnd { _ = revocations.begin { [key] in await onEnd(key, credential) } }
         return session.error(after: error)
     }

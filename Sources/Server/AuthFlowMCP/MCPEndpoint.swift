@@ -22,16 +22,29 @@ final class MCPEndpoint: Sendable {
     /// responds.
     private let headTimeout: Duration
 
-    /// The access token that the server accepted last, and the token with which it last rejected a request for which
-    /// the user is not asked.
-    private let tokens = Mutex<(accepted: Secret?, rejected: Secret?)>((nil, nil))
+    /// The access tokens that the server has accepted and rejected.
+    private struct Tokens {
+        /// The token that it accepted last in a request sent after the rejection.
+        var accepted: Secret?
+        /// The token with which it last rejected a request for which the user is not asked.
+        var rejected: Secret?
+        /// The number of rejections.
+        var rejections = 0
 
-    /// Whether the server has accepted a token other than the rejected one, so that the rejected request can be sent
-    /// again.
+        mutating func reject(_ token: Secret?) {
+            (accepted, rejected) = (token, token)
+            rejections += 1
+        }
+    }
+
+    private let tokens = Mutex(Tokens())
+
+    /// Whether the server has accepted another token since it rejected one, so that the rejected request can be sent
+    /// again. A late response to an earlier request does not count.
     var hasOtherToken: Bool { tokens.withLock { $0.accepted != $0.rejected } }
 
     /// Records that a request failed without being sent with another token.
-    func rejectCurrentToken() { tokens.withLock { $0.rejected = $0.accepted } }
+    func rejectCurrentToken() { tokens.withLock { $0.reject($0.accepted) } }
 
     init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
         self.client = client
@@ -69,6 +82,7 @@ final class MCPEndpoint: Sendable {
                 maximumResponseSize: Self.maximumSize
             )
             request.pool = pool
+            let rejections = tokens.withLock { $0.rejections }
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
             let response = try await transport.stream(request)
             client.learn(reach: response.reach)
@@ -95,14 +109,14 @@ final class MCPEndpoint: Sendable {
                     throw SessionRepaired()
                 }
                 guard signsIn else {
-                    tokens.withLock { $0.rejected = Self.token(of: request) }
+                    tokens.withLock { $0.reject(Self.token(of: request)) }
                     return whole
                 }
                 guard try await client.mustRepeat(&attempt, after: response.head) else { return whole }
                 continue
             }
             client.learn(from: response.head, of: attempt)
-            tokens.withLock { $0.accepted = Self.token(of: request) }
+            tokens.withLock { if $0.rejections == rejections { $0.accepted = Self.token(of: request) } }
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
             return response
         }

@@ -22,6 +22,8 @@ struct PeerOwner: Sendable {
         case gone
         /// The system does not list the socket.
         case unknown
+        /// There are too many connections to search, which another user may have opened for that purpose.
+        case hidden
     }
 
     /// Whether the peer belongs to a user other than this user and root, who has unlimited access anyway. A browser waits for the response, so
@@ -29,7 +31,7 @@ struct PeerOwner: Sendable {
     var isAnotherUser: Bool {
         switch owner {
         case .user(let id): id != geteuid() && id != 0
-        case .gone: true
+        case .gone, .hidden: true
         case .unknown: false
         }
     }
@@ -63,8 +65,9 @@ struct PeerOwner: Sendable {
     ///
     /// The state of the connection is not compared, because a peer that has sent its request may have closed its sending side.
     private static func owner(of peer: String, to own: String, in table: String) -> Owner? {
-        guard let bytes = BoundedFile.contents(atPath: "/proc/self/net/\(table)", maximumSize: maximumTableSize) else {
-            return nil
+        let path = "/proc/self/net/\(table)"
+        guard let bytes = BoundedFile.contents(atPath: path, maximumSize: maximumTableSize) else {
+            return unsafe access(path, R_OK) == 0 ? .hidden : nil
         }
         for line in bytes.split(separator: UInt8(ascii: "\n")) {
             let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 10).map {

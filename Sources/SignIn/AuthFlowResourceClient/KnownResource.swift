@@ -120,9 +120,6 @@ struct ResourceRecord: Sendable, Hashable {
         if current?.sharesTokens(with: known) == true { current = nil }
         others.removeAll { $0.sharesTokens(with: known) }
     }
-
-    /// The tokens of all sign-ins were removed.
-    mutating func removeAll() { self = ResourceRecord(nil) }
 }
 
 /// How a client obtains its identifier at an authorization server that a resource names.

@@ -254,7 +254,7 @@ extension ResourceClient {
         }
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
         // the sign-in succeeded.
-        try? await changeRecord { $0.begin(known) }
+        try await changeRecord { $0.begin(known) }
         let signIn = try await client.signIn(.replaceAccount, options: request, willShow: willShow)
         var storageError = signIn.storageError
         do {

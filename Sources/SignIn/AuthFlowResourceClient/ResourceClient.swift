@@ -184,27 +184,27 @@ public final class ResourceClient: Sendable {
         return known
     }
 
-    private func record() async throws -> ResourceRecord { ResourceRecord(try await store.bytes(for: recordKey)) }
+    func record() async throws -> ResourceRecord { ResourceRecord(try await store.bytes(for: recordKey)) }
 
-    func changeRecord(_ body: (inout ResourceRecord) -> Void) async throws {
+    /// - Returns: The changed record.
+    @discardableResult
+    func changeRecord(_ body: (inout ResourceRecord) async throws -> Void) async throws -> ResourceRecord {
         try await store.withLease(on: recordKey) { lease in
             var record = ResourceRecord(try await store.bytes(under: lease))
-            body(&record)
+            try await body(&record)
             try await store.write(try record.bytes, under: lease)
+            return record
         }
     }
 
-    /// - Parameter known: The sign-in that has succeeded; nil after a sign-out.
-    func keep(_ known: KnownResource?) async throws {
-        try await changeRecord { record in
-            if let known { record.use(known) } else { record.removeAll() }
-        }
+    /// - Parameter known: The sign-in that has succeeded.
+    func keep(_ known: KnownResource) async throws {
+        try await changeRecord { $0.use(known) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
-        let list = KnownResources(store: store)
-        if known == nil { await list.remove(address: address.url) } else { await list.add(address: address.url) }
+        await KnownResources(store: store).add(address: address.url)
     }
 
-    private var recordKey: RecordKey {
+    var recordKey: RecordKey {
         RecordKey(name: recordName, issuer: "", clientID: "", kind: .protectedResource)
     }
 
@@ -279,7 +279,12 @@ public final class ResourceClient: Sendable {
         return authClient(wanted, known)
     }
 
-    private func authClient(_ registration: ClientRegistration, _ known: KnownResource) -> AuthClient {
+    /// - Parameter methods: Default: those of this client.
+    func authClient(
+        _ registration: ClientRegistration,
+        _ known: KnownResource,
+        methods: SignInMethods? = nil
+    ) -> AuthClient {
         var clientOptions = AuthClient.Options()
         clientOptions.name = options.name
         clientOptions.resource = known.resource
@@ -287,7 +292,7 @@ public final class ResourceClient: Sendable {
         clientOptions.freshnessMargin = options.freshnessMargin
         return AuthClient(
             client: OAuthClient(server: server(known.issuer, isAssumed: known.isAssumed), registration: registration),
-            methods: methods,
+            methods: methods ?? self.methods,
             store: store,
             options: clientOptions,
             observer: observer
@@ -375,62 +380,6 @@ public final class ResourceClient: Sendable {
             providerError: reason?.providerError,
             underlyingError: reason
         )
-    }
-
-    /// Signs out: removes the tokens from the store, and revokes them at the authorization server if possible. The registration remains
-    /// stored.
-    /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``.
-    public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
-        var results: [SignOut] = []
-        for known in try await signIns() {
-            results.append(try await clientForSignOut(of: known).signOut(revokingTokens: revokingTokens))
-        }
-        try await keep(nil)
-        let isIncomplete = { (outcome: SignOut.Outcome) in ![.done, .nothingToDo].contains(outcome) }
-        let revocations = results.map(\.revocation)
-        return SignOut(
-            credential: results.lazy.compactMap(\.credential).first,
-            revocation: revocations.first(where: isIncomplete) ?? revocations.first { $0 == .done } ?? .nothingToDo,
-            endSession: results.first?.endSession ?? .nothingToDo
-        )
-    }
-
-    /// Removes the tokens from the store, even if they can no longer be read. No request is sent.
-    /// - Returns: Whether there were any tokens.
-    /// - Throws: ``AuthError`` with `storage_failed`.
-    @discardableResult
-    public func signOutLocally() async throws -> Bool {
-        var hadTokens = false
-        for known in try await signIns() {
-            if try await clientForSignOut(of: known).signOutLocally() { hadTokens = true }
-        }
-        try await keep(nil)
-        return hadTokens
-    }
-
-    /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded there.
-    private func signIns() async throws -> [KnownResource] {
-        var record = try await record()
-        if let known = state.withLock({ $0.known }) { record.begin(known) }
-        return record.all
-    }
-
-    /// Signs out the sign-ins with other servers and clients: their tokens must not be used again if the resource
-    /// names those servers again.
-    func signOutOthers() async {
-        for other in (try? await record().others) ?? [] {
-            guard let client = try? await clientForSignOut(of: other), (try? await client.signOut()) != nil else {
-                continue
-            }
-            try? await changeRecord { $0.remove(other) }
-        }
-    }
-
-    /// The client that signs out. If the sign-in contradicts the current configuration, or its registration is no
-    /// longer stored, it is a public client with the sign-in's client ID, so that the tokens are still removed.
-    private func clientForSignOut(of known: KnownResource) async throws -> AuthClient {
-        if let client = try? await client(of: known) { return client }
-        return authClient(try ClientRegistration(clientID: known.clientID) { $0.resources = [known.resource] }, known)
     }
 
     /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.

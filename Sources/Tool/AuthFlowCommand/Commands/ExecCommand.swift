@@ -148,7 +148,11 @@ struct ExecCommand: AsyncParsableCommand {
         environment[variable] = place.path
         let tokenFile = TokenFile(file: place, lifetime: .seconds(minTTL), host: ToolEnvironment.host) {
             let credential = try await credential(of: client)
-            guard credential.account == first.account else {
+            // Users who are not identified can be distinguished only by their sign-ins.
+            let isSameUser =
+                credential.account == first.account
+                && (credential.identity != nil || credential.signedInAt == first.signedInAt)
+            guard isSameUser else {
                 throw AuthError(.accountMismatch, "Another user has signed in, whose token the program does not get.")
             }
             return credential.tokens

@@ -189,9 +189,9 @@ struct ConfigurationChoice {
                 )
             }
         }
-        // Paths in a trusted file are relative to its own directory, even if the file is opened through a symbolic link
-        // in another directory.
-        let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
+        // Paths in a file are relative to its own directory, even if the file is opened through a symbolic link in another
+        // directory, which could contain other programs with the same names.
+        let place = ConfigurationTrust.resolved(path)
         return try ConfigurationFile(
             text: content,
             name: path,

@@ -1,0 +1,114 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowOAuth
+public import AuthFlowSignIn
+import AuthFlowStorage
+import Synchronization
+
+extension ResourceClient {
+    /// Signs out: removes the tokens of every sign-in from the store, and revokes them at the authorization servers if
+    /// possible. The registrations remain stored.
+    /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``, after the other sign-ins have
+    ///   been signed out.
+    public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
+        let results = try await signOut(of: try await signIns()) { try await $0.signOut(revokingTokens: revokingTokens) }
+        let isIncomplete = { (outcome: SignOut.Outcome) in ![.done, .nothingToDo].contains(outcome) }
+        let revocations = results.map(\.revocation)
+        return SignOut(
+            credential: results.lazy.compactMap(\.credential).first,
+            revocation: revocations.first(where: isIncomplete) ?? revocations.first { $0 == .done } ?? .nothingToDo,
+            endSession: results.first?.endSession ?? .nothingToDo
+        )
+    }
+
+    /// Removes the tokens from the store, even if they can no longer be read. No request is sent.
+    /// - Returns: Whether there were any tokens.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    @discardableResult
+    public func signOutLocally() async throws -> Bool {
+        do {
+            return try await signOut(of: try await signIns()) { try await $0.signOutLocally() }.contains(true)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            // The record cannot be read, so it cannot name any sign-ins.
+            try await store.withLease(on: recordKey) { try await store.write(nil, under: $0) }
+            state.withLock { ($0.known, $0.isLoaded) = (nil, true) }
+            return true
+        }
+    }
+
+    /// Signs out the sign-ins with other servers and clients: their tokens must not be used again if the resource
+    /// names those servers again.
+    func signOutOthers() async {
+        guard let others = try? await record().others, !others.isEmpty else { return }
+        _ = try? await signOut(of: others) { try await $0.signOut() }
+    }
+
+    /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded there.
+    private func signIns() async throws -> [KnownResource] {
+        let all = try await record().all
+        guard let known = state.withLock({ $0.known }), !all.contains(where: { $0.sharesTokens(with: known) }) else {
+            return all
+        }
+        return [known] + all
+    }
+
+    /// Signs out several sign-ins at the same time, so that neither an error nor a server that does not respond leaves
+    /// the tokens of the others in the store.
+    /// - Returns: The results, in the order of the sign-ins.
+    /// - Throws: The first error, after every sign-in has been attempted.
+    private func signOut<Outcome: Sendable>(
+        of signIns: [KnownResource],
+        _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
+    ) async throws -> [Outcome] {
+        let results = await withTaskGroup(of: (Int, Result<[Outcome], any Error>).self) { group in
+            for (number, known) in signIns.enumerated() {
+                group.addTask { [self] in
+                    do {
+                        var outcomes: [Outcome] = []
+                        for client in try await clientsForSignOut(of: known) { outcomes.append(try await body(client)) }
+                        return (number, .success(outcomes))
+                    } catch {
+                        return (number, .failure(error))
+                    }
+                }
+            }
+            return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
+        }
+        let done = signIns.indices.filter { if case .success? = results[$0] { true } else { false } }
+        try await forget(done.map { signIns[$0] })
+        return try signIns.indices.flatMap { try results[$0]?.get() ?? [] }
+    }
+
+    /// Removes sign-ins from the record, unless a user has signed in again in the meantime: the record names every
+    /// sign-in whose tokens are in the store.
+    private func forget(_ signIns: [KnownResource]) async throws {
+        let record = try await changeRecord { record in
+            for known in signIns {
+                let clients = try await clientsForSignOut(of: known)
+                var hasTokens = false
+                for client in clients where !hasTokens { hasTokens = try await client.credential() != nil }
+                if !hasTokens { record.remove(known) }
+            }
+        }
+        state.withLock { state in
+            let isForgotten = state.known.map { known in signIns.contains { $0.sharesTokens(with: known) } } ?? true
+            if isForgotten { (state.known, state.isLoaded) = (record.current, true) }
+        }
+        if record.all.isEmpty { await KnownResources(store: store).remove(address: address.url) }
+    }
+
+    /// The clients that sign out. If the sign-in contradicts the current configuration, or its registration is no
+    /// longer stored, it is a public client with the sign-in's client ID, so that the tokens are still removed. A client
+    /// that no longer needs a user may still have a user's tokens.
+    private func clientsForSignOut(of known: KnownResource) async throws -> [AuthClient] {
+        let client: AuthClient
+        if let current = try? await self.client(of: known) {
+            client = current
+        } else {
+            let registration = try ClientRegistration(clientID: known.clientID) { $0.resources = [known.resource] }
+            client = authClient(registration, known)
+        }
+        guard methods.withoutUser != nil else { return [client] }
+        return [client, authClient(client.registration, known, methods: SignInMethods(methods: []))]
+    }
+}
