@@ -11,7 +11,9 @@ extension ResourceClient {
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``, after the other sign-ins have
     ///   been signed out.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
-        let results = try await signOut(of: try await signIns()) { try await $0.signOut(revokingTokens: revokingTokens) }
+        let results = try await signOut(of: try await signIns()) { client in
+            try await client.signOut(revokingTokens: revokingTokens)
+        }
         let isIncomplete = { (outcome: SignOut.Outcome) in ![.done, .nothingToDo].contains(outcome) }
         let revocations = results.map(\.revocation)
         return SignOut(

@@ -114,7 +114,9 @@ private struct IssuerKeys: KeySet {
         }
         try Task.checkCancellation()
         // The key set may have a new URL, so old metadata is fetched again once.
-        guard let moved = try? await server.metadataAfterDoubt().jwksURI, moved != place else { return try verdict.get() }
+        guard let moved = try? await server.metadataAfterDoubt().jwksURI, moved != place else {
+            return try verdict.get()
+        }
         return try await self.verdict(on: jws, at: moved)
     }
 
