@@ -49,6 +49,7 @@ let package = Package(
             path: "lanes/app"
         ),
         .executableTarget(name: "server", dependencies: [authFlow("AuthFlowOIDC")], path: "lanes/server"),
+        .executableTarget(name: "machine", dependencies: [authFlow("AuthFlow")], path: "lanes/machine"),
         .executableTarget(name: "api", dependencies: [authFlow("AuthFlowResourceServer")], path: "lanes/api"),
         .executableTarget(name: "resource", dependencies: [authFlow("AuthFlowLoopback")], path: "lanes/resource"),
 

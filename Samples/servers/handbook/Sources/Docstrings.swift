@@ -118,3 +118,9 @@ func token(
     let token = try await server.freshTokens(for: session).accessToken
     return TransportResponse(head: HTTPResponse(status: .ok), body: Array(try await orders(with: token.exposed).utf8))
 }
+
+func application(_ router: Router<WebContext>, _ server: SessionServer) async throws {
+    var application = Application(router: router)
+    application.addServices(SessionService(server: server))
+    try await application.runService()
+}

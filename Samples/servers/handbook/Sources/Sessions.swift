@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowHummingbird
 import AuthFlowOIDC
 import AuthFlowPostgreSQL
+import AuthFlowSQLite
 import AuthFlowServer
 import AuthFlowServerConfiguration
 import HTTPTypes
@@ -97,6 +98,19 @@ func callAPI(_ request: HTTPRequest, _ body: [UInt8], by server: SessionServer) 
     )
     if let response = await proxy.response(to: request, body: body) { return response }
     return nil
+}
+
+func serverFromValues() throws -> SessionServer {
+    let secret = Environment().get("CLIENT_SECRET") ?? ""
+    let registration = try ClientRegistration(clientID: "my-client") {
+        $0.redirectURIs = ["https://app.example.com/callback"]
+        $0.scopes = ["openid", "offline_access"]
+        $0.authentication = .clientSecretBasic(Secret(secret))  // or .privateKeyJWT(key)
+    }
+    let client = OAuthClient(server: AuthorizationServer(issuer: "https://id.example.com"), registration: registration)
+    let store = try SQLiteTokenStore(path: "/var/lib/app/sessions.sqlite")
+    let server = try SessionServer(client: client, store: store, options: .init(origin: "https://app.example.com"))
+    return server
 }
 
 func serverFromAFile() throws -> SessionServer {

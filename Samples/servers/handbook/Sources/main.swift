@@ -6,33 +6,52 @@ import AuthFlowHummingbird
 import AuthFlowOIDC
 import AuthFlowSQLite
 import AuthFlowServer
+import AuthFlowServerConfiguration
+import Foundation
 import Hummingbird
-
-let secret = Environment().get("CLIENT_SECRET") ?? ""
-let registration = try ClientRegistration(clientID: "my-client") {
-    $0.redirectURIs = ["https://app.example.com/callback"]
-    $0.scopes = ["openid", "offline_access"]
-    $0.authentication = .clientSecretBasic(Secret(secret))  // or .privateKeyJWT(key)
-}
-let client = OAuthClient(server: AuthorizationServer(issuer: "https://id.example.com"), registration: registration)
-let store = try SQLiteTokenStore(path: "/var/lib/app/sessions.sqlite")
-let server = try SessionServer(client: client, store: store, options: .init(origin: "https://app.example.com"))
 
 struct WebContext: SessionRequestContext {
     var coreContext: CoreRequestContextStorage
-    var session: Session?
+    var session: Session?  // nil when no user is signed in
     init(source: Source) { coreContext = .init(source: source) }
 }
 
+struct HTML: ResponseGenerator {
+    let content: String
+
+    func response(from request: Request, context: some RequestContext) -> Response {
+        let page = "<!DOCTYPE html><meta charset=\"utf-8\"><title>Orders</title>\(content)"
+        return Response(
+            status: .ok,
+            headers: [.contentType: "text/html; charset=utf-8", .cacheControl: "no-store"],
+            body: .init(byteBuffer: ByteBuffer(string: page))
+        )
+    }
+}
+
+let file = try ConfigurationFile(path: "authflow.json")
+let server = try SessionServer(configuration: file, providers: [.oidc], stores: [.sqlite])
+
+// GET /api/orders/17 of a script becomes GET https://api.example.com/orders/17, with the session's access token.
+let orders = try ResourceProxy.Route("/api/orders/", to: "https://api.example.com/orders/", methods: [.get, .post])
+let proxy = ResourceProxy(server: server, routes: [orders])
+
 let router = Router(context: WebContext.self)
-router.add(middleware: SessionMiddleware(server: server))
+// Responds to /login, /callback, /logout, /session, /backchannel-logout and /api/orders/...; sets the session for the rest.
+router.add(middleware: SessionMiddleware(server: server, proxy: proxy))
 router.get("/") { _, context in
-    "Hello, \(context.session?.identity?.displayName ?? "stranger")"  // the session is nil when no user is signed in
+    guard let session = context.session else { return HTML(content: "<a href=\"/login?return_to=/\">Sign in</a>") }
+    let name = DisplayText.escapedForHTML(session.identity?.displayName ?? "an unknown user")
+    return HTML(content: "Hello, \(name)<form method=\"post\" action=\"/logout\"><button>Sign out</button></form>")
 }
-router.get("/orders") { request, context in
-    let token = try await server.freshTokens(for: context.requireSession()).accessToken
-    return try await orders(with: token.exposed)  // your own call to an API
+router.get("/expiry") { _, context in
+    let tokens = try await server.freshTokens(for: context.requireSession())  // status 401 without a session
+    return "The access token expires at \(tokens.expiresAt?.formatted(.iso8601) ?? "an unknown time").\n"
 }
-var application = Application(router: router)
-application.addServices(SessionService(server: server))
+router.group("/payments")  // a second factor within the last five minutes; status 401 without a session
+    .requireAuthentication(.init(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
+    .get { _, _ in HTML(content: "Payments") }
+
+var application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 8400)))
+application.addServices(SessionService(server: server))  // removes ended sessions; waits for refreshes at the end
 try await application.runService()
