@@ -194,7 +194,7 @@ def strange_requests_harm_no_other(alice, _):
     refused, any_page = rb"HTTP/1.[01] [45]\d\d", rb"HTTP/1.1 [24]\d\d"
     host = HOST.netloc.encode()
     for text, wanted in (
-        (b"GET /session%00 HTTP/1.1\r\nHost: x\r\n\r\n", refused), (b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", any_page),
+        (b"GET /session%00 HTTP/1.1\r\nHost: x\r\n\r\n", any_page), (b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", any_page),
         (b"POST /logout HTTP/1.1\r\nHo", refused), (b"\x16\x03\x01\x02\x00", refused), (b"GET / HTTP/9.9\r\n\r\n", refused),
         (b"GET http://evil.example/callback?code=1&state=2 HTTP/1.1\r\nHost: evil.example\r\n\r\n", refused),
         (b"POST /logout HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /", refused),

@@ -119,6 +119,9 @@ func failedSeeds() -> [UInt64] {
     return text.split(separator: "\n").compactMap { UInt64($0.prefix { $0 != " " }) }
 }
 
+/// Prints a line at once: a campaign can take hours, and can be ended before it is complete.
+func tell(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+
 func explore(_ count: UInt64, from seed: UInt64) async throws {
     let size: UInt64 = 1000
     var batches = stride(from: seed, to: seed + count, by: Int(size)).map { ($0, min(size, seed + count - $0)) }
@@ -142,17 +145,20 @@ func explore(_ count: UInt64, from seed: UInt64) async throws {
             }
         }
         for _ in 0..<ProcessInfo.processInfo.activeProcessorCount { add() }
+        var finished = 0
         while let output = try await group.next() {
             for line in output.split(separator: "\n") {
                 let words = line.split(separator: " ", maxSplits: 2)
                 if words.first == "failed" {
                     failures.append((UInt64(words[1]) ?? 0, String(words[2])))
-                    print("seed \(words[1]), \(words[2])")
+                    tell("seed \(words[1]), \(words[2])")
                 } else {
                     steps += Int(words[1]) ?? 0
                     calls += Int(words[2]) ?? 0
                 }
             }
+            finished += 1
+            if finished % 50 == 0 { tell("\(finished) of \(batches.count) batches") }
             add()
         }
     }
