@@ -94,7 +94,7 @@ extension TreeDriver: LoginDriver {
         guard let name = await sessionCookieName(in: browser) else {
             throw AuthError(
                 .userAgentFailed,
-                "The session at \(realm.origin) may continue, because its serverinfo does not contain the name of the session cookie."
+                "The session at \(realm.origin) may continue, because the name of its cookie could not be read from serverinfo."
             )
         }
         guard await browser.hasCookie(named: name, for: endpoint) else { return }

@@ -10,6 +10,7 @@ extension GitHubProvider: TokenRevoking {
     /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, and when a refresh token or
     ///   the grant remains that GitHub offers no way to revoke.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
+        guard context.basicAuthorization != nil else { throw secretRequired(context) }
         let tokens = credential.tokens
         let hasExpired = tokens.expiresAt.map { $0 <= context.host.now() } ?? false
         switch signOut {
@@ -102,7 +103,7 @@ extension GitHubProvider {
     ) async throws -> TransportResponse {
         let clientID = FormURLEncoding.encode(context.registration.clientID)
         guard let authorization = context.basicAuthorization else {
-            throw unsupported("GitHub requires the client secret for this request", context)
+            throw secretRequired(context)
         }
         let body: JSON = ["access_token": .string(tokens.accessToken.exposed)]
         var call = try call(method, "/applications/\(clientID)/\(what)", body: body)
@@ -120,6 +121,10 @@ extension GitHubProvider {
             providerError: response.providerError,
             status: response.status
         )
+    }
+
+    private func secretRequired(_ context: ProviderContext) -> AuthError {
+        unsupported("GitHub requires the client secret for this request", context)
     }
 
     private func unsupported(_ reason: String, _ context: ProviderContext) -> AuthError {

@@ -158,11 +158,12 @@ extension OktaProvider: TokenRevoking {
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
         let subject = credential.identity?.subject
         let shared = try await sharedSecret(of: subject, in: context)?.deviceSecret
-        let secret = credential.tokens.deviceSecret ?? shared
+        // The user may have signed in to another app again since.
+        let secrets = Set([credential.tokens.deviceSecret, shared].compactMap { $0 })
         let outcome: Result<Void, any Error>
         do {
             outcome = .success(
-                try await context.revoke((secret.map { [RevocableToken($0, typeHint: "device_secret")] } ?? []) + own)
+                try await context.revoke(secrets.map { RevocableToken($0, typeHint: "device_secret") } + own)
             )
         } catch {
             outcome = .failure(error)
@@ -172,11 +173,14 @@ extension OktaProvider: TokenRevoking {
         let end = SharedEnd(
             clientID: context.registration.clientID,
             subject: subject,
-            unrevoked: isUnrevoked ? secret : nil
+            unrevoked: isUnrevoked ? credential.tokens.deviceSecret ?? shared : nil
         )
         try await context.sharedCredentials?.change(for: issuer) { old in
-            let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
-            return current == nil || current == secret ? RedactedJSON(end.json) : old
+            let current = old.flatMap { SharedSecret($0.exposed) }
+            let isOfAnotherUser = current.map { !secrets.contains($0.deviceSecret) } ?? false
+            // The sign-out page of another app still has to revoke its secret.
+            let isAwaited = old.flatMap { SharedEnd($0.exposed) }?.unrevoked != nil
+            return isOfAnotherUser || isAwaited ? old : RedactedJSON(end.json)
         }
         try outcome.get()
     }

@@ -246,6 +246,28 @@ import Testing
         }
     }
 
+    @Test func aRejectedSignInDoesNotEndTheSessionOfAnAccountThatIsNotSelected() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let alice = try await scene.app("mail", user: .alice, store: store).signIn().identity
+            let mail = try scene.app("mail", user: .bob, store: store)
+            _ = try await mail.signIn(.addAccount)
+            try await mail.selectAccount(alice?.subject ?? "")
+            await expectError(.accountMismatch) { try await mail.signIn(options: .init(prompt: .login)) }
+            #expect(!scene.emulator.custom.receivedRequests.contains { $0.path.hasSuffix("/revoke") })
+        }
+    }
+
+    @Test func aSignOutAlsoRevokesTheSecretOfALaterSignInByTheSameUser() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let mail = try scene.app("mail", user: .alice)
+            _ = try await mail.signIn()
+            _ = try await scene.app("calendar", user: .alice).signIn(options: .init(maxAge: .seconds(60)))
+            #expect(try await mail.signOut().revocation == .done)
+            await expectError(.userAgentFailed) { try await scene.app("calendar").signIn() }
+        }
+    }
+
     @Test func aSignOutLeavesTheDeviceSecretOfAnotherUserValid() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()

@@ -220,8 +220,17 @@ extension ManagedCredential {
     /// Whether an account is known to differ from the one that is signed in, so that a sign-in for the same account would
     /// reject it.
     package func isOtherAccount(_ signedIn: AccountID) async throws -> Bool {
-        let other = otherAccount(than: signedIn, in: try await accounts())
-        return signedIn.subject != nil && other?.subject != nil
+        isOtherAccount(signedIn, in: try await accounts())
+    }
+
+    /// Whether an account is also known to have no tokens here, which could belong to the same grant.
+    package func isUnknownAccount(_ signedIn: AccountID) async throws -> Bool {
+        let accounts = try await accounts()
+        return isOtherAccount(signedIn, in: accounts) && accounts.entry(of: signedIn)?.credential == nil
+    }
+
+    private func isOtherAccount(_ signedIn: AccountID, in accounts: StoredAccounts) -> Bool {
+        signedIn.subject != nil && otherAccount(than: signedIn, in: accounts)?.subject != nil
     }
 
     /// Retains the credential of a sign-in in memory until this process exits, because it could not be stored.

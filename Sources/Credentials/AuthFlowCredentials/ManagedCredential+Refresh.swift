@@ -308,10 +308,12 @@ extension ManagedCredential {
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
         // In the background, because the lease is still held here. Tokens of another user do not show that the provider
-        // has ended this user's grant, whose tokens are no longer stored.
+        // has ended this user's grant, whose tokens are no longer stored. An adapter's revocation could end other grants.
         if error.isOfAnotherUser {
             _ = revocations.begin { [client] in
-                try await reporter.step(.revocation) { try await client.revoke(credential) }
+                try await reporter.step(.revocation) {
+                    try await client.revoke(credential.revocableTokens(at: client.host.now()))
+                }
             }
         }
         if let onEnd { _ = revocations.begin { [key] in await onEnd(key, credential) } }

@@ -53,8 +53,14 @@ extension HeadlessUserAgent: UserAgent {
                 )
                 var failure: (any Error)?
                 if options.purpose == .signOut {
+                    if sharedCookies != nil, shared == nil {
+                        failure = AuthError(
+                            .storageFailed,
+                            "The shared cookies could not be read, so the session at \(start.origin) may continue."
+                        )
+                    }
                     // Whatever the provider responds, no app of the group may use the session any longer.
-                    do { try await sharedCookies?.remove() } catch { failure = error }
+                    do { try await sharedCookies?.remove() } catch { failure = failure ?? error }
                     do { try await driver.beginSignOut(in: browser) } catch { failure = failure ?? error }
                 }
                 var navigation = HeadlessNavigation.visit(start)

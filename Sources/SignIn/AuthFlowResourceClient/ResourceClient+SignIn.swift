@@ -254,8 +254,18 @@ extension ResourceClient {
         }
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
         // the sign-in succeeded.
-        try await changeRecord { $0.begin(known) }
-        let signIn = try await client.signIn(.replaceAccount, options: request, willShow: willShow)
+        do {
+            try await changeRecord { $0.begin(known) }
+        } catch {
+            // A client without a user shows no page, and can do without the store.
+            guard methods.withoutUser != nil else { throw error }
+        }
+        let signIn = try await client.signIn(
+            .replaceAccount,
+            options: request,
+            usesSharedSessions: true,
+            willShow: willShow
+        )
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.keep(registration, for: redirectURI) }

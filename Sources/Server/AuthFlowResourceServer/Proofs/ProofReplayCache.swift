@@ -31,7 +31,8 @@ public protocol ProofReplayCache: Sendable {
 ///
 /// It has two generations, each of which covers one window: a proof is stored for at least one window, and removed
 /// together with its generation. After the clock was set back, both are retained until the clock has passed the time
-/// that they were for, because their proofs will be valid again.
+/// that they were for, because their proofs will be valid again. If the clock was ahead only for a moment, the proofs from
+/// before that moment are forgotten.
 public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []

@@ -163,13 +163,16 @@ public final class AuthClient: Sendable {
         _ policy: AccountPolicy = .sameAccount,
         options: AuthorizationOptions = AuthorizationOptions()
     ) async throws -> SignIn {
-        try await signIn(policy, options: options, willShow: {})
+        try await signIn(policy, options: options, usesSharedSessions: policy == .sameAccount, willShow: {})
     }
 
-    /// - Parameter willShow: Called before the user is shown anything.
+    /// - Parameters:
+    ///   - usesSharedSessions: Whether the user agent may use a session that another app has shared.
+    ///   - willShow: Called before the user is shown anything.
     package func signIn(
         _ policy: AccountPolicy,
         options: AuthorizationOptions,
+        usesSharedSessions: Bool,
         willShow: @escaping @Sendable () -> Void
     ) async throws -> SignIn {
         // A sign-in whose result cannot be stored would waste the user's time.
@@ -186,7 +189,7 @@ public final class AuthClient: Sendable {
         for method in methods.methods.dropLast() {
             let hasBegun = Flag()
             do {
-                return try await signIn(by: method, policy, options, reporter) {
+                return try await signIn(by: method, policy, options, usesSharedSessions, reporter) {
                     hasBegun.set()
                     willShow()
                 }
@@ -194,7 +197,7 @@ public final class AuthClient: Sendable {
                 passOver(method.flow.rawValue, error, reporter)
             }
         }
-        return try await signIn(by: last, policy, options, reporter, willShow: willShow)
+        return try await signIn(by: last, policy, options, usesSharedSessions, reporter, willShow: willShow)
     }
 
     private func passOver(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {
@@ -253,6 +256,7 @@ public final class AuthClient: Sendable {
         by method: SignInMethod,
         _ policy: AccountPolicy,
         _ authorization: AuthorizationOptions,
+        _ usesSharedSessions: Bool,
         _ reporter: FlowReporter,
         willShow: @escaping @Sendable () -> Void
     ) async throws -> SignIn {
@@ -274,7 +278,7 @@ public final class AuthClient: Sendable {
                     client: client,
                     reporter: reporter,
                     options: authorization,
-                    usesSharedSessions: policy == .sameAccount,
+                    usesSharedSessions: usesSharedSessions,
                     visits: visits,
                     unfinished: credentials.unfinished,
                     notes: notes,
@@ -361,8 +365,8 @@ public final class AuthClient: Sendable {
         do {
             try await managed.keep(credential, policy, reporter)
         } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
-            // The tokens of a user who may be the one who is signed in can belong to the grant of that session.
-            if error.code == .accountMismatch, (try? await managed.isOtherAccount(credential.account)) == true {
+            // The tokens of a user who may be signed in can belong to the grant of that session.
+            if error.code == .accountMismatch, (try? await managed.isUnknownAccount(credential.account)) == true {
                 await client.revokeRefused(credential.tokens)
             }
             throw error

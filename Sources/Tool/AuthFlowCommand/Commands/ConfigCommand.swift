@@ -33,8 +33,7 @@ struct ConfigCommand: AsyncParsableCommand {
         func run() async throws {
             var choice = options.choice
             if let path {
-                try ConfigCommand.requireTrust(path)
-                choice.config = path
+                choice.config = try ConfigCommand.trusted(path)
             }
             let file = try choice.file()
             var issues: [ConfigurationIssue] = []
@@ -102,14 +101,17 @@ struct ConfigCommand: AsyncParsableCommand {
     }
 
     /// Requires that the user has trusted an `authflow.json`, because a check runs the programs that the file names.
-    private static func requireTrust(_ path: String) throws {
+    /// - Returns: The path of the file that was trusted.
+    private static func trusted(_ path: String) throws -> String {
         // This applies to every file with this name, including files in other directories, and whether the name is that
         // of a link or of the file that it points to. Some file systems ignore the case of names.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
-        guard names.contains(ConfigurationChoice.localName) else { return }
+        guard names.contains(ConfigurationChoice.localName) else { return path }
         let content = try ConfigurationFile.contents(ofFile: path)
-        guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else { return }
+        guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else {
+            return ConfigurationTrust.resolved(path)
+        }
         try checkKeys(of: path, content)
         throw AuthError(
             .invalidConfiguration,

@@ -86,7 +86,7 @@ struct ConfigurationTrust {
     }
 
     /// The absolute path with all symbolic links resolved.
-    fileprivate static func resolved(_ file: String) -> String {
+    static func resolved(_ file: String) -> String {
         guard let found = unsafe realpath(file, nil) else {
             return URL(fileURLWithPath: file).standardizedFileURL.path
         }
@@ -189,9 +189,10 @@ struct ConfigurationChoice {
                 )
             }
         }
-        // Paths in a file are relative to its own directory, even if the file is opened through a symbolic link in another
-        // directory, which could contain other programs with the same names.
-        let place = ConfigurationTrust.resolved(path)
+        // Paths in a file in the working directory are relative to the file's own directory, even if it is opened through
+        // a symbolic link: the working directory could contain other programs with the same names.
+        let isElsewhere = origin != .workingDirectory && path.hasPrefix("/")
+        let place = isElsewhere ? path : ConfigurationTrust.resolved(path)
         return try ConfigurationFile(
             text: content,
             name: path,
