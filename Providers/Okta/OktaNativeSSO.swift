@@ -177,10 +177,10 @@ extension OktaProvider: TokenRevoking {
         )
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }
-            let isOfAnotherUser = current.map { !secrets.contains($0.deviceSecret) } ?? false
+            let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
             // The sign-out page of another app still has to revoke its secret.
             let isAwaited = old.flatMap { SharedEnd($0.exposed) }?.unrevoked != nil
-            return isOfAnotherUser || isAwaited ? old : RedactedJSON(end.json)
+            return isAnother || isAwaited ? old : RedactedJSON(end.json)
         }
         try outcome.get()
     }

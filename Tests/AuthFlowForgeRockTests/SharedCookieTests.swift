@@ -121,7 +121,7 @@ import Testing
             let cookies = try scene.cookies(store)
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
             // Another app signs out after this app's sign-in has read the cookies.
-            let transport = BeforeFirstRequest(base: scene.transport) { try await cookies.remove() }
+            let transport = BeforeFirstRequest(base: scene.transport, to: "/authorize") { try await cookies.remove() }
             let client = try scene.client(
                 handlers: [],
                 acrValues: ["persistent-cookie"],
@@ -201,23 +201,6 @@ import Testing
             _ = try await client.signIn()
             #expect(events.withLock { $0.contains { $0.contains("damaged") } })
         }
-    }
-}
-
-/// Runs a closure before the first request.
-private final class BeforeFirstRequest: HTTPTransport {
-    private let base: any HTTPTransport
-    private let body: @Sendable () async throws -> Void
-    private let hasRun = Atomic(false)
-
-    init(base: any HTTPTransport, _ body: @escaping @Sendable () async throws -> Void) {
-        self.base = base
-        self.body = body
-    }
-
-    func send(_ call: TransportRequest) async throws -> TransportResponse {
-        if call.url.contains("/authorize"), !hasRun.exchange(true, ordering: .relaxed) { try await body() }
-        return try await base.send(call)
     }
 }
 

@@ -8,23 +8,6 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Runs a closure before the first request.
-private final class BeforeFirstRequest: HTTPTransport {
-    private let base: any HTTPTransport
-    private let body: @Sendable () async throws -> Void
-    private let hasRun = Atomic(false)
-
-    init(base: any HTTPTransport, _ body: @escaping @Sendable () async throws -> Void) {
-        self.base = base
-        self.body = body
-    }
-
-    func send(_ call: TransportRequest) async throws -> TransportResponse {
-        if !hasRun.exchange(true, ordering: .relaxed) { try await body() }
-        return try await base.send(call)
-    }
-}
-
 /// The lifecycle of a resource's tokens after sign-in, including failures that are common in MCP clients.
 @Suite struct ResourceLifeTests {
     private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
@@ -138,7 +121,7 @@ private final class BeforeFirstRequest: HTTPTransport {
             let store = MemoryTokenStore()
             #expect(try await Self.list(try scene.client(store: store)) == 200)
             // A sign-out sends its first request, for the revocation, after it has removed the tokens.
-            let transport = BeforeFirstRequest(base: scene.transport) {
+            let transport = BeforeFirstRequest(base: scene.transport, to: "/") {
                 let status = try await Self.list(try scene.client(store: store))
                 #expect(status == 200)
             }
