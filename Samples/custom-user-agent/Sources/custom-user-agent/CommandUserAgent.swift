@@ -34,8 +34,11 @@ struct CommandUserAgent: UserAgent {
         process.standardInput = input
         process.standardOutput = output
         try process.run()
-        try input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
-        try input.fileHandleForWriting.close()
+        // A program may exit without reading the URL. Writing to it then fails, and raises a signal that terminates
+        // this process if it is not ignored. The program's output decides what happens.
+        signal(SIGPIPE, SIG_IGN)
+        try? input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
+        try? input.fileHandleForWriting.close()
         // If the response arrives in another way, or the user presses Ctrl-C, this task is cancelled and the program
         // is terminated.
         let response = await withTaskCancellationHandler {
