@@ -196,6 +196,28 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(results.sorted() == ["holder: at.1.1.-", "other: at.1.1.-", "sign-in: stored"])
     }
 
+    /// Another process could take over before the request reaches the provider.
+    @Test func aHolderThatWasPausedSendsNothingShortlyBeforeItsLeaseExpires() async throws {
+        let (results, leases) = try await history { stage in
+            stage.signIn()
+            while stage.lifeLeft > 0 { stage.wait(10) }
+            stage.records.script = { [unowned stage] call, process in
+                // The first lease is not renewed.
+                if call == "renew", stage.scriptedCalls == 1 { return .lostBefore }
+                guard call == "take" else { return nil }
+                stage.scriptedCalls += 1
+                if stage.scriptedCalls == 1 { stage.world.pause(process, for: .milliseconds(14_000)) }
+                return nil
+            }
+            stage.use("holder", at: 0)
+            stage.wait(60)
+            return (stage.results, stage.scriptedCalls)
+        }
+        #expect(results == ["holder: at.0.1.-"])
+        // The lease was acquired again before the refresh token was sent.
+        #expect(leases == 2)
+    }
+
     @Test func aCallerThatIsCancelledGetsNoTokenThatWasNotChecked() async throws {
         let results = try await history { stage in
             stage.signIn()

@@ -2,41 +2,55 @@ import AuthFlow
 import AuthFlowServer
 import AuthFlowSimulation
 import Foundation
+import HTTPTypes
 import Testing
 
 /// Regression tests for histories of a web application that once violated a rule, each with the order of events that
 /// caused the violation.
 @Suite struct ScriptedSessionTests {
-    /// A process of an application, its store and its provider, without faults except those of a script.
+    /// Two processes of an application, their store and their provider, without faults except those of a script.
     private final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         let simulation = Simulation(seed: 1, recordsTrace: true)
         let provider: SimulatedProvider
         let records: SimulatedRecords
         let browser = Browser(name: "browser")
-        let sessions: SessionServer
-        let process: Simulation.Process
+        private var servers: [(process: Simulation.Process, sessions: SessionServer)] = []
         private var response: TransportResponse?
         var statuses: [Int] = []
+        /// The number of scripted calls so far.
+        var scriptedCalls = 0
+        var logoutToken: String?
 
         init() throws {
             let world = World(simulation: simulation, faults: Faults())
             provider = SimulatedProvider(world: world)
             records = SimulatedRecords(world: world)
-            process = simulation.startProcess()
-            sessions = try provider.application(at: process, simulation.host(of: process), records)
+            for _ in 0..<2 {
+                let process = simulation.startProcess()
+                servers.append((process, try provider.application(at: process, simulation.host(of: process), records)))
+            }
         }
 
         /// Requests a page, and advances the simulation.
         func open(_ path: String, wait seconds: Int = 30) -> TransportResponse? {
             let request = browser.request(.get, path)
-            response = nil
-            simulation.begin(in: process) { [self] in
-                response = await sessions.response(to: request)
-                statuses.append(response?.head.status.code ?? 0)
-            }
-            simulation.run(until: simulation.now + .seconds(seconds))
+            send(request, [], at: 0, wait: seconds)
             if let response { browser.receive(response) }
             return response
+        }
+
+        /// Sends a form to a process, and advances the simulation.
+        func post(_ path: String, _ body: String, at server: Int) {
+            let request = HTTPRequest(method: .post, scheme: "https", authority: "app.example", path: path)
+            send(request, Array(body.utf8), at: server, wait: 60)
+        }
+
+        private func send(_ request: HTTPRequest, _ body: [UInt8], at server: Int, wait seconds: Int) {
+            let (process, sessions) = servers[server]
+            response = nil
+            simulation.begin(in: process) { [self] in response = await sessions.response(to: request, body: body) }
+            simulation.run(until: simulation.now + .seconds(seconds))
+            statuses.append(response?.head.status.code ?? 0)
         }
     }
 
@@ -65,5 +79,49 @@ import Testing
         #expect(statuses == [303, 503])
         #expect(isStoredAtFirst)
         #expect(!isStored)
+    }
+
+    enum Failure: CaseIterable { case refused, responseLost, late, killed }
+
+    /// A provider resends a logout token after any response but 200. The ID Token and the logout token contain the same second, so the time
+    /// alone does not show that the token ends the session.
+    @Test(arguments: Failure.allCases) func aLogoutTokenThatIsResentEndsTheSessionsOfTheFirstAttempt(_ failure: Failure)
+        async throws
+    {
+        for failedCall in 0..<24 {
+            let (statuses, wasStored, isStored) = try await history { stage in
+                let login = try #require(stage.open("/login")?.head.headerFields[.location])
+                let session = stage.provider.beginSession(of: "alice")
+                let redirect = try #require(stage.provider.authorize(login, in: session, of: "browser"))
+                stage.records.script = { [unowned stage] _, _ in
+                    if stage.logoutToken == nil, !stage.provider.grants.isEmpty {
+                        stage.logoutToken = stage.provider.endSession(session, of: .user).token
+                    }
+                    return nil
+                }
+                _ = stage.open("/callback?\(redirect.parameters)")
+                let wasStored = stage.records.isStored(0)
+                stage.records.script = { [unowned stage] _, process in
+                    defer { stage.scriptedCalls += 1 }
+                    guard stage.scriptedCalls == failedCall else { return nil }
+                    switch failure {
+                    case .refused: return .refused
+                    case .responseLost: return .lostAfter
+                    case .late: return .late
+                    case .killed:
+                        stage.simulation.kill(process)
+                        return nil
+                    }
+                }
+                let form = "logout_token=\(try #require(stage.logoutToken))"
+                stage.post("/backchannel-logout", form, at: 0)
+                stage.records.script = nil
+                if stage.statuses.last != 200 { stage.post("/backchannel-logout", form, at: 1) }
+                return (stage.statuses, wasStored, stage.records.isStored(0))
+            }
+            #expect(wasStored)
+            #expect(!isStored, "call \(failedCall) failed; responses: \(statuses)")
+            #expect(statuses.last == 200, "call \(failedCall) failed; responses: \(statuses)")
+        }
     }
 }

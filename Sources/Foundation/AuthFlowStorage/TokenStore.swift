@@ -66,6 +66,8 @@ public struct Lease: Sendable, Hashable {
     public final class Term: Sendable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
+        /// The time that a request needs to reach the provider. Another holder must not take over in the meantime.
+        private let margin: Duration
 
         /// Creates a term that starts now. Create it before requesting the lease, because the response may take a long time.
         /// - Parameters:
@@ -74,6 +76,7 @@ public struct Lease: Sendable, Hashable {
         public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
             self.elapsed = clock.stopwatch()
             self.end = Mutex(duration)
+            self.margin = duration / 3
         }
 
         /// The time since the term started. Read it before requesting a renewal.
@@ -83,7 +86,7 @@ public struct Lease: Sendable, Hashable {
         /// - Parameter end: The new end, measured from the start of the term.
         public func extend(until end: Duration) { self.end.withLock { $0 = end } }
 
-        var hasEnded: Bool { end.withLock { $0 } <= elapsed() }
+        var isEnding: Bool { end.withLock { $0 } - margin <= elapsed() }
     }
 
     /// Creates a lease. For use by stores.
@@ -109,11 +112,12 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired by its holder's clock. Call it before an irreversible operation: while
-    /// a process was paused, another holder may have acquired the lease.
+    /// Throws when the lease has expired by its holder's clock, or less than a third of its term is left. Call it before
+    /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
+    /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
     public func requireTime() throws(AuthError) {
-        if term?.hasEnded == true || isHeld?() == false { throw Self.lost }
+        if term?.isEnding == true || isHeld?() == false { throw Self.lost }
     }
 
     /// Compares the keys and the fences.

@@ -78,11 +78,11 @@ extension SimulatedProvider {
     private var second: Int64 { Int64((Simulation.epoch + simulation.now / .seconds(1)).timeIntervalSince1970) }
 
     /// The subject of a logout token: a session, a user, or both.
-    enum LogoutSubject: CaseIterable { case session, user, sessionAndUser }
+    package enum LogoutSubject: CaseIterable { case session, user, sessionAndUser }
 
     /// Ends a session at the provider, or all sessions of its user.
     /// - Returns: The logout token for the application, and the grants that end.
-    func endSession(_ session: Int, of subject: LogoutSubject) -> (token: String, grants: [Int], issuedAt: Int64) {
+    package func endSession(_ session: Int, of subject: LogoutSubject) -> (token: String, grants: [Int], issuedAt: Int64) {
         let user = userSessions[session].user
         let ended = subject == .user ? userSessions.indices.filter { userSessions[$0].user == user } : [session]
         for session in ended { userSessions[session].isEnded = true }

@@ -5,7 +5,7 @@ import AuthFlowEssentials
 /// section 2.7). It performs no I/O.
 struct ProviderLogout: Sendable {
     let token: LogoutToken
-    /// Whether the token's identifier (`jti`) is used for the first time.
+    /// Whether no token with this identifier (`jti`) has ended its sessions.
     let isFirst: Bool
 
     /// Whether the token ends a session.
@@ -45,13 +45,15 @@ extension Credential {
     fileprivate var sessionStart: Date { min(signedInAt, tokens.verifiedIDToken?.issuedAt ?? signedInAt) }
 }
 
-/// The subject of a logout record, which a sign-in in progress looks up: a user, a session at the provider, or both. For a logout with both, one
+/// The subject of a logout record. A sign-in in progress looks up a user, a session at the provider, or both. For a logout with both, one
 /// record applies to that session, and another to sign-ins of the user without a session identifier, which may belong to that session.
 enum LogoutMark: Hashable, Sendable {
     case user(String)
     case session(String)
     case userInSession(String, String)
     case userInSomeSession(String)
+    /// The identifier (`jti`) of a logout token that has ended its sessions.
+    case token(String)
 
     /// The subjects of the records that a logout stores.
     static func left(by token: LogoutToken) -> [Self] {
@@ -76,6 +78,7 @@ enum LogoutMark: Hashable, Sendable {
         case .session(let identifier): ["session", identifier]
         case .userInSession(let subject, let identifier): ["user in session", subject, identifier]
         case .userInSomeSession(let subject): ["user in some session", subject]
+        case .token(let identifier): ["token", identifier]
         }
     }
 

@@ -29,27 +29,14 @@ extension SessionServer {
         do {
             try await mark(token, at: provider)
             let found = try await sessions(of: token, at: provider)
-            let rest = max(1, token.acceptedUntil.timeIntervalSince(host.now()))
-            let claim = RecordKey(
-                name: token.identifier,
-                issuer: token.issuer,
-                clientID: provider.client.registration.clientID,
-                kind: .claim
-            )
-            let isFirst = try await store.claim(claim, for: .seconds(rest))
+            let isFirst = try await !wasUsed(token, at: provider)
             let logout = ProviderLogout(token: token, isFirst: isFirst)
             let meant = found.filter(logout.ends)
             guard !logout.isReplay(ending: meant, of: found) else {
                 return refused("The logout token was used before (jti).")
             }
-            do {
-                try await end(meant, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
-            } catch {
-                // The provider then resends the token, which must be accepted as if it were used for the first time.
-                // This is a separate task because the current task may be cancelled.
-                if isFirst { await Task { [store] in _ = try? await store.remove([claim]) }.value }
-                throw error
-            }
+            try await end(meant, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
+            if isFirst { try await recordUse(of: token, at: provider) }
             return ServerResponse.plain(.ok)
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
@@ -104,22 +91,41 @@ extension SessionServer {
         for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
+    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before, the provider resends
+    /// the token, which must then end the same sessions as if it were used for the first time.
+    private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
+        let rest = max(1, token.acceptedUntil.timeIntervalSince(host.now()))
+        try await leave(.token(token.identifier), token.issuer, token.issuedAt, for: .seconds(rest), at: provider)
+    }
+
+    /// Whether a logout token has already ended its sessions.
+    private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {
+        for key in keys(of: .token(token.identifier), token.issuer, at: provider) {
+            if try await timeOfMark(key) != nil { return true }
+        }
+        return false
+    }
+
     /// Stores a record for a session that the provider has just ended.
     func leaveMark(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws {
         let time = host.now() + provider.client.registration.clockLeeway.seconds
         try await leave(.session(name), issuer, time, at: provider)
     }
 
-    private func leave(_ mark: LogoutMark, _ issuer: String, _ issuedAt: Date, at provider: ProviderSessions)
-        async throws
-    {
+    private func leave(
+        _ mark: LogoutMark,
+        _ issuer: String,
+        _ issuedAt: Date,
+        for lifetime: Duration = signInPatience * 2,
+        at provider: ProviderSessions
+    ) async throws {
         guard let key = keys(of: mark, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
             // An earlier time does not replace a later time.
             let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
             try await store.write(
                 Array("\(time)".utf8),
-                RecordAttributes(lifetime: Self.signInPatience * 2),
+                RecordAttributes(lifetime: lifetime),
                 under: lease
             )
         }
