@@ -10,9 +10,10 @@ extension GitHubProvider: TokenRevoking {
     /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, and when a refresh token or
     ///   the grant remains that GitHub offers no way to revoke.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
-        guard context.basicAuthorization != nil else { throw secretRequired(context) }
         let tokens = credential.tokens
         let hasExpired = tokens.expiresAt.map { $0 <= context.host.now() } ?? false
+        if signOut == .token, hasExpired, tokens.refreshToken == nil { return }
+        guard context.basicAuthorization != nil else { throw secretRequired(context) }
         switch signOut {
         case .token:
             if !hasExpired { _ = try await delete("token", named: tokens, in: context) }

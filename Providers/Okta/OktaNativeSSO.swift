@@ -157,23 +157,27 @@ extension OktaProvider: TokenRevoking {
         let own = credential.revocableTokens(at: context.host.now())
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
         let subject = credential.identity?.subject
-        let shared = try await sharedSecret(of: subject, in: context)?.deviceSecret
+        var failure: (any Error)?
+        var shared: Secret?
+        do {
+            shared = try await sharedSecret(of: subject, in: context)?.deviceSecret
+        } catch {
+            // This app's own tokens are revoked even if the shared record cannot be read.
+            failure = error
+        }
         // The user may have signed in to another app again since.
         let secrets = Set([credential.tokens.deviceSecret, shared].compactMap { $0 })
-        let outcome: Result<Void, any Error>
         do {
-            outcome = .success(
-                try await context.revoke(secrets.map { RevocableToken($0, typeHint: "device_secret") } + own)
-            )
+            try await context.revoke(secrets.map { RevocableToken($0, typeHint: "device_secret") } + own)
         } catch {
-            outcome = .failure(error)
+            failure = failure ?? error
         }
         // Whatever the response, no app may use the secret any longer.
-        let isUnrevoked = if case .failure = outcome { signOut == .allAppsWithSecretInAddress } else { false }
+        let isUnrevoked = failure != nil && signOut == .allAppsWithSecretInAddress
         let end = SharedEnd(
             clientID: context.registration.clientID,
             subject: subject,
-            unrevoked: isUnrevoked ? credential.tokens.deviceSecret ?? shared : nil
+            unrevoked: isUnrevoked ? shared ?? credential.tokens.deviceSecret : nil
         )
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }
@@ -182,6 +186,6 @@ extension OktaProvider: TokenRevoking {
             let isAwaited = old.flatMap { SharedEnd($0.exposed) }?.unrevoked != nil
             return isAnother || isAwaited ? old : RedactedJSON(end.json)
         }
-        try outcome.get()
+        if let failure { throw failure }
     }
 }

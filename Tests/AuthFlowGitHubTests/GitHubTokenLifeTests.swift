@@ -207,6 +207,17 @@ import Testing
         }
     }
 
+    @Test func anExpiredTokenWithoutARefreshTokenNeedsNoRevocation() async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            let settings = try scene.settings(secret: nil)
+            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
+            var credential = try await client.signIn().credential
+            credential.tokens.expiresAt = time.now - 1
+            try await scene.provider().revoke(credential, in: client.providerContext)
+        }
+    }
+
     @Test func explainsHowToRevokeWithoutAClientSecret() async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in

@@ -268,6 +268,26 @@ import Testing
         }
     }
 
+    @Test func aDamagedSharedRecordDoesNotKeepAnAppFromRevokingItsOwnTokens() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let mail = try scene.app("mail", user: .alice)
+            let tokens = try await mail.signIn().credential.tokens
+            try await scene.shared.set(
+                Array("{".utf8),
+                for: RecordKey(name: "acme", issuer: scene.issuer, clientID: "", kind: .shared)
+            )
+            guard case .failed(let error) = try await mail.signOut().revocation else {
+                Issue.record("The shared record could not be read.")
+                return
+            }
+            #expect(error.code == .storageFailed)
+            let revoked = scene.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
+                .compactMap { $0.form["token"] }
+            let own = [tokens.deviceSecret, tokens.refreshToken, tokens.accessToken].compactMap { $0?.exposed }
+            #expect(Set(revoked).isSuperset(of: own))
+        }
+    }
+
     @Test func aSignOutLeavesTheDeviceSecretOfAnotherUserValid() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()

@@ -197,7 +197,8 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     }
 
     /// Another process could take over before the request reaches the provider.
-    @Test func aHolderThatWasPausedSendsNothingShortlyBeforeItsLeaseExpires() async throws {
+    @Test(arguments: ["refresh", "replacement"])
+    func aHolderThatWasPausedSendsNothingShortlyBeforeItsLeaseExpires(operation: String) async throws {
         let (results, leases) = try await history { stage in
             stage.signIn()
             while stage.lifeLeft > 0 { stage.wait(10) }
@@ -209,7 +210,19 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
                 if stage.scriptedCalls == 1 { stage.world.pause(process, for: .milliseconds(14_000)) }
                 return nil
             }
-            stage.use("holder", at: 0)
+            if operation == "refresh" {
+                stage.use("holder", at: 0)
+            } else {
+                let manager = stage.managers[0]
+                let credential = manager.managed(stage.key, account: nil, label: nil)
+                stage.begin("holder", at: 0) {
+                    try await credential.replace { old in
+                        var new = old
+                        new.accessToken = Secret("at.0.1.-")
+                        return new
+                    }.tokens.accessToken.exposed
+                }
+            }
             stage.wait(60)
             return (stage.results, stage.scriptedCalls)
         }

@@ -16,6 +16,8 @@ import Testing
         let browser = Browser(name: "browser")
         private var servers: [(process: Simulation.Process, sessions: SessionServer)] = []
         private var response: TransportResponse?
+        /// The last request.
+        private(set) var request: Task<TransportResponse?, Never>?
         var statuses: [Int] = []
         /// The number of scripted calls so far.
         var scriptedCalls = 0
@@ -48,7 +50,11 @@ import Testing
         private func send(_ request: HTTPRequest, _ body: [UInt8], at server: Int, wait seconds: Int) {
             let (process, sessions) = servers[server]
             response = nil
-            simulation.begin(in: process) { [self] in response = await sessions.response(to: request, body: body) }
+            simulation.begin(in: process) { [self] in
+                let task = Task { await sessions.response(to: request, body: body) }
+                self.request = task
+                response = await task.value
+            }
             simulation.run(until: simulation.now + .seconds(seconds))
             statuses.append(response?.head.status.code ?? 0)
         }
@@ -123,5 +129,23 @@ import Testing
             #expect(!isStored, "call \(failedCall) failed; responses: \(statuses)")
             #expect(statuses.last == 200, "call \(failedCall) failed; responses: \(statuses)")
         }
+    }
+
+    @Test func aLogoutTokenWhoseRequestIsCancelledEndsItsSessionsAndIsRecorded() async throws {
+        let (statuses, isStored) = try await history { stage in
+            let login = try #require(stage.open("/login")?.head.headerFields[.location])
+            let session = stage.provider.beginSession(of: "alice")
+            let redirect = try #require(stage.provider.authorize(login, in: session, of: "browser"))
+            _ = stage.open("/callback?\(redirect.parameters)")
+            let token = stage.provider.endSession(session, of: .user).token
+            stage.records.script = { [unowned stage] call, _ in
+                if call == "remove" { stage.request?.cancel() }
+                return nil
+            }
+            stage.post("/backchannel-logout", "logout_token=\(token)", at: 0)
+            return (stage.statuses, stage.records.isStored(0))
+        }
+        #expect(!isStored)
+        #expect(statuses == [303, 200, 200])
     }
 }

@@ -343,6 +343,8 @@ extension ManagedCredential {
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
+            // The replacement may use the old tokens, so another process must not do the same.
+            do throws(AuthError) { try lease.requireTime() } catch { throw Outdated() }
             try unfinished.beginSending()
             defer { unfinished.endSending() }
             credential.tokens = try await body(credential.tokens)

@@ -225,8 +225,10 @@ private final class HeldLocks: Sendable {
 
     func add(_ lock: FileLock, _ key: RecordKey) -> Lease {
         let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue) {
-            // The lease is lost when another process has replaced the lock file.
-            lock.isNamed
+            // The lease is lost when another process has replaced the lock file. After a pause, another process may be
+            // about to replace it: the renewal stops that process, or comes too late.
+            lock.renew()
+            return lock.isNamed
         }
         locks.withLock { $0[lease] = lock }
         return lease

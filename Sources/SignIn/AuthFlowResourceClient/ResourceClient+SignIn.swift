@@ -66,19 +66,8 @@ extension ResourceClient {
         return isOwn
     }
 
-    /// The cause of a sign-in.
-    private enum SignInCause {
-        /// The user requested the page.
-        case user
-        /// A request needs a token. All waiting requests share one page, and its failure.
-        /// - Parameter rejected: The rejected access token; nil for none.
-        case request(rejected: Secret?)
-
-        var isRequest: Bool { if case .request = self { true } else { false } }
-    }
-
     /// Signs in, unless another process has done so since the cause.
-    private func signIn(to challenge: ResourceChallenge?, for cause: SignInCause) async throws {
+    private func signIn(to challenge: ResourceChallenge?, for cause: SignInHistory.Cause) async throws {
         let found = try await find(challenge)
         let began = host.now()
         let finish = began + options.timeout.seconds
@@ -94,30 +83,29 @@ extension ResourceClient {
                         case .request(let rejected): try await hasNewer(than: rejected, with: scopes)
                         }
                     if isDone { return }
-                    var history = SignInHistory(try await store.bytes(for: turnKey), at: host.now())
-                    if cause.isRequest {
-                        if let error = history.error(since: began, cooldown: options.restAfterFailure) { throw error }
-                        try await requirePage(history, lease)
+                    let history = try await history()
+                    if let counted = try history.beginning(
+                        for: cause,
+                        since: began,
+                        at: host.now(),
+                        limits,
+                        address: address
+                    ) {
+                        try await store.write(try counted.bytes, under: lease)
                     }
                     let shown = Atomic(0)
-                    do {
-                        try await signIn(found, challenge, scopes, cause) {
-                            shown.add(1, ordering: .relaxed)
-                        }
-                        history.failure = nil
-                    } catch {
+                    func end(_ error: (any Error)?) async {
                         let pages = shown.load(ordering: .relaxed)
-                        if cause.isRequest { history.addPages(pages, at: host.now()) }
-                        // The cancellation of one request does not affect the others.
-                        if !(error is CancellationError) {
-                            history.failure = .init(error, at: host.now(), wasShown: pages > 0)
-                        }
-                        try? await store.write(try history.bytes, under: lease)
+                        let after = history.ending(for: cause, error, pages: pages, at: host.now())
+                        try? await store.write(try after?.bytes, under: lease)
+                    }
+                    do {
+                        try await signIn(found, challenge, scopes, cause) { shown.add(1, ordering: .relaxed) }
+                    } catch {
+                        await end(error)
                         throw error
                     }
-                    history.addPages(shown.load(ordering: .relaxed), at: host.now())
-                    // A sign-in that the user started resets the count.
-                    try? await store.write(cause.isRequest ? try history.bytes : nil, under: lease)
+                    await end(nil)
                 }
             } catch let error as AuthError where error.code == .leaseBusy && host.now() < finish {
                 continue
@@ -125,21 +113,15 @@ extension ResourceClient {
         }
     }
 
-    /// Requires that requests may open another page, and counts the page in advance, so that it counts even if the
-    /// process is killed. Otherwise, a resource that keeps demanding other scopes could show the user an endless series
-    /// of pages.
-    /// - Throws: ``AuthError`` with `login_required`.
-    private func requirePage(_ history: SignInHistory, _ lease: Lease) async throws {
-        guard methods.withoutUser == nil else { return }
-        guard history.pages.count < options.pagesPerHour else {
-            throw AuthError(
-                .loginRequired,
-                "Requests to \(address) have opened \(history.pages.count) sign-in pages within an hour. No further page is opened until you sign in to it yourself."
-            )
-        }
-        var counted = history
-        counted.addPages(1, at: host.now())
-        try await store.write(try counted.bytes, under: lease)
+    private func history() async throws -> SignInHistory {
+        SignInHistory(try await store.bytes(for: turnKey), at: host.now())
+    }
+
+    private var limits: SignInHistory.Limits {
+        SignInHistory.Limits(
+            pagesPerHour: methods.withoutUser == nil ? options.pagesPerHour : nil,
+            cooldown: options.restAfterFailure
+        )
     }
 
     private var turnKey: RecordKey {
@@ -184,8 +166,7 @@ extension ResourceClient {
     func rest(after error: AuthError) async {
         guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }
         try? await store.withLease(on: turnKey) { lease in
-            var history = SignInHistory(try await store.bytes(for: turnKey), at: host.now())
-            history.failure = .init(error, at: host.now(), wasShown: true)
+            let history = try await history().rejected(with: error, at: host.now())
             try await store.write(try history.bytes, under: lease)
         }
     }
@@ -196,7 +177,7 @@ extension ResourceClient {
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         _ scopes: [String],
-        _ cause: SignInCause,
+        _ cause: SignInHistory.Cause,
         _ willShow: @escaping @Sendable () -> Void
     ) async throws {
         let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))

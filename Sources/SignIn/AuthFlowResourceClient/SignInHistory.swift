@@ -2,8 +2,39 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in.
+/// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in;
+/// and the decisions that follow from them: whether a sign-in may begin, and what other processes must know of it. It performs no I/O: the
+/// holder of the lease reads it, and writes what it returns.
+///
+/// | event | cause: a request | cause: the user |
+/// |---|---|---|
+/// | begins, and a sign-in has failed since the request arrived, or has failed after a page within the cooldown | that error | begins |
+/// | begins, and the pages of an hour are used up | `login_required` | begins |
+/// | begins otherwise | one page is counted in advance | begins |
+/// | succeeded | its pages are counted | the history is empty |
+/// | failed | its pages are counted; the failure is shared | the failure is shared |
+/// | cancelled | its pages are counted | unchanged |
+/// | signed in, but the resource rejects the token | a failure after a page | a failure after a page |
 struct SignInHistory: Sendable {
+    /// The cause of a sign-in.
+    enum Cause: Sendable {
+        /// The user requested the page.
+        case user
+        /// A request needs a token. All waiting requests share one page, and its failure.
+        /// - Parameter rejected: The rejected access token; nil for none.
+        case request(rejected: Secret?)
+
+        var isRequest: Bool { if case .request = self { true } else { false } }
+    }
+
+    /// The limits of sign-ins that requests cause.
+    struct Limits: Sendable {
+        /// The maximum number of pages in one hour; nil for methods that show no page.
+        let pagesPerHour: Int?
+        /// The time after a failure in which no other page is opened.
+        let cooldown: Duration
+    }
+
     struct Failure: Sendable {
         let code: AuthError.Code
         let message: String
@@ -11,7 +42,7 @@ struct SignInHistory: Sendable {
         /// Whether the user was shown a page.
         let wasShown: Bool
 
-        init(_ error: any Error, at now: Date, wasShown: Bool) {
+        fileprivate init(_ error: any Error, at now: Date, wasShown: Bool) {
             let error = error as? AuthError ?? AuthError(.userAgentFailed, "The sign-in failed.")
             (self.code, self.message) = (error.code, error.description)
             (self.time, self.wasShown) = (now.timeIntervalSince1970, wasShown)
@@ -35,7 +66,7 @@ struct SignInHistory: Sendable {
 
     /// The times of the pages, in seconds since 1970.
     private(set) var pages: [Double]
-    var failure: Failure?
+    private(set) var failure: Failure?
 
     /// Decodes the output of ``bytes``. Times after `now` are dropped, so that a clock that was set back does not block
     /// requests forever.
@@ -46,12 +77,60 @@ struct SignInHistory: Sendable {
         self.failure = Failure(json?["failure"]).flatMap { $0.time <= end ? $0 : nil }
     }
 
-    mutating func addPages(_ count: Int, at now: Date) {
-        pages += Array(repeating: now.timeIntervalSince1970, count: count)
+    /// Decides whether a sign-in may begin.
+    /// - Parameters:
+    ///   - began: The time at which the request arrived.
+    ///   - address: The resource, for the message.
+    /// - Returns: The history to write before it begins; nil to write nothing. A page is counted in advance, so that it counts even if the
+    ///   process is killed. Otherwise, a resource that keeps demanding other scopes could show the user an endless series of pages.
+    /// - Throws: ``AuthError``: the failure of an earlier sign-in, or `login_required`.
+    func beginning(for cause: Cause, since began: Date, at now: Date, _ limits: Limits, address: Endpoint)
+        throws(AuthError) -> SignInHistory?
+    {
+        guard cause.isRequest else { return nil }
+        if let error = error(since: began, cooldown: limits.cooldown) { throw error }
+        guard let pagesPerHour = limits.pagesPerHour else { return nil }
+        guard pages.count < pagesPerHour else {
+            throw AuthError(
+                .loginRequired,
+                "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until you sign in to it yourself."
+            )
+        }
+        return adding(1, at: now)
+    }
+
+    /// The history after a sign-in.
+    /// - Parameters:
+    ///   - error: The failure; nil for success.
+    ///   - pages: The number of pages that were shown.
+    /// - Returns: The history to write; nil to remove the record.
+    func ending(for cause: Cause, _ error: (any Error)?, pages: Int, at now: Date) -> SignInHistory? {
+        guard cause.isRequest || error != nil else { return nil }
+        var history = cause.isRequest ? adding(pages, at: now) : self
+        switch error {
+        case nil: history.failure = nil
+        // The cancellation of one request does not affect the others.
+        case is CancellationError: break
+        case let error?: history.failure = Failure(error, at: now, wasShown: pages > 0)
+        }
+        return history
+    }
+
+    /// The history after the resource has rejected the token of a sign-in that had succeeded.
+    func rejected(with error: AuthError, at now: Date) -> SignInHistory {
+        var history = self
+        history.failure = Failure(error, at: now, wasShown: true)
+        return history
+    }
+
+    private func adding(_ count: Int, at now: Date) -> SignInHistory {
+        var history = self
+        history.pages += Array(repeating: now.timeIntervalSince1970, count: count)
+        return history
     }
 
     /// The error of a sign-in that failed while a request waited for it or, if a page was shown, within the preceding cooldown.
-    func error(since began: Date, cooldown: Duration) -> AuthError? {
+    private func error(since began: Date, cooldown: Duration) -> AuthError? {
         guard let failure,
             failure.time >= began.timeIntervalSince1970 - (failure.wasShown ? cooldown.seconds : 0)
         else { return nil }

@@ -156,6 +156,30 @@ import Testing
         }
     }
 
+    @Test func aLeaseInTheLastThirdOfItsTermPermitsNoRequest() throws {
+        let time = VirtualTime()
+        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, term: term)
+        time.advance(by: .seconds(9))
+        try lease.requireTime()
+        time.advance(by: .seconds(1))
+        expectError(.leaseLost) { try lease.requireTime() }
+        term.extend(until: .seconds(25))
+        try lease.requireTime()
+    }
+
+    /// The response to the request for a lease may take long, and the lease is short.
+    @Test func aTermThatBeganLongBeforeTheLeaseWasGrantedPermitsRequests() throws {
+        let time = VirtualTime()
+        let term = Lease.Term(lasting: .seconds(105), clock: time.host.clock)
+        time.advance(by: .seconds(90))
+        term.extend(until: .seconds(105))
+        let lease = Lease(key: key, fence: 1, term: term)
+        try lease.requireTime()
+        time.advance(by: .seconds(10))
+        expectError(.leaseLost) { try lease.requireTime() }
+    }
+
     @Test func anEncryptedLeaseThatIsLostWritesNothing() async throws {
         try await withDirectory { directory in
             let files = FileTokenStore(

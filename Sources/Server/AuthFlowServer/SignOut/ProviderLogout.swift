@@ -7,6 +7,8 @@ struct ProviderLogout: Sendable {
     let token: LogoutToken
     /// Whether no token with this identifier (`jti`) has ended its sessions.
     let isFirst: Bool
+    /// The maximum difference between the clocks of this machine and the provider.
+    let clockLeeway: Duration
 
     /// Whether the token ends a session.
     ///
@@ -16,8 +18,9 @@ struct ProviderLogout: Sendable {
         guard let credential = session.credential else { return isFirst }
         let start = credential.sessionStart
         guard isFirst else { return start < token.issuedAt }
-        return start <= token.issuedAt
-            || token.sessionID != nil && credential.authentication?.sessionID == token.sessionID
+        // The start may be a time of this machine, whose clock may be ahead. A provider may reuse the identifier for a later sign-in.
+        let isOfSession = token.sessionID != nil && credential.authentication?.sessionID == token.sessionID
+        return start <= (isOfSession ? token.issuedAt + clockLeeway.seconds : token.issuedAt)
     }
 
     /// Whether the token is rejected as a replay: it was used before, and ends none of the sessions that were found.

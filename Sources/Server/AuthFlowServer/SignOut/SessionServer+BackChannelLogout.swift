@@ -30,13 +30,20 @@ extension SessionServer {
             try await mark(token, at: provider)
             let found = try await sessions(of: token, at: provider)
             let isFirst = try await !wasUsed(token, at: provider)
-            let logout = ProviderLogout(token: token, isFirst: isFirst)
+            let logout = ProviderLogout(
+                token: token,
+                isFirst: isFirst,
+                clockLeeway: provider.client.registration.clockLeeway
+            )
             let meant = found.filter(logout.ends)
             guard !logout.isReplay(ending: meant, of: found) else {
                 return refused("The logout token was used before (jti).")
             }
-            try await end(meant, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
-            if isFirst { try await recordUse(of: token, at: provider) }
+            // A separate task, because the current task may be cancelled: the use must be recorded if the sessions have ended.
+            try await Task { [self] in
+                try await end(meant, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
+                if isFirst { try await recordUse(of: token, at: provider) }
+            }.value
             return ServerResponse.plain(.ok)
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
@@ -94,9 +101,13 @@ extension SessionServer {
     /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before, the provider resends
     /// the token, which must then end the same sessions as if it were used for the first time.
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
-        let rest = max(1, token.acceptedUntil.timeIntervalSince(host.now()))
-        try await leave(.token(token.identifier), token.issuer, token.issuedAt, for: .seconds(rest), at: provider)
+        let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))
+        let lifetime = Duration.seconds(rest) + Self.clockDifference
+        try await leave(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
     }
+
+    /// The maximum difference between the clocks of the processes.
+    private static let clockDifference = Duration.seconds(60)
 
     /// Whether a logout token has already ended its sessions.
     private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {

@@ -1,0 +1,133 @@
+import AuthFlow
+import Foundation
+import Testing
+
+@testable import AuthFlowResourceClient
+
+/// Every event for every cause: see the table of ``SignInHistory``.
+@Suite struct SignInHistoryTests {
+    private static let now = Date(timeIntervalSince1970: 1_800_000_000)
+    private static let failure = AuthError(.providerRejected, "The user declined.")
+    private static let request = SignInHistory.Cause.request(rejected: nil)
+    private let address: Endpoint = "https://mcp.example.com/mcp"
+
+    private static func history(pages: Int = 0) throws -> SignInHistory {
+        let empty = SignInHistory(nil, at: now)
+        return try #require(empty.ending(for: request, (any Error)?.none, pages: pages, at: now))
+    }
+
+    /// What another process reads.
+    private static func stored(_ history: SignInHistory, at time: Date) throws -> SignInHistory {
+        SignInHistory(try history.bytes, at: time)
+    }
+
+    private func begin(
+        _ history: SignInHistory,
+        for cause: SignInHistory.Cause = request,
+        since began: Date = now,
+        pagesPerHour: Int? = 2,
+        cooldown: Duration = .seconds(60)
+    ) throws -> SignInHistory? {
+        let limits = SignInHistory.Limits(pagesPerHour: pagesPerHour, cooldown: cooldown)
+        return try history.beginning(for: cause, since: began, at: Self.now, limits, address: address)
+    }
+
+    // MARK: Beginnings
+
+    @Test func aRequestCountsItsPageBeforeItIsShown() throws {
+        let counted = try begin(try Self.history(pages: 1))
+        #expect(counted?.pages.count == 2)
+    }
+
+    @Test func aRequestOpensNoPageBeyondThoseOfAnHour() throws {
+        let full = try Self.history(pages: 2)
+        let error = #expect(throws: AuthError.self) { try begin(full) }
+        #expect(error?.code == .loginRequired)
+        #expect(error?.message.contains("opened 2 sign-in pages") == true)
+        // An hour later, these pages no longer count.
+        let later = try Self.stored(full, at: Self.now + 3601)
+        #expect(later.pages == [])
+    }
+
+    @Test func aUserWhoRequestsAPageIsNeitherLimitedNorCounted() throws {
+        let failed = try #require(
+            try Self.history(pages: 2).ending(for: Self.request, Self.failure, pages: 1, at: Self.now)
+        )
+        #expect(try begin(failed, for: .user) == nil)
+    }
+
+    @Test func aMethodThatShowsNoPageIsNotLimited() throws {
+        #expect(try begin(try Self.history(pages: 9), pagesPerHour: nil) == nil)
+    }
+
+    @Test(arguments: [(0, -1.0, true), (0, 0, true), (0, 1, false), (1, 59, true), (1, 61, false)])
+    func aFailureIsSharedWithRequestsThatWaitedAndAfterAPageDuringTheCooldown(
+        pages: Int,
+        secondsLater: Double,
+        isShared: Bool
+    ) throws {
+        let failed = try #require(
+            try Self.history().ending(for: Self.request, Self.failure, pages: pages, at: Self.now)
+        )
+        let began = Self.now + secondsLater
+        let stored = try Self.stored(failed, at: Self.now + 100)
+        guard isShared else {
+            #expect(try begin(stored, since: began) != nil)
+            return
+        }
+        let error = #expect(throws: AuthError.self) { try begin(stored, since: began) }
+        #expect(error?.code == .providerRejected)
+        #expect(error?.message.contains("The user declined.") == true)
+        #expect(error?.message.contains("no other sign-in page is opened yet") == (pages > 0))
+    }
+
+    @Test func aFailureOfTheFutureAfterAClockWasSetBackIsForgotten() throws {
+        let failed = try #require(
+            try Self.history().ending(for: Self.request, Self.failure, pages: 1, at: Self.now + 3600)
+        )
+        let stored = try Self.stored(failed, at: Self.now)
+        #expect(stored.failure == nil && stored.pages == [])
+    }
+
+    // MARK: Ends
+
+    @Test func asASignInSucceedsItsPagesCountAndTheFailureBeforeItIsForgotten() throws {
+        let failed = try #require(
+            try Self.history().ending(for: Self.request, Self.failure, pages: 1, at: Self.now)
+        )
+        let after = try #require(failed.ending(for: Self.request, (any Error)?.none, pages: 1, at: Self.now))
+        #expect(after.pages.count == 2)
+        #expect(after.failure == nil)
+    }
+
+    @Test func aUsersOwnSignInResetsTheCount() throws {
+        #expect(try Self.history(pages: 2).ending(for: .user, nil, pages: 1, at: Self.now) == nil)
+    }
+
+    @Test func aUsersOwnSignInThatFailsCountsNoPage() throws {
+        let after = try #require(try Self.history(pages: 1).ending(for: .user, Self.failure, pages: 1, at: Self.now))
+        #expect(after.pages.count == 1)
+        #expect(after.failure?.wasShown == true)
+    }
+
+    @Test(arguments: [true, false]) func aCancelledSignInIsNoFailureForOthers(isRequest: Bool) throws {
+        let cause = isRequest ? Self.request : .user
+        let after = try #require(
+            try Self.history().ending(for: cause, CancellationError(), pages: 1, at: Self.now)
+        )
+        #expect(after.failure == nil)
+        #expect(after.pages.count == (isRequest ? 1 : 0))
+    }
+
+    @Test func aTokenThatTheResourceRejectsIsAFailureAfterAPage() throws {
+        let after = try Self.history(pages: 1).rejected(with: Self.failure, at: Self.now)
+        #expect(after.failure?.wasShown == true)
+        #expect(after.pages.count == 1)
+    }
+
+    @Test(arguments: ["", "{", "[]", #"{"pages": "1"}"#, #"{"failure": {"code": 1}}"#])
+    func aRecordThatCannotBeReadIsAnEmptyHistory(text: String) throws {
+        let history = SignInHistory(Array(text.utf8), at: Self.now)
+        #expect(history.pages == [] && history.failure == nil)
+    }
+}
