@@ -203,7 +203,13 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         Case(testDescription: "an earlier session", first: true, again: true),
         Case(testDescription: "a session of the same second", age: 0, first: true, again: false),
         Case(testDescription: "a later session", age: -60, first: false, again: false),
-        Case(testDescription: "its session, on a machine whose clock is ahead", age: -30, sid: "S", first: true, again: false),
+        Case(
+            testDescription: "its session, on a machine whose clock is ahead",
+            age: -30,
+            sid: "S",
+            first: true,
+            again: false
+        ),
         Case(testDescription: "a later session with its identifier", age: -90, sid: "S", first: false, again: false),
         Case(
             testDescription: "a later session with another identifier",

@@ -82,7 +82,9 @@ extension SimulatedProvider {
 
     /// Ends a session at the provider, or all sessions of its user.
     /// - Returns: The logout token for the application, and the grants that end.
-    package func endSession(_ session: Int, of subject: LogoutSubject) -> (token: String, grants: [Int], issuedAt: Int64) {
+    package func endSession(_ session: Int, of subject: LogoutSubject) -> (
+        token: String, grants: [Int], issuedAt: Int64
+    ) {
         let user = userSessions[session].user
         let ended = subject == .user ? userSessions.indices.filter { userSessions[$0].user == user } : [session]
         for session in ended { userSessions[session].isEnded = true }
