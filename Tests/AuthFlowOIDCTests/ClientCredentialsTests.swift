@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import Foundation
@@ -35,6 +36,48 @@ import Testing
             let other = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
             #expect(try await other.freshTokens().accessToken == tokens.first?.accessToken)
             #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+        }
+    }
+
+    enum Change: CaseIterable { case fewerScopes, otherScopes, resources, authorizationDetails }
+
+    @Test(arguments: Change.allCases) func aStoredTokenOfAnotherRequestIsReplaced(_ change: Change) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
+            let store = MemoryTokenStore()
+            var before = registration()
+            before.scopes = ["reports", "invoices"]
+            let first = try scene.client(registration: before, flows: [.clientCredentials], store: store)
+            let old = try await first.freshTokens()
+            var after = before
+            switch change {
+            case .fewerScopes: after.scopes = ["reports"]
+            case .otherScopes: after.scopes = ["reports", "payments"]
+            case .resources: after.resources = ["https://api.example.com"]
+            case .authorizationDetails: after.authorizationDetails = [["type": "payment"]]
+            }
+            let changed = try scene.client(registration: after, flows: [.clientCredentials], store: store)
+            let new = try await changed.freshTokens()
+            #expect(new.accessToken != old.accessToken)
+            if change != .resources && change != .authorizationDetails { #expect(new.scopes == after.scopes) }
+            // Each program stores its tokens: the order of the scopes is not a change.
+            after.scopes.reverse()
+            let same = try scene.client(registration: after, flows: [.clientCredentials], store: store)
+            #expect(try await same.freshTokens().accessToken == new.accessToken)
+        }
+    }
+
+    @Test func aMachineReceivesAJWTForAResource() async throws {
+        try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
+            var values = registration()
+            values.resources = ["https://api.example.com/orders"]
+            let client = try scene.client(registration: values, flows: [.clientCredentials])
+            let payload = try await client.freshTokens().accessToken.exposed.split(separator: ".")[1]
+            let claims = try JSON(parsing: #require(Base64URL.decode(payload)))
+            #expect(claims["aud"] == "https://api.example.com/orders")
+            // RFC 9068 section 2.2
+            #expect(claims["sub"] == "robot")
+            #expect(claims["client_id"] == "robot")
+            #expect(claims["scope"] == "reports")
         }
     }
 

@@ -1,5 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJOSE
+import AuthFlowJSON
+import Crypto
 
 extension OAuthClient {
     /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without user interaction.
@@ -51,6 +53,16 @@ extension OAuthClient {
     /// The scopes that a client requests without a user: `openid` would request a user.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
+    /// A digest of what the registration requests without a user, which tokens from an earlier configuration are compared with.
+    var ownRequestDigest: String {
+        let request: JSON = [
+            "scopes": .array(ownScopes.sorted().map(JSON.string)),
+            "resources": .array(registration.resources.sorted().map(JSON.string)),
+            "authorization_details": registration.authorizationDetails ?? .null,
+        ]
+        return Base64URL.encode(SHA256.hash(data: (try? request.serialized()) ?? []))
+    }
+
     /// A credential without an identity and without a refresh token.
     func credentialWithoutUser(
         _ response: TokenResponse,
@@ -66,6 +78,7 @@ extension OAuthClient {
         var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
         credential.binding = ProviderBinding(metadata)
         credential.resources = resources
+        credential.requestDigest = ownRequestDigest
         try credential.requireStorableSize()
         return credential
     }

@@ -110,7 +110,7 @@ extension OIDCEmulator {
                 }
                 scopes = claims["scope"]?.string
             }
-            return tokenWithoutUser(scopes ?? "", thumbprint)
+            return tokenWithoutUser(scopes ?? "", of: claims["sub"]?.string ?? "", client, form, thumbprint)
         } catch {
             return refuse("invalid_grant", error.description)
         }

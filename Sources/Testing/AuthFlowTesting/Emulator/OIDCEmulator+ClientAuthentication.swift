@@ -104,12 +104,23 @@ extension OIDCEmulator {
         guard !scopes.contains("openid"), !scopes.contains("offline_access") else {
             return refuse("invalid_scope", "openid and offline_access require a user")
         }
-        return tokenWithoutUser(scopes.joined(separator: " "), thumbprint)
+        return tokenWithoutUser(scopes.joined(separator: " "), of: client.id, client, form, thumbprint)
     }
 
-    /// A response with an access token that does not belong to a session.
-    func tokenWithoutUser(_ scopes: String, _ thumbprint: String?) -> TransportResponse {
-        let accessToken = Self.randomID()
+    /// A response with an access token that does not belong to a session: a JWT (RFC 9068) if the client has named a resource.
+    /// - Parameter subject: RFC 9068 section 2.2: without a resource owner, "an identifier the authorization server uses to indicate the client
+    ///   application".
+    func tokenWithoutUser(
+        _ scopes: String,
+        of subject: String,
+        _ client: Client,
+        _ form: FormParameters,
+        _ thumbprint: String?
+    ) -> TransportResponse {
+        let claims: [String: JSON] = [
+            "sub": .string(subject), "client_id": .string(client.id), "scope": .string(scopes),
+        ]
+        let accessToken = form["resource"].flatMap { try? self.accessToken(for: $0, claims, thumbprint) } ?? Self.randomID()
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": thumbprint == nil ? "Bearer" : "DPoP",
             "expires_in": .integer(accessTokenLifetime),

@@ -158,19 +158,26 @@ extension OIDCEmulator {
     /// otherwise a random string.
     private func accessToken(for grant: Grant) throws -> String {
         guard let resource = grant.authorization.parameters["resource"] else { return Self.randomID() }
-        let time = Int64(now().timeIntervalSince1970)
-        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
-        guard SignatureAlgorithm.asymmetric.contains(algorithm) else { return Self.randomID() }
         var claims: [String: JSON] = [
-            "iss": .string(issuer), "aud": .string(resource), "iat": .integer(time),
-            "exp": .integer(time + accessTokenLifetime), "jti": .string(Self.randomID()),
             "sub": users[grant.session.userIndex].claims["sub"] ?? "nobody",
             "client_id": .string(grant.authorization.client.id),
             "scope": .string(grant.scopes.joined(separator: " ")),
             "auth_time": .integer(Int64(grant.session.began.timeIntervalSince1970)),
         ]
         claims["acr"] = (grant.acr ?? Self.acr(grant.authorization.parameters)).map(JSON.string)
-        claims["cnf"] = grant.thumbprint.map { ["jkt": .string($0)] }
+        return try accessToken(for: resource, claims, grant.thumbprint)
+    }
+
+    /// - Parameter claims: The claims of the user or client.
+    func accessToken(for resource: String, _ claims: [String: JSON], _ thumbprint: String?) throws -> String {
+        let time = Int64(now().timeIntervalSince1970)
+        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        guard SignatureAlgorithm.asymmetric.contains(algorithm) else { return Self.randomID() }
+        var claims = claims.merging([
+            "iss": .string(issuer), "aud": .string(resource), "iat": .integer(time),
+            "exp": .integer(time + accessTokenLifetime), "jti": .string(Self.randomID()),
+        ]) { $1 }
+        claims["cnf"] = thumbprint.map { ["jkt": .string($0)] }
         let header: JSON = [
             "typ": "at+jwt", "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)),
         ]
