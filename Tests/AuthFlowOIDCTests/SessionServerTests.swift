@@ -71,6 +71,52 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
+    @Test func theProxyReportsWhyARequestWasNotForwarded() async throws {
+        let events = Mutex<[FlowEvent]>([])
+        try await withWeb { web, _ in
+            let api = APITransport(web.scene.transport) { _, _ in
+                throw AuthError(.networkFailed, "The connection to api.example.com was refused.")
+            }
+            let server = try web.process(transport: api, observer: { event in events.withLock { $0.append(event) } })
+            let route = try ResourceProxy.Route("/api/", to: "https://api.example.com/", methods: [.get, .head])
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            func status(_ method: HTTPRequest.Method, _ fields: HTTPFields) async throws -> (Int, String) {
+                let response = try #require(await proxy.response(to: browser.request(method, "/api/1", fields)))
+                return (response.status, String(decoding: response.body, as: UTF8.self))
+            }
+            #expect(try await status(.get, WebBrowser.ownPage) == (502, ""))
+            #expect(try await status(.get, [:]).0 == 403)
+            #expect(try await status(.get, [:]).1.contains("X-AuthFlow"))
+            #expect(try await status(.head, [:]) == (403, ""))
+            #expect(try await status(.post, WebBrowser.ownPage).1.contains("POST"))
+        }
+        let reported = events.withLock { $0.filter { $0.step == .forwarding } }
+        #expect(reported.map(\.progress) == [.failed(.networkFailed), .note, .note, .note, .note])
+        #expect(reported.first?.details["message"]?.contains("api.example.com") == true)
+        #expect(reported.first?.details["route"] == "/api/")
+        #expect(reported.map { $0.details["status"]?.prefix(3) } == ["502", "403", "403", "403", "405"])
+    }
+
+    @Test func aFailedStepReportsTheProvidersErrorCode() async throws {
+        let events = Mutex<[FlowEvent]>([])
+        try await withWeb { web, _ in
+            let server = try web.process(
+                registration: { $0.authentication = .clientSecretBasic(Secret("another secret")) },
+                observer: { event in events.withLock { $0.append(event) } }
+            )
+            _ = try await WebBrowser().signIn(web, at: server)
+        }
+        let failure = events.withLock { $0.first { $0.progress == .failed(.providerRejected) } }
+        #expect(failure?.step == .codeExchange)
+        #expect(failure?.details["error"] == "invalid_client")
+        #expect(failure?.description.contains("error=invalid_client") == true)
+        // The message is for logs; the caller of the step receives it as an error.
+        #expect(failure?.details["message"] != nil)
+        #expect(failure?.description.contains("message=") == false)
+    }
+
     @Test func revocationsRunSideBySideAndAreNotUnsavedTokens() async throws {
         try await withWeb { web, _ in
             let held = HeldRequests(base: web.scene.transport, path: "/revoke")

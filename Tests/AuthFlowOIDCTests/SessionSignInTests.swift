@@ -136,6 +136,47 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (HTTPRequest.Method.get, "/account?of=may#x", "/login?return_to=%2Faccount%3Fof%3Dmay%23x"),
+        (.get, "//evil.example", "/login"), (.post, "/account", "/login"),
+    ])
+    func aPageThatNeedsAUserLeadsToTheSignInAndBack(
+        _ method: HTTPRequest.Method,
+        _ path: String,
+        _ location: String
+    ) async throws {
+        try await WebScene.run { web in
+            let server = try web.process()
+            let request = WebBrowser().request(method, path, Self.navigation)
+            let response = try #require(await server.stepUp(request, nil))
+            #expect(response.status == 303)
+            #expect(response.head.headerFields[.location] == location)
+        }
+    }
+
+    @Test func aPageThatNeedsAUserIsShownAfterTheSignIn() async throws {
+        try await WebScene.run { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            let request = browser.request(.get, "/account", Self.navigation)
+            let redirect = try #require(await server.stepUp(request, nil))
+            let login = try #require(redirect.head.headerFields[.location])
+            let page = try await finish(try await browser.send(.get, login, to: server), browser, web, at: server)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("url=/account\""))
+            let session = try await browser.session(at: server)
+            #expect(session != nil)
+            #expect(await server.stepUp(request, session) == nil)
+        }
+    }
+
+    @Test func aScriptWithoutAUserIsNotRedirected() async throws {
+        try await WebScene.run { web in
+            let request = WebBrowser().request(.get, "/api/data", WebBrowser.ownPage)
+            let response = try #require(await web.process().stepUp(request, nil))
+            #expect(response.status == 401)
+            #expect(response.head.headerFields[.location] == nil)
+        }
+    }
+
     @Test func aSilentSignInThatNeedsAPageReturnsAndKeepsTheSession() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())

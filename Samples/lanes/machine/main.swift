@@ -7,11 +7,15 @@ let registration = try ClientRegistration(clientID: "robot") {
     $0.scopes = ["reports"]
     $0.resources = ["https://api.example.com/reports"]  // the API that the token is for (RFC 8707)
 }
+var options = AuthClient.Options()
+options.apiOrigins = ["https://api.example.com"]  // send() sends the token to these origins only
 let client = AuthClient(
     client: OAuthClient(server: AuthorizationServer(issuer: "https://id.example.com"), registration: registration),
     methods: [.clientCredentials],
-    store: FileTokenStore(application: "robot")
+    store: FileTokenStore(application: "robot"),
+    options: options
 )
 
-let tokens = try await client.freshTokens()  // stored until it expires; one request for all tasks and processes
-print("The access token expires at \(tokens.expiresAt?.formatted(.iso8601) ?? "an unknown time").")
+// The token is requested once for all tasks and processes, and again when it expires or other scopes are configured.
+let response = try await client.send(TransportRequest(.get, "https://api.example.com/reports/today"))
+print(response.status, String(decoding: response.body, as: UTF8.self))

@@ -46,7 +46,10 @@ public struct SQLiteTokenStore: Sendable {
         leases: LeaseClock
     ) throws(AuthError) {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
-            throw AuthError(.invalidConfiguration, "The path of the database file must be absolute.")
+            throw AuthError(
+                .invalidConfiguration,
+                "The path of the SQLite database must be absolute and must not end with a slash: see the key \"path\" of the store."
+            )
         }
         self.file = SQLiteFile(path: path)
         self.host = host

@@ -8,26 +8,35 @@ extension SessionServer {
         requirement.isMet(by: session.authentication, at: host.now())
     }
 
-    /// Returns the response to a request whose user has not authenticated as required (step-up); nil if the session
-    /// meets the requirement. A navigation is redirected to the provider and then returns to the page; a script gets
-    /// 401 and `insufficient_user_authentication`.
+    /// Returns the response to a request whose user is not signed in, or has not authenticated as required (step-up); nil if the session
+    /// meets the requirement. A navigation is redirected to the provider and then returns to the page; a script gets 401, with
+    /// `insufficient_user_authentication` if it has a session.
     ///
     /// A POST is not repeated: specify the page to return to in `returnPath`, and store the posted values in the
     /// session's data if they must not be lost.
     /// - Parameters:
     ///   - request: The request.
-    ///   - session: Its session.
-    ///   - requirement: The requirement.
+    ///   - session: Its session; nil when no user is signed in.
+    ///   - requirement: The requirement; default: any authentication.
     ///   - returnPath: The page to return to; default: the page of the request, or the start page for methods other
     ///     than GET.
     public func stepUp(
         _ request: HTTPRequest,
-        _ session: Session,
-        to requirement: AuthenticationRequirement,
+        _ session: Session?,
+        to requirement: AuthenticationRequirement = AuthenticationRequirement(),
         returnPath: String? = nil
     ) async -> TransportResponse? {
+        let own = request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
+        let isPage = isNavigation(request) && request.headerFields[headerName] == nil
+        guard let session else {
+            guard isPage else { return ServerResponse.plain(.unauthorized) }
+            // Not directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
+            // providers the user chooses one.
+            let path = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
+            return ServerResponse.redirect(to: options.loginPath + path)
+        }
         guard !isMet(requirement, by: session) else { return nil }
-        guard isNavigation(request), request.headerFields[headerName] == nil else {
+        guard isPage else {
             var json: [String: JSON] = ["error": "insufficient_user_authentication"]
             if !requirement.acrValues.isEmpty {
                 json["acr_values"] = .string(requirement.acrValues.joined(separator: " "))
@@ -35,7 +44,6 @@ extension SessionServer {
             json["max_age"] = requirement.maximumAge.map { .integer($0.components.seconds) }
             return ServerResponse.json(.unauthorized, .object(json))
         }
-        let own = request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
         return await signIn(
             request,
             SessionSignInOptions(provider: session.provider, returnPath: returnPath ?? own, requirement: requirement)

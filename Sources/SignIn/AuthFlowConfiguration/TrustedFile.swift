@@ -25,7 +25,12 @@ struct TrustedFile {
         // Non-blocking: opening a FIFO at this path would block.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
-            throw refusal("There is no \(kind) at \(path), or it cannot be read.")
+            let reason = errno
+            let directory = FileManager.default.currentDirectoryPath
+            let shown = path.hasPrefix("/") ? path : directory == "/" ? "/\(path)" : "\(directory)/\(path)"
+            throw reason == ENOENT
+                ? refusal("There is no \(kind) at \(shown).")
+                : refusal("The \(kind) \(shown) cannot be read: \(unsafe String(cString: strerror(reason))).")
         }
         defer { close(descriptor) }
         var status = stat()

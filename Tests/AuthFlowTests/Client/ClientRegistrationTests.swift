@@ -27,6 +27,16 @@ import Testing
         }
     }
 
+    @Test func refusesAnEmptyClientSecret() {
+        for authentication in [ClientAuthentication.clientSecretBasic(Secret("")), .clientSecretPost(Secret(""))] {
+            let error = #expect(throws: AuthError.self) {
+                try ClientRegistration(clientID: "c") { $0.authentication = authentication }
+            }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains("environment variable") == true)
+        }
+    }
+
     @Test(arguments: [-1, 301]) func refusesALeewayOutOfBounds(_ seconds: Int) {
         expectError(.invalidConfiguration) {
             try ClientRegistration(clientID: "c") { $0.clockLeeway = .seconds(seconds) }

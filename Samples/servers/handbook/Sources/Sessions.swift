@@ -5,6 +5,7 @@ import AuthFlowPostgreSQL
 import AuthFlowSQLite
 import AuthFlowServer
 import AuthFlowServerConfiguration
+import Foundation
 import HTTPTypes
 import Hummingbird
 import Logging
@@ -101,10 +102,12 @@ func callAPI(_ request: HTTPRequest, _ body: [UInt8], by server: SessionServer) 
 }
 
 func serverFromValues() throws -> SessionServer {
-    let secret = Environment().get("CLIENT_SECRET") ?? ""
+    let secret = ProcessInfo.processInfo.environment["CLIENT_SECRET"] ?? ""  // an empty secret is an error
     let registration = try ClientRegistration(clientID: "my-client") {
         $0.redirectURIs = ["https://app.example.com/callback"]
-        $0.scopes = ["openid", "offline_access"]
+        $0.postLogoutRedirectURI = "https://app.example.com/"
+        $0.scopes = ["openid", "profile", "email", "offline_access"]
+        $0.resources = ["https://api.example.com/orders"]
         $0.authentication = .clientSecretBasic(Secret(secret))  // or .privateKeyJWT(key)
     }
     let client = OAuthClient(server: AuthorizationServer(issuer: "https://id.example.com"), registration: registration)

@@ -3,12 +3,14 @@
 
 import AuthFlow
 import AuthFlowHummingbird
+import AuthFlowLog
 import AuthFlowOIDC
 import AuthFlowSQLite
 import AuthFlowServer
 import AuthFlowServerConfiguration
 import Foundation
 import Hummingbird
+import Logging
 
 struct WebContext: SessionRequestContext {
     var coreContext: CoreRequestContextStorage
@@ -30,7 +32,12 @@ struct HTML: ResponseGenerator {
 }
 
 let file = try ConfigurationFile(path: "authflow.json")
-let server = try SessionServer(configuration: file, providers: [.oidc], stores: [.sqlite])
+let server = try SessionServer(
+    configuration: file,
+    providers: [.oidc],
+    stores: [.sqlite],
+    observer: FlowEvent.logger(Logger(label: "auth"))  // failures are warnings, most with the operator's action
+)
 
 // GET /api/orders/17 of a script becomes GET https://api.example.com/orders/17, with the session's access token.
 let orders = try ResourceProxy.Route("/api/orders/", to: "https://api.example.com/orders/", methods: [.get, .post])
@@ -48,7 +55,13 @@ router.get("/expiry") { _, context in
     let tokens = try await server.freshTokens(for: context.requireSession())  // status 401 without a session
     return "The access token expires at \(tokens.expiresAt?.formatted(.iso8601) ?? "an unknown time").\n"
 }
-router.group("/payments")  // a second factor within the last five minutes; status 401 without a session
+router.group("/account")  // leads to the sign-in and back if no user is signed in; status 401 for a script
+    .requireAuthentication(by: server)
+    .get { _, context in
+        let email = try context.requireSession().identity?.email ?? "an unknown address"
+        return HTML(content: "Invoices are sent to \(DisplayText.escapedForHTML(email)).")
+    }
+router.group("/payments")  // the same, with a second factor within the last five minutes
     .requireAuthentication(.init(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
     .get { _, _ in HTML(content: "Payments") }
 

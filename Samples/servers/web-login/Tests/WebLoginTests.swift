@@ -63,6 +63,9 @@ private struct Site {
             let session = try context.requireSession()
             return "\(session.identity?.displayName ?? "") \(try await server.freshTokens(for: session).tokenType)"
         }
+        router.group("/account").requireAuthentication(by: server).get { _, context in
+            try context.requireSession().identity?.displayName ?? ""
+        }
         router.post("/upload") { request, _ in
             let body = try await request.body.collect(upTo: 10_000_000)
             return "\(body.readableBytes)"
@@ -96,6 +99,18 @@ private struct Site {
             let cookie = try await site.signIn(client)
             let response = try await client.execute(uri: "/me", method: .get, headers: [.cookie: cookie])
             #expect(String(buffer: response.body) == "Alice Example Bearer")
+        }
+    }
+
+    @Test func aProtectedPageLeadsToTheSignInAndBack() async throws {
+        let site = try Site()
+        try await site.application.test(.router) { client in
+            let redirect = try await client.execute(uri: "/account", method: .get)
+            #expect(redirect.status == .seeOther)
+            #expect(redirect.headers[.location] == "/login?return_to=%2Faccount")
+            let cookie = try await site.signIn(client)
+            let response = try await client.execute(uri: "/account", method: .get, headers: [.cookie: cookie])
+            #expect(String(buffer: response.body) == "Alice Example")
         }
     }
 

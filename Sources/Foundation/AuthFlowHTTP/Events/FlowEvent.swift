@@ -52,6 +52,8 @@ public struct FlowEvent: Sendable {
         public static let endSession = Self(rawValue: "end session")
         /// Sharing a sign-in with the other apps of a group.
         public static let sharing = Self(rawValue: "sharing")
+        /// Forwarding a request to an API with the access token of its session.
+        public static let forwarding = Self(rawValue: "forwarding")
         /// Writing the credential to the store.
         public static let storing = Self(rawValue: "storing")
     }
@@ -102,7 +104,9 @@ extension FlowEvent: CustomStringConvertible, WithoutReflection {
             case .cancelled: "cancelled"
             case .note: "note"
             }
-        let more = details.sorted { $0.key < $1.key }.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
+        // The caller of a failed step receives its message as an error.
+        let shown = details.filter { $0.key != "message" }.sorted { $0.key < $1.key }
+        let more = shown.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
         return "[\(flowID)] \(step) \(outcome)\(more)\(url.map { " url=\(Redaction.url($0))" } ?? "")"
     }
 
@@ -160,8 +164,18 @@ public struct FlowReporter: Sendable {
             report(step, .succeeded)
             return result
         } catch {
-            report(step, error is CancellationError ? .cancelled : .failed((error as? AuthError)?.code))
+            report(step, failedWith: error)
             throw error
         }
+    }
+
+    /// Publishes that a step has failed, or was cancelled: with the error's message, and the provider's error code if there is one.
+    package func report(_ step: FlowEvent.Step, failedWith error: any Error, details: [String: String] = [:]) {
+        guard !(error is CancellationError) else { return report(step, .cancelled, details: details) }
+        let error = error as? AuthError
+        var details = details
+        details["message"] = error?.message
+        details["error"] = error?.providerError?.error
+        report(step, .failed(error?.code), details: details)
     }
 }

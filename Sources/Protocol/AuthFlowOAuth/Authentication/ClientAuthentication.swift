@@ -250,6 +250,12 @@ public struct ClientAuthentication: Sendable {
 
     /// Performs the checks that are possible before the first request.
     func check() throws(AuthError) {
+        guard secret?.exposed.isEmpty != true else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The client secret is empty. If it is the value of an environment variable, the variable may not be set."
+            )
+        }
         guard let algorithm = secretAlgorithm, let secret else { return }
         guard let definition = algorithm.definition, definition.scheme == .hmac else {
             throw AuthError(

@@ -49,26 +49,56 @@ public struct ResourceProxy: Sendable {
             _ = try endpoint(of: request, route)
             return nil
         } catch {
-            return error.response
+            report(error, route)
+            return error.response(to: request.method)
         }
     }
 
     /// A request that is not forwarded, or a response that is not returned.
     private struct Refusal: Error {
         var response: TransportResponse
+        /// The failure of the API or the session; nil if the request is at fault.
+        let cause: (any Error)?
 
-        init(_ status: HTTPResponse.Status, retryAfter: String? = nil) {
+        init(_ status: HTTPResponse.Status, retryAfter: String? = nil, cause: (any Error)? = nil) {
             response = ServerResponse.plain(status)
             response.head.headerFields[.retryAfter] = retryAfter
+            self.cause = cause
         }
+
+        /// The rejection of a request, with a reason for the developer of the page.
+        init(_ status: HTTPResponse.Status, _ reason: String) {
+            response = ServerResponse.plain(status, Array("\(reason)\n".utf8), "text/plain; charset=utf-8")
+            cause = nil
+        }
+
+        func response(to method: HTTPRequest.Method) -> TransportResponse {
+            method == .head ? TransportResponse(head: response.head) : response
+        }
+    }
+
+    /// Publishes that a request was not forwarded. A failure of the API or of the session is a failed step, and a request that is at fault
+    /// only a note, because any client can send such requests.
+    private func report(_ refusal: Refusal, _ route: Route) {
+        let details = ["route": route.prefix, "status": "\(refusal.response.status)"]
+        let reporter = FlowReporter(host: server.host, observer: server.observer)
+        guard let cause = refusal.cause else { return reporter.report(.forwarding, details: details) }
+        reporter.report(.forwarding, failedWith: cause, details: details)
     }
 
     /// The endpoint of the API that a request is forwarded to.
     private func endpoint(of request: HTTPRequest, _ route: Route) throws(Refusal) -> Endpoint {
         let target = request.path ?? "/"
         guard let path = SessionServer.path(of: request) else { throw Refusal(.badRequest) }
-        guard server.isFromOwnPage(request) else { throw Refusal(.forbidden) }
-        guard route.methods.contains(request.method) else { throw Refusal(.methodNotAllowed) }
+        guard server.isFromOwnPage(request) else {
+            throw Refusal(
+                .forbidden,
+                "A script of the application's own pages must send the header field \(server.headerName.rawName)."
+            )
+        }
+        guard route.methods.contains(request.method) else {
+            throw Refusal(.methodNotAllowed, "The route does not forward \(request.method.rawValue) requests.")
+        }
         guard !Self.hasBody(request) || Self.allowsBody(request.method) else { throw Refusal(.badRequest) }
         let rest = path.dropFirst(route.prefix.count)
         guard let read = Self.reading(of: rest),
@@ -175,7 +205,8 @@ public struct ResourceProxy: Sendable {
                 throw Self.refusal(after: error)
             }
         } catch {
-            return .whole(error.response)
+            report(error, route)
+            return .whole(error.response(to: request.method))
         }
     }
 
@@ -200,7 +231,8 @@ public struct ResourceProxy: Sendable {
         } catch let refusal as Refusal {
             throw refusal
         } catch {
-            var refusal = Refusal(.badGateway)
+            let isEnded = (error as? AuthError)?.code == .loginRequired
+            var refusal = Refusal(.badGateway, cause: isEnded ? nil : error)
             if let response = (error as? AuthError).flatMap(SessionServer.response) { refusal.response = response }
             throw refusal
         }
@@ -262,8 +294,8 @@ public struct ResourceProxy: Sendable {
         case let error as AuthError where error.underlyingError is BoundedUpload.TooSlow:
             return Refusal(.requestTimeout)
         case let error as AuthError where error.code == .temporarilyUnavailable:
-            return Refusal(.serviceUnavailable, retryAfter: "1")
-        default: return Refusal(.badGateway)
+            return Refusal(.serviceUnavailable, retryAfter: "1", cause: error)
+        default: return Refusal(.badGateway, cause: error)
         }
     }
 

@@ -120,7 +120,8 @@ extension OIDCEmulator {
         let claims: [String: JSON] = [
             "sub": .string(subject), "client_id": .string(client.id), "scope": .string(scopes),
         ]
-        let accessToken = form["resource"].flatMap { try? self.accessToken(for: $0, claims, thumbprint) } ?? Self.randomID()
+        let accessToken =
+            form["resource"].flatMap { try? self.accessToken(for: $0, claims, thumbprint) } ?? Self.randomID()
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": thumbprint == nil ? "Bearer" : "DPoP",
             "expires_in": .integer(accessTokenLifetime),
