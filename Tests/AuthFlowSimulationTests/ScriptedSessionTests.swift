@@ -11,6 +11,7 @@ import Testing
     /// Two processes of an application, their store and their provider, without faults except those of a script.
     private final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         let simulation = Simulation(seed: 1, recordsTrace: true)
+        let world: World
         let provider: SimulatedProvider
         let records: SimulatedRecords
         let browser = Browser(name: "browser")
@@ -24,7 +25,7 @@ import Testing
         var logoutToken: String?
 
         init() throws {
-            let world = World(simulation: simulation, faults: Faults())
+            world = World(simulation: simulation, faults: Faults())
             provider = SimulatedProvider(world: world)
             records = SimulatedRecords(world: world)
             for _ in 0..<2 {
@@ -42,9 +43,22 @@ import Testing
         }
 
         /// Sends a form to a process, and advances the simulation.
-        func post(_ path: String, _ body: String, at server: Int) {
+        func post(_ path: String, _ body: String, at server: Int, wait seconds: Int = 60) {
             let request = HTTPRequest(method: .post, scheme: "https", authority: "app.example", path: path)
-            send(request, Array(body.utf8), at: server, wait: 60)
+            send(request, Array(body.utf8), at: server, wait: seconds)
+        }
+
+        /// Whether a request of the browser to a process gets tokens.
+        func getsTokens(at server: Int) -> Bool {
+            let (process, sessions) = servers[server]
+            let request = browser.request(.get, "/api")
+            scriptedCalls = 0
+            simulation.begin(in: process) { [self] in
+                guard let session = try? await sessions.session(of: request) else { return }
+                if (try? await sessions.freshTokens(for: session)) != nil { scriptedCalls = 1 }
+            }
+            simulation.run(until: simulation.now + .seconds(2))
+            return scriptedCalls == 1
         }
 
         private func send(_ request: HTTPRequest, _ body: [UInt8], at server: Int, wait seconds: Int) {
@@ -147,5 +161,31 @@ import Testing
         }
         #expect(!isStored)
         #expect(statuses == [303, 200, 200])
+    }
+
+    /// The message about the end of the session is lost, and the first process fails afterwards.
+    @Test func aProcessThatConfirmsALogoutNoLongerServesASessionThatAnotherProcessHasEnded() async throws {
+        let (statuses, before, after) = try await history { stage in
+            let login = try #require(stage.open("/login")?.head.headerFields[.location])
+            let session = stage.provider.beginSession(of: "alice")
+            let redirect = try #require(stage.provider.authorize(login, in: session, of: "browser"))
+            _ = stage.open("/callback?\(redirect.parameters)")
+            let before = stage.getsTokens(at: 1)
+            let form = "logout_token=\(stage.provider.endSession(session, of: .user).token)"
+            stage.records.script = { [unowned stage] call, process in
+                guard call == "remove" else { return nil }
+                stage.world.faults.store = 1  // No process is notified.
+                stage.simulation.kill(process)
+                return nil
+            }
+            stage.post("/backchannel-logout", form, at: 0, wait: 3)
+            stage.world.faults.store = 0
+            stage.records.script = nil
+            stage.post("/backchannel-logout", form, at: 1, wait: 3)
+            return (stage.statuses, before, stage.getsTokens(at: 1))
+        }
+        #expect(statuses.last == 200)
+        #expect(before)
+        #expect(!after)
     }
 }

@@ -206,6 +206,12 @@ public final class CredentialManager: Sendable {
         }?.beginEpoch()
     }
 
+    /// Forces the next call for each matching credential in memory to read the store.
+    package func forget(where matches: (Credential) -> Bool) {
+        let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
+        for managed in all where managed.cachedCredential.map(matches) == true { managed.invalidate() }
+    }
+
     /// The stored credential, even if its access token has expired; nil when no user is signed in under this key.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(for key: CredentialKey) async throws -> Credential? {

@@ -120,6 +120,9 @@ package final class ManagedCredential: Sendable {
         _ = sharedRefresh(account, freshnessMargin, cached.credential.tokens.accessToken)
     }
 
+    /// The cached credential, even if the store may no longer contain it.
+    var cachedCredential: Credential? { state.withLock { $0.machine.cached?.credential } }
+
     /// The cached credential, whether or not its own access token is fresh, if the store was read recently.
     func checkedCredential() -> Credential? {
         let now = now

@@ -125,7 +125,9 @@ extension SessionServer {
         _ issuer: String,
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
-        try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider)
+        try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider) {
+            $0.identity?.subject.isIdentical(to: subject) == true
+        }
     }
 
     /// Finds the sessions that belong to a session at the provider.
@@ -134,12 +136,22 @@ extension SessionServer {
         _ issuer: String,
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
-        try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
+        try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider) {
+            Self.sessionID(of: $0)?.isIdentical(to: name) == true
+        }
     }
 
-    private func sessions(tagged tag: HashedTag, at provider: ProviderSessions) async throws -> [TaggedCredential] {
+    /// - Parameter matches: Whether a credential in memory has the tag.
+    private func sessions(
+        tagged tag: HashedTag,
+        at provider: ProviderSessions,
+        _ matches: (Credential) -> Bool
+    ) async throws -> [TaggedCredential] {
         var found: [TaggedCredential] = []
         for tag in tag.all { found += try await provider.credentials.credentials(tagged: tag) }
+        // The store does not contain a session that another process has ended. If the message about its end was lost, this process still has
+        // the session in memory, although it is about to confirm the end.
+        provider.credentials.forget(where: matches)
         return found
     }
 
