@@ -88,7 +88,7 @@ FAULTS = {
         (CALLBACK, "let own = found.first(where: { $0.name == cookies.name(for: state) })", "let own = found.first"),
         (PENDING, "\\(state.exposed)\\(browser.exposed)\"", "\\(state.exposed)\"")],
     "signing-out-everywhere-ends-one-session": [(SIGN_OUT,
-        "                for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {\n"
+        "                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {\n"
         "                    meant[found.key] = .some(found.credential)\n                }\n            }\n            meant[key]",
         "                _ = identity\n            }\n            meant[key]")],
     "a-refused-sign-in-leaves-its-session": [(CALLBACK, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],

@@ -65,17 +65,20 @@ public struct Lease: Sendable, Hashable {
     /// The period for which a lease is held, measured by its holder's clock. The store extends it with every renewal.
     public final class Term: Sendable {
         private let elapsed: @Sendable () -> Duration
-        /// The end, and the time before it in which a request is no longer sent, because another holder could take over
-        /// before the request reaches the provider.
-        private let end: Mutex<(time: Duration, margin: Duration)>
+        private let end: Mutex<Duration>
+        /// The time before the end in which a request is no longer sent, because another holder could take over before
+        /// the request reaches the provider.
+        private let margin: Duration
 
         /// Creates a term that starts now. Create it before requesting the lease, because the response may take a long time.
         /// - Parameters:
-        ///   - duration: The time for which the lease is granted.
+        ///   - duration: The time for which the lease is granted. If the request for it waits for another holder, extend the term once it is
+        ///     granted.
         ///   - clock: The clock that measures the term; default: the system's.
         public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
             self.elapsed = clock.stopwatch()
-            self.end = Mutex((duration, duration / 3))
+            self.end = Mutex(duration)
+            self.margin = duration / 3
         }
 
         /// The time since the term started. Read it before requesting a renewal.
@@ -83,15 +86,9 @@ public struct Lease: Sendable, Hashable {
 
         /// Extends the term. Renew a lease before two thirds of its term have passed.
         /// - Parameter end: The new end, measured from the start of the term.
-        public func extend(until end: Duration) {
-            let rest = end - elapsed()
-            self.end.withLock { $0 = (end, min($0.margin, rest / 3)) }
-        }
+        public func extend(until end: Duration) { self.end.withLock { $0 = end } }
 
-        var isEnding: Bool {
-            let (end, margin) = end.withLock { $0 }
-            return end - margin <= elapsed()
-        }
+        var isEnding: Bool { end.withLock { $0 } - margin <= elapsed() }
     }
 
     /// Creates a lease. For use by stores.

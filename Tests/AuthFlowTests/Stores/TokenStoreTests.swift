@@ -168,10 +168,24 @@ import Testing
         try lease.requireTime()
     }
 
+    /// A renewal whose response arrives after the end of the lease must not permit requests after that end.
+    @Test func aRenewalThatIsAnsweredTooLateDoesNotShortenTheMargin() throws {
+        let time = VirtualTime()
+        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, term: term)
+        let asked = term.now
+        time.advance(by: .seconds(18))
+        term.extend(until: asked + .seconds(15))
+        expectError(.leaseLost) { try lease.requireTime() }
+        term.extend(until: term.now + .seconds(15))
+        time.advance(by: .seconds(11))
+        expectError(.leaseLost) { try lease.requireTime() }
+    }
+
     /// The response to the request for a lease may take long, and the lease is short.
     @Test func aTermThatBeganLongBeforeTheLeaseWasGrantedPermitsRequests() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(105), clock: time.host.clock)
+        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
         time.advance(by: .seconds(90))
         term.extend(until: .seconds(105))
         let lease = Lease(key: key, fence: 1, term: term)

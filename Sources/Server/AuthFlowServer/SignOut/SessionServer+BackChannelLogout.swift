@@ -58,12 +58,12 @@ extension SessionServer {
     ) async throws -> [TaggedCredential] {
         let ofUser =
             if let subject = token.subject {
-                try await sessions(ofUser: subject, token.issuer, at: provider)
+                try await sessionsToEnd(ofUser: subject, token.issuer, at: provider)
             } else {
                 [TaggedCredential]()
             }
         guard let sessionID = token.sessionID else { return ofUser }
-        let ofSession = try await sessions(ofProviderSession: sessionID, token.issuer, at: provider)
+        let ofSession = try await sessionsToEnd(ofProviderSession: sessionID, token.issuer, at: provider)
             .filter(token.isForUser)
         // A sign-in whose ID Token had no session identifier may belong to this session.
         return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
@@ -102,12 +102,9 @@ extension SessionServer {
     /// the token, which must then end the same sessions as if it were used for the first time.
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
         let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))
-        let lifetime = Duration.seconds(rest) + Self.clockDifference
+        let lifetime = Duration.seconds(rest) + provider.client.registration.clockLeeway
         try await leave(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
     }
-
-    /// The maximum difference between the clocks of the processes.
-    private static let clockDifference = Duration.seconds(60)
 
     /// Whether a logout token has already ended its sessions.
     private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {

@@ -22,7 +22,7 @@ extension SessionServer {
                 guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
                 defer { provider.frontChannelLogouts.leave() }
                 try await leaveMark(ofProviderSession: names[0], issuers[0], at: provider)
-                let found = try await sessions(ofProviderSession: names[0], issuers[0], at: provider)
+                let found = try await sessionsToEnd(ofProviderSession: names[0], issuers[0], at: provider)
                 try await end(
                     found,
                     at: provider,

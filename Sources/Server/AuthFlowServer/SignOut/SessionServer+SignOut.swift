@@ -44,7 +44,7 @@ extension SessionServer {
         var meant: [RecordKey: Credential?] = [:]
         if let stored = try await provider.credentials.stored(own) { meant[own] = .some(stored.credential) }
         if let identity = session.identity {
-            for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {
+            for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
                 meant[found.key] = .some(found.credential)
             }
         }
@@ -125,33 +125,35 @@ extension SessionServer {
         _ issuer: String,
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
-        try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider) {
-            $0.identity?.subject.isIdentical(to: subject) == true
-        }
+        try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider)
     }
 
-    /// Finds the sessions that belong to a session at the provider.
-    func sessions(
+    /// Finds the sessions of a user, to end them. The store does not contain a session that another process has already ended: if the message
+    /// about its end was lost, this process still has it in memory, although it is about to confirm the end.
+    func sessionsToEnd(
+        ofUser subject: String,
+        _ issuer: String,
+        at provider: ProviderSessions
+    ) async throws -> [TaggedCredential] {
+        let found = try await sessions(ofUser: subject, issuer, at: provider)
+        provider.credentials.forget { $0.identity?.subject.isIdentical(to: subject) == true }
+        return found
+    }
+
+    /// Finds the sessions that belong to a session at the provider, to end them, like ``sessionsToEnd(ofUser:_:at:)``.
+    func sessionsToEnd(
         ofProviderSession name: String,
         _ issuer: String,
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
-        try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider) {
-            Self.sessionID(of: $0)?.isIdentical(to: name) == true
-        }
+        let found = try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
+        provider.credentials.forget { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
+        return found
     }
 
-    /// - Parameter matches: Whether a credential in memory has the tag.
-    private func sessions(
-        tagged tag: HashedTag,
-        at provider: ProviderSessions,
-        _ matches: (Credential) -> Bool
-    ) async throws -> [TaggedCredential] {
+    private func sessions(tagged tag: HashedTag, at provider: ProviderSessions) async throws -> [TaggedCredential] {
         var found: [TaggedCredential] = []
         for tag in tag.all { found += try await provider.credentials.credentials(tagged: tag) }
-        // The store does not contain a session that another process has ended. If the message about its end was lost, this process still has
-        // the session in memory, although it is about to confirm the end.
-        provider.credentials.forget(where: matches)
         return found
     }
 
@@ -222,7 +224,7 @@ extension SessionServer {
             // The sessions are looked up before any of them is removed, so that the user can retry with this session
             // after a failure.
             if isEverywhere, let identity = own.credential?.identity {
-                for found in try await sessions(ofUser: identity.subject, identity.issuer, at: provider) {
+                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
                     meant[found.key] = .some(found.credential)
                 }
             }
