@@ -39,9 +39,9 @@ import Testing
         }
     }
 
-    enum Change: CaseIterable { case fewerScopes, otherScopes, resources, authorizationDetails }
+    enum Change: CaseIterable { case fewerScopes, otherScopes, resources, authorizationDetails, parameters }
 
-    @Test(arguments: Change.allCases) func aStoredTokenOfAnotherRequestIsReplaced(_ change: Change) async throws {
+    @Test(arguments: Change.allCases) func aStoredTokenOfAnotherRequestIsNotUsed(_ change: Change) async throws {
         try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
             let store = MemoryTokenStore()
             var before = registration()
@@ -54,15 +54,19 @@ import Testing
             case .otherScopes: after.scopes = ["reports", "payments"]
             case .resources: after.resources = ["https://api.example.com"]
             case .authorizationDetails: after.authorizationDetails = [["type": "payment"]]
+            case .parameters: after.parameters = [.clientCredentials: ["audience": "https://b.example"]]
             }
             let changed = try scene.client(registration: after, flows: [.clientCredentials], store: store)
             let new = try await changed.freshTokens()
             #expect(new.accessToken != old.accessToken)
-            if change != .resources && change != .authorizationDetails { #expect(new.scopes == after.scopes) }
-            // Each program stores its tokens: the order of the scopes is not a change.
+            if change == .fewerScopes || change == .otherScopes { #expect(new.scopes == after.scopes) }
+            // The order of the scopes is not a change.
             after.scopes.reverse()
             let same = try scene.client(registration: after, flows: [.clientCredentials], store: store)
             #expect(try await same.freshTokens().accessToken == new.accessToken)
+            // During an upgrade, processes with the old configuration keep their token.
+            let replica = try scene.client(registration: before, flows: [.clientCredentials], store: store)
+            #expect(try await replica.freshTokens().accessToken == old.accessToken)
         }
     }
 

@@ -139,6 +139,7 @@ import Testing
     @Test(arguments: [
         (HTTPRequest.Method.get, "/account?of=may#x", "/login?return_to=%2Faccount%3Fof%3Dmay%23x"),
         (.get, "//evil.example", "/login"), (.post, "/account", "/login"),
+        (.get, "/account?\(String(repeating: "%", count: 1500))", "/login"),
     ])
     func aPageThatNeedsAUserLeadsToTheSignInAndBack(
         _ method: HTTPRequest.Method,
@@ -168,9 +169,10 @@ import Testing
         }
     }
 
-    @Test func aScriptWithoutAUserIsNotRedirected() async throws {
+    @Test(arguments: [(HTTPRequest.Method.get, WebBrowser.ownPage), (.delete, HTTPFields()), (.put, HTTPFields())])
+    func aScriptWithoutAUserIsNotRedirected(_ method: HTTPRequest.Method, _ fields: HTTPFields) async throws {
         try await WebScene.run { web in
-            let request = WebBrowser().request(.get, "/api/data", WebBrowser.ownPage)
+            let request = WebBrowser().request(method, "/api/data", fields)
             let response = try #require(await web.process().stepUp(request, nil))
             #expect(response.status == 401)
             #expect(response.head.headerFields[.location] == nil)
@@ -243,6 +245,16 @@ import Testing
             #expect(again.head.headerFields[.location] == "/orders?id=7")
             let session = try #require(try await browser.session(at: server))
             #expect(try await server.sessions(ofUserOf: session).count == 1)
+        }
+    }
+
+    /// The address cannot be repeated, but the visit still must not replace a session whose Strict cookie the browser did not send.
+    @Test(arguments: ["/login?\\", "/login?x=\(String(repeating: "x", count: 2048))"])
+    func aLinkOfAnotherSiteDoesNotSignAUserInAnewByItsAddress(_ path: String) async throws {
+        try await WebScene.run { web in
+            let page = try await WebBrowser().send(.get, path, to: try web.process(), Self.fromElsewhere)
+            #expect(page.status == 200)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("url=/login?resume=1\""))
         }
     }
 

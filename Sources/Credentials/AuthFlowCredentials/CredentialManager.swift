@@ -206,10 +206,19 @@ public final class CredentialManager: Sendable {
         }?.beginEpoch()
     }
 
-    /// Forces the next call for each matching credential in memory to read the store.
-    package func forget(where matches: (Credential) -> Bool) {
+    /// Drops the matching credentials in memory that a lookup did not find in the store, and the results of their operations in progress.
+    /// - Parameter found: The result of the lookup.
+    package func forget(except found: [TaggedCredential], where matches: (Credential) -> Bool) {
         let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
-        for managed in all where managed.cachedCredential.map(matches) == true { managed.invalidate() }
+        let stored = Set(found.map(\.key.digest))
+        for managed in all where !stored.contains(managed.digest) {
+            switch managed.cachedCredential.map(matches) {
+            case true?: managed.beginEpoch()
+            case false?: break
+            // The first read may be in progress, and may have found the credential before it was removed.
+            case nil: managed.invalidate()
+            }
+        }
     }
 
     /// The stored credential, even if its access token has expired; nil when no user is signed in under this key.

@@ -59,8 +59,9 @@ extension SessionServer {
     /// other request. The next request, which comes from this site, sends the cookie.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
         guard options.sameSite == .strict, request.method == .get, isVisitFromOtherSite(request),
-            sessionIdentifier(of: request) == nil, let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path
+            sessionIdentifier(of: request) == nil
         else { return nil }
+        let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path ?? options.loginPath
         let query = FormURLEncoding.decode(String(path.drop { $0 != "?" }.dropFirst()))
         let isRepeated = query?[Self.resumption] != nil
         let next = isRepeated ? path : path + (path.contains("?") ? "&" : "?") + "\(Self.resumption)=1"

@@ -27,13 +27,17 @@ extension SessionServer {
         returnPath: String? = nil
     ) async -> TransportResponse? {
         let own = request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
-        let isPage = isNavigation(request) && request.headerFields[headerName] == nil
+        let isPage =
+            isNavigation(request) && request.headerFields[headerName] == nil
+            && [.get, .head, .post].contains(request.method)
         guard let session else {
             guard isPage else { return ServerResponse.plain(.unauthorized) }
             // Not directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
             // providers the user chooses one.
-            let path = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
-            return ServerResponse.redirect(to: options.loginPath + path)
+            let query = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
+            // Without its cookie, a visit to an address that is too long would sign the user in again.
+            let address = ReturnAddress(options.loginPath + query, prefixes: nil)
+            return ServerResponse.redirect(to: address?.path ?? options.loginPath)
         }
         guard !isMet(requirement, by: session) else { return nil }
         guard isPage else {

@@ -127,7 +127,7 @@ public struct DynamicRegistration: Sendable {
                 throw AuthError(.invalidResponse, "The provider did not register the requested redirect URIs.")
             }
         }
-        let secret = json["client_secret"]?.string.map(Secret.init)
+        let secret = json["client_secret"]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
         // Section 2: "If unspecified or omitted, the default is "client_secret_basic"".
         let usual = secret == nil ? request.authenticationMethod : .clientSecretBasic
         let method = json["token_endpoint_auth_method"]?.string ?? usual.rawValue

@@ -58,7 +58,7 @@ public struct KeptRegistration: Sendable {
         else { return nil }
         let redirectURIs = uris.compactMap { try? RedirectURI($0) }
         guard redirectURIs.count == uris.count else { return nil }
-        let secret = json["client_secret"]?.string.map(Secret.init)
+        let secret = json["client_secret"]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
         switch (json["token_endpoint_auth_method"]?.string, secret) {
         case ("client_secret_basic", let secret?): authentication = .clientSecretBasic(secret)
         case ("client_secret_post", let secret?): authentication = .clientSecretPost(secret)

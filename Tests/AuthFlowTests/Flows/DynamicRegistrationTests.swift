@@ -57,6 +57,11 @@ private struct PlainProvider: ProviderAdapter {
         #expect(json["contacts"] == ["a@b"])
     }
 
+    @Test func anEmptyClientSecretIsNone() async throws {
+        let registered = try await register(["client_id": "c", "client_secret": ""])
+        #expect(registered.authentication.method == .none)
+    }
+
     @Test func usesTheIssuedClientSecretAndMethod() async throws {
         let registered = try await register(
             [

@@ -104,9 +104,7 @@ extension FlowEvent: CustomStringConvertible, WithoutReflection {
             case .cancelled: "cancelled"
             case .note: "note"
             }
-        // The caller of a failed step receives its message as an error.
-        let shown = details.filter { $0.key != "message" }.sorted { $0.key < $1.key }
-        let more = shown.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
+        let more = details.sorted { $0.key < $1.key }.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
         return "[\(flowID)] \(step) \(outcome)\(more)\(url.map { " url=\(Redaction.url($0))" } ?? "")"
     }
 
@@ -169,13 +167,18 @@ public struct FlowReporter: Sendable {
         }
     }
 
-    /// Publishes that a step has failed, or was cancelled: with the error's message, and the provider's error code if there is one.
+    /// Publishes that a step has failed, or was cancelled: with the provider's error code, if there is one. The error's message is not published,
+    /// because it can name the user.
     package func report(_ step: FlowEvent.Step, failedWith error: any Error, details: [String: String] = [:]) {
         guard !(error is CancellationError) else { return report(step, .cancelled, details: details) }
         let error = error as? AuthError
         var details = details
-        details["message"] = error?.message
-        details["error"] = error?.providerError?.error
+        details["error"] = (error?.providerError?.error).map { code in
+            // Any visitor can send an error response, and a provider can return text, even a token, in place of a code.
+            let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
+            let isCode = code.utf8.allSatisfy { letters.contains($0) || $0 == UInt8(ascii: "_") }
+            return isCode && code.utf8.count <= 40 ? code : "other"
+        }
         report(step, .failed(error?.code), details: details)
     }
 }

@@ -53,12 +53,13 @@ extension OAuthClient {
     /// The scopes that a client requests without a user: `openid` would request a user.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
-    /// A digest of what the registration requests without a user, which tokens from an earlier configuration are compared with.
-    var ownRequestDigest: String {
+    /// A digest of what the registration requests without a user. A token that was requested differently is another token.
+    package func requestDigest(of purpose: ProviderRequest.Purpose) -> String {
         let request: JSON = [
             "scopes": .array(ownScopes.sorted().map(JSON.string)),
             "resources": .array(registration.resources.sorted().map(JSON.string)),
             "authorization_details": registration.authorizationDetails ?? .null,
+            "parameters": .string(FormURLEncoding.encodeQuery(parameters(of: purpose))),
         ]
         return Base64URL.encode(SHA256.hash(data: (try? request.serialized()) ?? []))
     }
@@ -78,7 +79,6 @@ extension OAuthClient {
         var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
         credential.binding = ProviderBinding(metadata)
         credential.resources = resources
-        credential.requestDigest = ownRequestDigest
         try credential.requireStorableSize()
         return credential
     }

@@ -53,17 +53,11 @@ extension OAuthClient {
         return metadata
     }
 
-    /// The reason why tokens from an earlier configuration are not used; nil when they may be used: this client now requires DPoP-bound
-    /// tokens, and these are not bound to a key; or it requests other scopes for itself.
+    /// The reason why tokens from an earlier configuration are not used: this client now requires DPoP-bound tokens, and these are not bound to
+    /// a key; nil when they may be used.
     ///
     /// FAPI 2.0 Security Profile section 5.3.3.1: clients "shall support sender-constrained access tokens".
     package func weakness(of credential: Credential) -> AuthError? {
-        if let digest = credential.requestDigest, digest != ownRequestDigest {
-            return AuthError(
-                .loginRequired,
-                "The stored token was requested with other scopes, resources or authorization details than are configured now."
-            )
-        }
         guard registration.usesDPoP, credential.tokens.dpopKey == nil else { return nil }
         return AuthError(
             .loginRequired,

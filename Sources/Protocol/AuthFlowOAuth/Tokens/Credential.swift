@@ -33,10 +33,6 @@ public struct Credential: Sendable, Hashable {
     /// The application's data in the session; nil for none. A refresh does not change it.
     package var applicationData: Secret?
 
-    /// The digest of the request that obtained the tokens without a user; nil for a user's credential. If the registration then requests
-    /// other scopes, these tokens are not used.
-    var requestDigest: String?
-
     /// The number of times the provider has rejected a refresh without giving a reason since the last successful one.
     package var refusedRefreshes: Int64 = 0
 
@@ -108,7 +104,6 @@ extension Credential {
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         if !resourceTokens.isEmpty { json["resource_tokens"] = .array(resourceTokens.map(\.json)) }
         json["application_data"] = applicationData.map { .string($0.exposed) }
-        json["request"] = requestDigest.map(JSON.string)
         if refusedRefreshes > 0 { json["refused_refreshes"] = .integer(refusedRefreshes) }
         return .object(json)
     }
@@ -147,7 +142,6 @@ extension Credential {
         self.resources = json["resources"]?.strings ?? []
         self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)
         self.applicationData = json["application_data"]?.string.map(Secret.init)
-        self.requestDigest = json["request"]?.string
         self.refusedRefreshes = json["refused_refreshes"]?.integer ?? 0
     }
 }

@@ -136,7 +136,7 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(ofUser: subject, issuer, at: provider)
-        provider.credentials.forget { $0.identity?.subject.isIdentical(to: subject) == true }
+        provider.credentials.forget(except: found) { $0.identity?.subject.isIdentical(to: subject) == true }
         return found
     }
 
@@ -147,7 +147,7 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
-        provider.credentials.forget { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
+        provider.credentials.forget(except: found) { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
         return found
     }
 

@@ -104,7 +104,7 @@ public final class AuthClient: Sendable {
             observer: observer
         )
         // A client without a user must not use the tokens of a user who once signed in under the same name.
-        let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
+        let name = methods.withoutUser?.recordName(for: client).map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
             credentials.recordKey(named: name, resource: options.resource),

@@ -28,14 +28,15 @@ public enum SignInMethod: Sendable {
         }
     }
 
-    /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in.
-    var recordName: String? {
+    /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in. Processes with different
+    /// configurations, such as during an upgrade, do not replace each other's tokens.
+    func recordName(for client: OAuthClient) -> String? {
         switch self {
         case .userAgent, .device: nil
-        case .clientCredentials: flow.rawValue
+        case .clientCredentials: "\(flow.rawValue) \(client.requestDigest(of: .clientCredentials))"
         case .jwtBearer(let source):
             // The identity of a source may contain a subject or a path, and a record's name is not secret.
-            "\(flow.rawValue) \(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8))))"
+            "\(flow.rawValue) \(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8)))) \(client.requestDigest(of: .jwtBearer))"
         }
     }
 
