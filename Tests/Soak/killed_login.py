@@ -44,6 +44,12 @@ def ended(command, environment, length, number):
         return talk.read()
 
 
+def is_open(port):
+    """Whether a process listens on a port. A connection to a free port can be a connection of the socket to itself."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0 and probe.getsockname() != probe.getpeername()
+
+
 def check(work, issuer):
     runtime, home = work / "run", work / "home"
     runtime.mkdir(mode=0o700), home.mkdir()
@@ -75,8 +81,9 @@ def check(work, issuer):
         port = re.search(r"redirect_uri=http%3A%2F%2F127.0.0.1%3A(\d+)", talk)
         if port:
             ports += 1
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", int(port.group(1)))) == 0: fail("a port is left open")
+            # A browser process has the descriptor until it executes its program, and outlives a killed command.
+            no_children()
+            if is_open(int(port.group(1))): fail("a port is left open")
 
         ended(login("scheme"), environment, 0.3, ending)
         left = list((runtime / "authflow").glob("*")) if (runtime / "authflow").exists() else []
