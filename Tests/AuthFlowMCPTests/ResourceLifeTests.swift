@@ -258,6 +258,31 @@ import Testing
         }
     }
 
+    @Test(arguments: ["machine", "another-machine"])
+    func signOutFindsTheTokenOfAClientWithoutAUserAlsoAfterAStepUp(_ clientID: String) async throws {
+        let scenario = try #require(ResourceScenario.named("34"))
+        try await ResourceScene.with(.inProcess, scenario.settings) { scene in
+            func client(_ name: String, _ store: MemoryTokenStore) throws -> ResourceClient {
+                let registered = try scene.registered(name) {
+                    $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
+                }
+                return try scene.client(methods: [.clientCredentials], registered: registered, store: store)
+            }
+            let store = MemoryTokenStore()
+            let machine = try client("machine", store)
+            #expect(try await Self.list(machine) == 200)
+            let demand = AuthenticationChallenge(
+                scheme: "Bearer",
+                parameters: ["error": "insufficient_scope", "scope": "more"]
+            )
+            _ = try await machine.signIn(to: ResourceChallenge(status: 403, challenges: [demand]))
+            #expect(await store.keys(after: nil, limit: 100).contains { $0.kind == .credential })
+            // The client ID may have been changed in the configuration since.
+            #expect(try await client(clientID, store).signOutLocally())
+            #expect(await !store.keys(after: nil, limit: 100).contains { $0.kind == .credential })
+        }
+    }
+
     @Test(arguments: [503, 429])
     func aTransientFailureOfATokenRequestWithoutAUserStopsNoOtherRequest(_ status: Int) async throws {
         let scenario = try #require(ResourceScenario.named("34"))

@@ -116,6 +116,18 @@ struct HeldRequests: HTTPTransport {
         #expect(failure?.details["message"] == nil)
     }
 
+    @Test(arguments: [
+        (AuthError.Code.invalidConfiguration, true), (.keyUnavailable, true), (.storageFailed, true),
+        (.invalidIDToken, true), (.loginRequired, false), (.accountMismatch, false), (.networkFailed, false),
+        (.providerRejected, false), (.invalidCallback, false), (AuthError.Code(rawValue: "of an adapter"), false),
+    ])
+    func anOperatorReadsTheMessageUnlessItCanNameTheUserOrAnAPI(_ code: AuthError.Code, _ isPublic: Bool) throws {
+        let messages = Mutex<[String?]>([])
+        let reporter = FlowReporter { event in messages.withLock { $0.append(event.details["message"]) } }
+        reporter.report(.refresh, failedWith: AuthError(code, "Alice"))
+        #expect(messages.withLock { $0 } == [isPublic ? "Alice" : nil])
+    }
+
     @Test(arguments: ["bad_token:s3cr3t", "x\n[0] refresh succeeded", String(repeating: "x", count: 41), "a b=c"])
     func anErrorCodeThatIsNoCodeIsNotReported(_ code: String) throws {
         let events = Mutex<[FlowEvent]>([])

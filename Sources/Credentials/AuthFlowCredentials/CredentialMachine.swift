@@ -51,6 +51,8 @@ struct CredentialMachine {
     /// The backoffs of the accounts whose refresh failed. They are separate, because a failure for one user does not
     /// imply a failure for another user.
     private var backoffs: [AccountID: Backoff] = [:]
+    /// The number of times when records may have been removed during a read.
+    private var removals = 0
     /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
     /// The credentials whose lease was lost before they were written. The write can be retried immediately under the
@@ -140,6 +142,9 @@ extension CredentialMachine {
         version += 1
     }
 
+    /// The record may have been removed during a read in progress, whose result is not cached. Operations in progress continue.
+    mutating func distrustReads() { removals += 1 }
+
     /// Whether this credential belongs to an account: the account with the given subject, or the current account.
     func keeps(_ other: AccountID) -> Bool {
         guard let account else { return current.map { $0 == other } ?? true }
@@ -201,6 +206,7 @@ extension CredentialMachine {
         fileprivate let askedAt: Double
         fileprivate let epoch: Int
         fileprivate let version: Int
+        fileprivate let removals: Int
         fileprivate let cached: CachedTokens?
     }
 
@@ -219,7 +225,7 @@ extension CredentialMachine {
     }
 
     func beginReading(at now: Double) -> Reading {
-        Reading(askedAt: now, epoch: epoch, version: version, cached: cached)
+        Reading(askedAt: now, epoch: epoch, version: version, removals: removals, cached: cached)
     }
 
     /// The store was read. The tokens found are cached, unless the epoch or the cached tokens have changed in the
@@ -263,7 +269,7 @@ extension CredentialMachine {
         let entry = found.known.entry(account)
         // The time of a read that finds no tokens must not be used for tokens that a refresh in progress will obtain.
         if epoch == reading.epoch, entry?.credential != nil { askedAt = reading.askedAt }
-        guard epoch == reading.epoch, cached === reading.cached else { return found }
+        guard epoch == reading.epoch, removals == reading.removals, cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
             if cached != nil { found.lost = .some(entry) }
             cached = nil

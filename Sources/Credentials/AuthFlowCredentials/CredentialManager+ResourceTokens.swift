@@ -103,7 +103,7 @@ extension ManagedCredential {
         guard credential.resources.contains(where: { $0.isIdentical(to: resource) }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(credential.displayName) did not sign in for the resource \(Redaction.url(resource)). Request it at the next sign-in."
+                "The user did not sign in for the resource \(Redaction.url(resource)). Request it at the next sign-in."
             )
         }
         if let wait = waitToRefresh(credential.account) { throw wait }

@@ -87,11 +87,16 @@ extension CredentialManager {
         }
     }
 
-    /// The record under a key, even if this process cannot read it; nil when there is none. The result is not cached.
+    /// The record under a key, even if this process cannot read it; nil when there is none, and then it is no longer used from memory either.
+    /// The result is not cached.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {
         do {
-            guard let bytes = try await store.bytes(for: key) else { return nil }
+            guard let bytes = try await store.bytes(for: key) else {
+                // Another process has removed it, and the notification may have been lost.
+                forget(key.digest)
+                return nil
+            }
             return ((try? StoredAccounts(serialized: bytes))?.entry(nil)?.credential, key)
         } catch let error as AuthError where error.code == .credentialUnusable {
             return (nil, key)

@@ -51,7 +51,8 @@ public final class CredentialManager: Sendable {
     ///   - freshnessMargin: How long before its expiry an access token is treated as expired; default: one minute.
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
     ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
-    ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
+    ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
+    ///     this closure would now request other scopes: choose another key for them. Default: none.
     ///   - refreshesAhead: Whether tokens that are used shortly before they expire are refreshed in the background,
     ///     at a random time in their last 30 seconds, so that busy sessions never wait. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
@@ -87,6 +88,10 @@ public final class CredentialManager: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; the errors
     ///   of refreshing; `CancellationError`, which does not cancel the refresh for other tasks.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
+        // Nothing is awaited and no refresh starts, so the credential object may be evicted at any time.
+        if !refreshesAhead, let fresh = cache.withLock({ $0.recent[key] })?.cachedTokens() {
+            return fresh.credential.tokens
+        }
         do {
             return try await using(key) { managed in
                 if let fresh = managed.cachedTokens() {
@@ -216,7 +221,7 @@ public final class CredentialManager: Sendable {
             case true?: managed.beginEpoch()
             case false?: break
             // The first read may be in progress, and may have found the credential before it was removed.
-            case nil: managed.invalidate()
+            case nil: managed.distrustReads()
             }
         }
     }

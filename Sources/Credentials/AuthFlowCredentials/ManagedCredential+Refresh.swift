@@ -306,7 +306,8 @@ extension ManagedCredential {
         state.withLock { $0.machine.ended(credential.account, epoch) }
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
-        reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
+        let code = error.isOfAnotherUser ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
+        reporter.report(.sessionEnd, details: ["reason": code].merging(circumstance) { $1 })
         // In the background, because the lease is still held here. Tokens of another user do not show that the provider
         // has ended this user's grant, whose tokens are no longer stored. An adapter's revocation could end other grants.
         if error.isOfAnotherUser {

@@ -288,6 +288,9 @@ package final class ManagedCredential: Sendable {
     /// Forces the next call to read the store, which may have changed. Operations in progress continue.
     func invalidate() { state.withLock { $0.machine.invalidate() } }
 
+    /// Prevents the result of a read in progress from being cached.
+    func distrustReads() { state.withLock { $0.machine.distrustReads() } }
+
     // MARK: States
 
     /// The states from now on, starting with the current one.

@@ -29,12 +29,12 @@ extension FlowEvent {
                     .recordNanoseconds(Int64(max(0, event.time.timeIntervalSince(start)) * 1e9))
             }
             if event.step == .sessionEnd {
-                // Only the error code of RFC 6749 section 5.2 is used, because the provider chooses the text after it.
-                let code = (event.details["reason"] ?? "").prefix { $0.isASCII && ($0.isLowercase || $0 == "_") }
+                // The provider chooses the code, so only known codes become labels.
                 let known = [
                     "invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "interaction_required",
+                    "another_user",
                 ]
-                let labels = [("reason", known.first { $0 == code } ?? "other")]
+                let labels = [("reason", known.first { $0 == event.details["reason"] } ?? "other")]
                 Counter(label: "authflow_sessions_ended", dimensions: labels, factory: factory).increment()
             }
             if event.details["lease"] == "lost" {

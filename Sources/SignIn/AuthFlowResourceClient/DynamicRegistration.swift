@@ -134,6 +134,8 @@ public struct DynamicRegistration: Sendable {
         let authentication: ClientAuthentication
         switch (ClientAuthentication.Method(rawValue: method), secret) {
         case (.none, _): authentication = .none
+        // RFC 6749 section 2.3.1: "The client MAY omit the parameter if the client secret is an empty string."
+        case (.clientSecretPost, nil) where json["client_secret"]?.string == "": authentication = .none
         case (.clientSecretBasic, let secret?): authentication = .clientSecretBasic(secret)
         case (.clientSecretPost, let secret?): authentication = .clientSecretPost(secret)
         default:

@@ -295,7 +295,8 @@ public final class ResourceClient: Sendable {
             methods: methods ?? self.methods,
             store: store,
             options: clientOptions,
-            observer: observer
+            observer: observer,
+            tokensWithoutUser: .byResource
         )
     }
 

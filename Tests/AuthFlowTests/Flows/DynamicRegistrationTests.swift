@@ -57,8 +57,11 @@ private struct PlainProvider: ProviderAdapter {
         #expect(json["contacts"] == ["a@b"])
     }
 
-    @Test func anEmptyClientSecretIsNone() async throws {
-        let registered = try await register(["client_id": "c", "client_secret": ""])
+    @Test(arguments: [nil, "none", "client_secret_post"])
+    func anEmptyClientSecretIsNone(_ method: String?) async throws {
+        var response: [String: JSON] = ["client_id": "c", "client_secret": ""]
+        response["token_endpoint_auth_method"] = method.map { .string($0) }
+        let registered = try await register(.object(response))
         #expect(registered.authentication.method == .none)
     }
 

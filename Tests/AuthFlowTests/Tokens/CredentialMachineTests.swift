@@ -164,6 +164,17 @@ import Testing
         #expect(finish(&machine, second, nil) == nil)
     }
 
+    /// A visitor's requests could cause repeated reads to be repeated again and again.
+    @Test(arguments: zip(State.allCases, ["read", "old?", "old?", "new?"]))
+    func aReadDuringARemovalIsNeitherRepeatedNorCached(_ state: State, _ expected: String) throws {
+        var machine = machine(state)
+        let reading = machine.beginReading(at: Self.begin + 20)
+        machine.distrustReads()
+        let found = try #require(finish(&machine, reading, Self.credential("others")))
+        #expect(found.stored == Self.stored(Self.credential("others")))
+        #expect(answer(machine, at: 21) == (state == .unsaved ? "new?" : expected))
+    }
+
     @Test(arguments: State.allCases) func aReadDuringAnInvalidationIsRepeated(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin)

@@ -140,6 +140,18 @@ extension AuthError {
     }
 }
 
+extension AuthError.Code {
+    /// Whether messages with this code may appear in events and logs. They describe the configuration, this machine, or a failed check of a
+    /// document; other messages may contain the user's name, the path of an API, or the provider's text.
+    package var hasPublicMessage: Bool {
+        [
+            .invalidConfiguration, .unsupported, .discoveryFailed, .issuerMismatch, .invalidIDToken, .invalidUserInfo,
+            .keyUnavailable, .assertionUnusable, .storageFailed, .storeDamaged, .credentialUnusable,
+            .sessionDataUnusable,
+        ].contains(self)
+    }
+}
+
 extension AuthError {
     /// Whether a retry may succeed, because the server could not be reached or could not handle the request at the
     /// time.

@@ -23,6 +23,16 @@ public struct ProviderError: Sendable, Hashable {
     }
 }
 
+extension ProviderError {
+    /// The code for events and logs; `other` for text that is not a code: any visitor can send an error response, and a provider can return
+    /// text, even a token, in place of a code.
+    package var publicCode: String {
+        let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
+        let isCode = error.utf8.allSatisfy { letters.contains($0) || $0 == UInt8(ascii: "_") }
+        return isCode && error.utf8.count <= 40 ? error : "other"
+    }
+}
+
 extension ProviderError: CustomStringConvertible {
     /// The code and the description, truncated and without control characters, so that a hostile provider cannot write
     /// to a terminal.

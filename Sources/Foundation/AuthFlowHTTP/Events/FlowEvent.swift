@@ -167,18 +167,14 @@ public struct FlowReporter: Sendable {
         }
     }
 
-    /// Publishes that a step has failed, or was cancelled: with the provider's error code, if there is one. The error's message is not published,
-    /// because it can name the user.
+    /// Publishes that a step has failed, or was cancelled: with the provider's error code, if there is one, and the message, if an operator may
+    /// read it.
     package func report(_ step: FlowEvent.Step, failedWith error: any Error, details: [String: String] = [:]) {
         guard !(error is CancellationError) else { return report(step, .cancelled, details: details) }
         let error = error as? AuthError
         var details = details
-        details["error"] = (error?.providerError?.error).map { code in
-            // Any visitor can send an error response, and a provider can return text, even a token, in place of a code.
-            let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
-            let isCode = code.utf8.allSatisfy { letters.contains($0) || $0 == UInt8(ascii: "_") }
-            return isCode && code.utf8.count <= 40 ? code : "other"
-        }
+        details["error"] = error?.providerError?.publicCode
+        if let error, error.code.hasPublicMessage { details["message"] = error.message }
         report(step, .failed(error?.code), details: details)
     }
 }

@@ -152,7 +152,7 @@ extension OAuthClient {
         guard identity?.account == known.account else {
             throw AuthError(
                 .invalidUserInfo,
-                "The tokens do not belong to \(known.displayName), so they were not used.",
+                "The tokens belong to another user, so they were not used.",
                 underlyingError: identity.map { _ in AnotherUser() }
             )
         }

@@ -22,13 +22,9 @@ extension SessionServer {
                 guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
                 defer { provider.frontChannelLogouts.leave() }
                 try await leaveMark(ofProviderSession: names[0], issuers[0], at: provider)
-                let found = try await sessionsToEnd(ofProviderSession: names[0], issuers[0], at: provider)
-                try await end(
-                    found,
-                    at: provider,
-                    .providerLogout,
-                    revoking: \.endsWithProviderSession
-                )
+                // Only the sessions in the store: the request is not authenticated, so it must not cost a search of this process's memory.
+                let found = try await sessions(ofProviderSession: names[0], issuers[0], at: provider)
+                try await end(found, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
             }
             var response = ServerResponse.plain(.ok, [], "text/html; charset=utf-8")
             let origins = named.compactMap { try? Endpoint($0.client.server.issuer).origin }

@@ -140,13 +140,22 @@ extension SessionServer {
         return found
     }
 
+    /// Finds the sessions that belong to a session at the provider.
+    func sessions(
+        ofProviderSession name: String,
+        _ issuer: String,
+        at provider: ProviderSessions
+    ) async throws -> [TaggedCredential] {
+        try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
+    }
+
     /// Finds the sessions that belong to a session at the provider, to end them, like ``sessionsToEnd(ofUser:_:at:)``.
     func sessionsToEnd(
         ofProviderSession name: String,
         _ issuer: String,
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
-        let found = try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
+        let found = try await sessions(ofProviderSession: name, issuer, at: provider)
         provider.credentials.forget(except: found) { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
         return found
     }

@@ -132,7 +132,8 @@ extension AuthClient {
         }
     }
 
-    /// Removes every stored credential of this client, including unreadable ones. It sends no request to the
+    /// Removes every stored credential of this client, including unreadable ones. For a client without a user, this is the token that it
+    /// requests with its present scopes, resources and parameters. It sends no request to the
     /// provider, where the tokens and the session stay valid.
     /// - Returns: Whether there was a credential.
     /// - Throws: ``AuthError`` with `storage_failed`.

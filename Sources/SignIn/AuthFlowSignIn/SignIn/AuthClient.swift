@@ -90,7 +90,8 @@ public final class AuthClient: Sendable {
         methods: SignInMethods,
         store: any TokenStore,
         options: Options,
-        observer: (@Sendable (FlowEvent) -> Void)?
+        observer: (@Sendable (FlowEvent) -> Void)?,
+        tokensWithoutUser scope: TokensWithoutUser = .byRequest
     ) {
         self.client = client
         self.methods = methods
@@ -104,7 +105,7 @@ public final class AuthClient: Sendable {
             observer: observer
         )
         // A client without a user must not use the tokens of a user who once signed in under the same name.
-        let name = methods.withoutUser?.recordName(for: client).map { "\(options.name) by \($0)" } ?? options.name
+        let name = methods.withoutUser?.recordName(for: client, scope).map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
             credentials.recordKey(named: name, resource: options.resource),

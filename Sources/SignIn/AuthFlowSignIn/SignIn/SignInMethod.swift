@@ -28,15 +28,18 @@ public enum SignInMethod: Sendable {
         }
     }
 
-    /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in. Processes with different
-    /// configurations, such as during an upgrade, do not replace each other's tokens.
-    func recordName(for client: OAuthClient) -> String? {
-        switch self {
+    /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in.
+    func recordName(for client: OAuthClient, _ scope: TokensWithoutUser) -> String? {
+        func name(_ parts: String..., purpose: ProviderRequest.Purpose) -> String {
+            let request = scope == .byRequest ? [client.requestDigest(of: purpose)] : []
+            return ([flow.rawValue] + parts + request).joined(separator: " ")
+        }
+        return switch self {
         case .userAgent, .device: nil
-        case .clientCredentials: "\(flow.rawValue) \(client.requestDigest(of: .clientCredentials))"
+        case .clientCredentials: name(purpose: .clientCredentials)
         case .jwtBearer(let source):
             // The identity of a source may contain a subject or a path, and a record's name is not secret.
-            "\(flow.rawValue) \(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8)))) \(client.requestDigest(of: .jwtBearer))"
+            name(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8))), purpose: .jwtBearer)
         }
     }
 
@@ -67,6 +70,15 @@ public enum SignInMethod: Sendable {
             }
         }
     }
+}
+
+/// The clients without a user that share a stored token.
+package enum TokensWithoutUser: Sendable {
+    /// Those that request the same scopes, resources and parameters: processes with different configurations, such as during an upgrade, do
+    /// not replace each other's tokens.
+    case byRequest
+    /// All of one resource, whose scopes change with its challenges. A sign-out finds their token under any configuration.
+    case byResource
 }
 
 /// A sign-in flow, by the name that configurations use.
