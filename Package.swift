@@ -268,7 +268,7 @@ let package = Package(
         // Presets, as data, for providers that need no separate adapter.
         .target(name: "AuthFlowPresets", dependencies: engine, path: "Providers/Presets"),
 
-        // The common part of the database stores: connections on one thread, leases, waiting.
+        // The code that the database stores share: connections on one thread, leases, waiting.
         module("Server/AuthFlowDatabase", engine),
         // The PostgreSQL store.
         module("Server/AuthFlowPostgreSQL", engine + ["AuthFlowDatabase", "CPostgreSQL"]),
@@ -286,7 +286,7 @@ let package = Package(
                 "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
-        // An API that is set up from a configuration file.
+        // An API that is configured by a file.
         module(
             "Server/AuthFlowResourceServerConfiguration",
             [
@@ -294,7 +294,7 @@ let package = Package(
                 "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
             ]
         ),
-        // A web application that is set up from a configuration file.
+        // A web application that is configured by a file.
         module("Server/AuthFlowServerConfiguration", engine + ["AuthFlowServer"]),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(

@@ -54,7 +54,7 @@ extension TreeDriver: LoginDriver {
         // endpoint.
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
             guard goto.origin == realm.origin else { throw refusal(page, "continues to another site") }
-            guard !page.hasTypedCredentials else { throw refusal(page, "asks for a sign-in after it was completed") }
+            guard !page.hasTypedCredentials else { throw refusal(page, "asks for a sign-in after its completion") }
             try await walk(tree ?? query["service"], in: browser)
             return .visit(goto, typesCredentials: true)
         }

@@ -7,8 +7,8 @@ import HTTPTypes
 
 extension GitHubProvider: TokenRevoking {
     /// Revokes the access token, or everything granted to the app.
-    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, and when a refresh token or
-    ///   the grant remains that GitHub offers no way to revoke.
+    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, or when GitHub cannot revoke
+    ///   a remaining refresh token or grant.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
         let tokens = credential.tokens
         let hasExpired = tokens.expiresAt.map { $0 <= context.host.now() } ?? false
@@ -31,7 +31,7 @@ extension GitHubProvider: TokenRevoking {
             {
                 return
             }
-            throw unsupported("No token is valid any longer that could name the grant to GitHub", context)
+            throw unsupported("No valid token is left with which to identify the grant to GitHub", context)
         }
     }
 

@@ -1,10 +1,10 @@
 import AuthFlow
 import AuthFlowOIDC
 
-// The listings of the article "Clients without a user, and FAPI 2.0".
+// The listings of the article "Machine-to-machine clients, and FAPI 2.0".
 
 func robot() throws -> ClientRegistration {
-    let key = SigningKeySource.file(path: "robot.pem")  // PEM, JWK or JWK set; read again when it was replaced
+    let key = SigningKeySource.file(path: "robot.pem")  // PEM, JWK or JWK set; reloaded after it has been replaced
     let registration = try ClientRegistration(clientID: "robot") {
         $0.authentication = .privateKeyJWT(key)
         $0.scopes = ["reports"]

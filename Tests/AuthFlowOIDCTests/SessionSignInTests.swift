@@ -248,7 +248,7 @@ import Testing
         }
     }
 
-    /// The address cannot be repeated, but the visit still must not replace a session whose Strict cookie the browser did not send.
+    /// The URL cannot be repeated, but the visit still must not replace a session whose Strict cookie the browser did not send.
     @Test(arguments: ["/login?\\", "/login?x=\(String(repeating: "x", count: 2048))"])
     func aLinkOfAnotherSiteDoesNotSignAUserInAnewByItsAddress(_ path: String) async throws {
         try await WebScene.run { web in

@@ -33,7 +33,7 @@ import Testing
         let isVerified: Bool?
     }
 
-    /// OIDC Core section 5.1: `email_verified` is about the address beside it.
+    /// OIDC Core section 5.1: `email_verified` refers to the `email` in the same claims.
     @Test(arguments: [
         Case(
             testDescription: "both in userinfo",

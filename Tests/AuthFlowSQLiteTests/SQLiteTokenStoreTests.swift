@@ -220,13 +220,13 @@ import Glibc
         /// A part of the error message.
         var reason: String {
             switch self {
-            case .othersCanRead: "Others can read"
+            case .othersCanRead: "Other users can read"
             case .link, .folder: "not a regular file"
             case .text: "not a database"
             case .otherProgram: "another program"
-            case .newerVersion: "Use a newer one"
+            case .newerVersion: "Upgrade the program"
             case .logWithoutFile: "remove them"
-            case .folderOfOthers: "Others can write"
+            case .folderOfOthers: "Other users can write"
             }
         }
     }
@@ -273,7 +273,7 @@ import Glibc
             #expect(try SQLiteFiles(folder.file).number("PRAGMA user_version") == mark)
         } else {
             let error = await #expect(throws: AuthError.self) { try await store().bytes(for: key) }
-            #expect(error?.message.contains("Use a newer one") == true)
+            #expect(error?.message.contains("Upgrade the program") == true)
         }
     }
 

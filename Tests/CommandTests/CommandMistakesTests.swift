@@ -132,7 +132,7 @@ import Testing
                 )
                 #expect(outcome.status == 0, "\(outcome.output)")
                 #expect(outcome.output.contains("User agent: \(agent), because"))
-                #expect(outcome.output.contains("That is not the address that this sign-in is waiting for."))
+                #expect(outcome.output.contains("That is not the URL that this sign-in is waiting for."))
                 #expect(outcome.output.contains("Signed in as Alice Example"))
                 #expect(outcome.output.contains("alice@192.0.2.1") == (agent == "loopback"))
             }

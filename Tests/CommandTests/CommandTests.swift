@@ -124,7 +124,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
                 let outcome = try await CommandHarness.run(["login", "--config", path])
                 #expect(outcome.status == 1)
-                #expect(outcome.talk.contains("is taken by another program"))
+                #expect(outcome.talk.contains("is used by another program"))
             }
         }
     }

@@ -17,7 +17,7 @@ import Testing
     private static let client = ["--issuer", "https://id.example.com", "--client-id", "client"]
 
     static let lines = [
-        Line(arguments: [], words: "There is no command."),
+        Line(arguments: [], words: "No command was specified."),
         Line(arguments: ["loign"], words: "Did you mean \"login\"?"),
         Line(arguments: ["loign", "--help"], words: "Did you mean \"login\"?"),
         Line(arguments: ["help", "loign"], words: "Did you mean \"login\"?"),

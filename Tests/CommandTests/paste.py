@@ -31,7 +31,7 @@ while True:
     sys.stdout.flush()
     said += text
     address = re.search(r"^(https?://\S+)\n", said, re.MULTILINE)
-    if not pasted and address and "paste that page's address here" in said:
+    if not pasted and address and "paste that page's URL here" in said:
         answer = pages_module.sign_in(address.group(1))
         os.write(terminal, (re.sub(r"state=[^&]*", "state=wrong", answer) + "\n").encode())
         os.write(terminal, f"  '{answer}' \n".encode())

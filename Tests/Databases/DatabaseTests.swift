@@ -235,7 +235,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
             #expect(try await store.migrate().before == 2)
         } else {
             let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("any")) }
-            #expect(error?.message.contains("Use a newer one") == true)
+            #expect(error?.message.contains("Upgrade the program") == true)
         }
     }
 

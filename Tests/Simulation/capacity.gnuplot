@@ -12,7 +12,7 @@ do for [event in "restart provider database"] {
     set ylabel "per second"
     plot file using 1:4 every ::1 with lines lw 2 title "requests at the provider", \
          file using 1:5 every ::1 with lines lw 2 title "of them answered with tokens", \
-         file using 1:3 every ::1 with lines lw 2 title "requests of users that failed"
+         file using 1:3 every ::1 with lines lw 2 title "failed user requests"
     plot file using 1:6 every ::1 with lines lw 2 title "calls of the database"
     unset multiplot
 }

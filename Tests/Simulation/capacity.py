@@ -23,7 +23,7 @@ def main():
             minutes = list(csv.DictReader(file))
         for column in COLUMNS:
             values = [float(minute[column]) for minute in minutes]
-            figure = {"of them failed/s": "requests of users that failed"}.get(column, column.removesuffix("/s"))
+            figure = {"of them failed/s": "failed user requests"}.get(column, column.removesuffix("/s"))
             lines.append(f"| {name} | {figure} | {values[1]:,.0f} | {max(values[2:]):,.0f} | {values[-1]:,.0f} |")
         lost = sum(int(minute["sessions lost"]) for minute in minutes)
         if lost:

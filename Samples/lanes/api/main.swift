@@ -6,7 +6,7 @@ let api = try ResourceServer(
 )
 
 func respond(to request: HTTPRequest) async -> TransportResponse {
-    if let metadata = api.metadataResponse(to: request) { return metadata }  // clients find the issuer by it
+    if let metadata = api.metadataResponse(to: request) { return metadata }  // clients discover the issuer from it
     do throws(Rejection) {
         let authorization = try await api.authorize(request, requiring: ["orders:read"])
         return TransportResponse(head: HTTPResponse(status: .ok), body: Array("\(authorization.subject ?? "")".utf8))

@@ -113,9 +113,9 @@ case $store in *postgresql*)
   each=${ports[0]}
   kill "${applications[$each]}" && wait "${applications[$each]}" || exit 1
   : >"$folder/web-$each" && start "$each"
-  [ "$(status "http://127.0.0.1:$each/ready")" = 503 ] && grep -q "Use a newer one" "$folder/answer" || { echo "ready with tables of a later version" >&2; exit 1; }
+  [ "$(status "http://127.0.0.1:$each/ready")" = 503 ] && grep -q "Upgrade the program" "$folder/answer" || { echo "ready with tables of a later version" >&2; exit 1; }
   ! "$authflow" store check --config "$folder/authflow.json" >"$folder/answer" 2>/dev/null || exit 1
-  grep -q "Use a newer one" "$folder/answer" || { cat "$folder/answer" >&2; exit 1; } ;;
+  grep -q "Upgrade the program" "$folder/answer" || { cat "$folder/answer" >&2; exit 1; } ;;
 esac
 
 if [ ${#ports[@]} -eq 1 ]; then

@@ -40,7 +40,7 @@ public final class CredentialManager: Sendable {
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
-    /// Obtains a credential without a user and without a refresh token. The resource is that of the credential key;
+    /// Obtains a credential with neither a user nor a refresh token. The resource is that of the credential key;
     /// nil for no particular resource.
     public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
@@ -328,7 +328,7 @@ public final class CredentialManager: Sendable {
     ///   - key: The key of its record.
     ///   - account: The subject of the account to use when several are signed in; nil for the current one.
     ///   - label: The display name of the credential.
-    ///   - renewal: Obtains the credential without a user; default: the manager's renewal.
+    ///   - renewal: Obtains a credential that belongs to no user; default: the manager's renewal.
     package func managed(
         _ key: RecordKey,
         account: String?,

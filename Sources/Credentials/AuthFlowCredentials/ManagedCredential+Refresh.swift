@@ -31,7 +31,7 @@ extension ManagedCredential {
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
 
-    /// Obtains a credential without a user, to replace one that has expired.
+    /// Obtains a credential that belongs to no user, to replace one that has expired.
     private func renew(
         _ old: Credential?,
         _ renewal: CredentialManager.Renewal,

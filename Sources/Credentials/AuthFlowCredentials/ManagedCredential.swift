@@ -25,7 +25,7 @@ package final class ManagedCredential: Sendable {
     let unfinished: UnfinishedWork
     let revocations: UnfinishedWork
     let outage: SharedOutage
-    /// Obtains a credential without a user; nil if a user must sign in.
+    /// Obtains a credential that belongs to no user; nil if a user must sign in.
     let renewal: CredentialManager.Renewal?
     let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     let reporter: @Sendable () -> FlowReporter

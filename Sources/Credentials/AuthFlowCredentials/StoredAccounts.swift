@@ -133,7 +133,7 @@ extension StoredAccounts {
     private static var full: AuthError {
         AuthError(
             .storageFailed,
-            "There is no room for another account: the accounts of a client are limited to \(maximumSize / 1024) KiB. Sign out of one of them."
+            "Another account cannot be stored: the accounts of a client are limited to \(maximumSize / 1024) KiB. Sign out of one of them."
         )
     }
 

@@ -202,7 +202,7 @@ public struct FileTokenStore: TokenStore {
                 return try await body()
             }
             guard waited < patience else {
-                throw AuthError(.storageFailed, "Another process has not finished writing to \(directory) in time.")
+                throw AuthError(.storageFailed, "Timed out while another process was writing to \(directory).")
             }
             try await clock.sleep(for: .milliseconds(2))
             waited += .milliseconds(2)

@@ -18,7 +18,7 @@ package struct PrivateFile {
         self.path = path
     }
 
-    /// Creates a directory and its parents with mode 0700, and rejects a directory that others can write to.
+    /// Creates a directory and its parents with mode 0700, and rejects a directory that other users can write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
         do {
             try FileManager.default.createDirectory(
@@ -39,7 +39,7 @@ package struct PrivateFile {
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Others can write to \(directory), so no credential is stored there. Run: chmod 700 '\(directory)'"
+                "Other users can write to \(directory), so no credential is stored there. Run: chmod 700 '\(directory)'"
             )
         }
     }
@@ -88,7 +88,7 @@ package struct PrivateFile {
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Others can read \(path), so its tokens may be compromised. \(remedy), run: chmod 600 '\(path)'"
+                "Other users can read \(path), so its tokens may be compromised. \(remedy), run: chmod 600 '\(path)'"
             )
         }
     }
@@ -149,7 +149,7 @@ package struct PrivateFile {
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func write(_ bytes: [UInt8], markedBy mark: [UInt8]) throws(AuthError) {
         guard bytes.starts(with: mark) else {
-            throw AuthError(.storageFailed, "\(path) would not begin with its mark.")
+            throw AuthError(.storageFailed, "The content for \(path) does not begin with the expected marker.")
         }
         if try create(with: bytes) { return }
         guard begins(with: mark) else {

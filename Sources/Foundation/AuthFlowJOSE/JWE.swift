@@ -27,7 +27,7 @@ package struct JWE: Sendable {
     /// - Throws: ``AuthError`` with `invalid_id_token`, also for an algorithm that is not supported.
     package init(_ compact: Secret) throws(AuthError) {
         guard compact.exposed.utf8.count <= JWS.maximumSize else {
-            throw Self.refusal("it has more than \(JWS.maximumSize) bytes")
+            throw Self.refusal("it is larger than \(JWS.maximumSize) bytes")
         }
         let parts = Array(compact.exposed.utf8).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 5 else { throw Self.refusal("it does not have five parts (RFC 7516 section 7.1)") }

@@ -19,7 +19,7 @@ package struct JWS: Sendable {
             AuthError(.invalidIDToken, "The signed token is malformed: \(what).", underlyingError: cause)
         }
         let bytes = Array(compact.exposed.utf8)
-        guard bytes.count <= Self.maximumSize else { throw malformed("it has more than \(Self.maximumSize) bytes") }
+        guard bytes.count <= Self.maximumSize else { throw malformed("it is larger than \(Self.maximumSize) bytes") }
         let dots = bytes.indices.filter { bytes[$0] == UInt8(ascii: ".") }
         guard dots.count != 4 else {
             throw AuthError(.unsupported, "The token is encrypted (JWE), and there is no key to decrypt it with.")

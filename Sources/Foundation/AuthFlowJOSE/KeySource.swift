@@ -260,7 +260,7 @@ package final class KeySource: Sendable {
             )
         }
         guard response.body.count <= maximumSize else {
-            throw AuthError(.invalidResponse, "The key set at \(endpoint) has more than \(maximumSize) bytes.")
+            throw AuthError(.invalidResponse, "The key set at \(endpoint) is larger than \(maximumSize) bytes.")
         }
         return try response.json(from: "\(endpoint)")
     }

@@ -37,7 +37,7 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         let version = FileVersion(status)
         if let last = last.withLock({ $0 }), last.version == version { return last.key }
         guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
-            throw refusal("it cannot be read, or has more than \(maximumSize) bytes")
+            throw refusal("it cannot be read, or is larger than \(maximumSize) bytes")
         }
         let key = try parse(Secret(String(decoding: bytes, as: UTF8.self)))
         last.withLock { $0 = (version, key) }

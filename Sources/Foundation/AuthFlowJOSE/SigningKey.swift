@@ -72,7 +72,7 @@ extension SigningKey {
         if let common = able.first(where: { announced.contains($0.rawValue) }) { return common }
         throw AuthError(
             .unsupported,
-            "The provider accepts signatures with \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key supports none of them that is allowed."
+            "The provider accepts signatures with \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key and settings allow none of these."
         )
     }
 }

@@ -24,7 +24,7 @@ package struct XMLElement: Sendable {
         }
         // The parser compares every attribute of an element with every other attribute, in quadratic time.
         guard bytes.count <= maximumSize else {
-            throw AuthError(.invalidResponse, "\(service)'s response has more than \(maximumSize / 1024) KiB.")
+            throw AuthError(.invalidResponse, "\(service)'s response is larger than \(maximumSize / 1024) KiB.")
         }
         // Declarations can define entities, which such a response does not need.
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,

@@ -217,7 +217,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         exchange.fail(
             AuthError(
                 .invalidResponse,
-                "The response to \(exchange.call) has more than \(exchange.call.maximumResponseSize) bytes."
+                "The response to \(exchange.call) is larger than \(exchange.call.maximumResponseSize) bytes."
             )
         )
         stop(task)

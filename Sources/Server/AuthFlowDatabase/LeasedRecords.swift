@@ -193,7 +193,7 @@ extension LeasedRecords {
                 guard waited < times.patience else {
                     throw AuthError(
                         .leaseBusy,
-                        "Another process holds the lease on this session for another \(Int(rest.seconds.rounded(.up))) seconds. Try again.",
+                        "Another process holds the lease on this session for \(Int(rest.seconds.rounded(.up))) more seconds. Try again.",
                         retryAfter: rest
                     )
                 }

@@ -24,9 +24,9 @@ final class MCPEndpoint: Sendable {
 
     /// The access tokens that the server has accepted and rejected.
     private struct Tokens {
-        /// The token that it accepted last in a request sent after the rejection.
+        /// The last token that the server accepted in a request sent after the rejection.
         var accepted: Secret?
-        /// The token with which it last rejected a request for which the user is not asked.
+        /// The token of the last rejected request that must not prompt the user.
         var rejected: Secret?
         /// The number of rejections.
         var rejections = 0

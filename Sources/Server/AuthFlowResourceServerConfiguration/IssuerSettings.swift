@@ -71,7 +71,7 @@ struct IssuerSettings: Sendable {
         ConfigurationValue<IntrospectionSettings>.object(IntrospectionSettings.keys) {
             object throws(ConfigurationError) in IntrospectionSettings(object: object)
         },
-        "The API's client at the issuer, to introspect opaque tokens (RFC 7662). Default: none, which rejects them."
+        "The API's client at the issuer, to introspect opaque tokens (RFC 7662). Default: none; opaque tokens are rejected."
     )
 
     private static let keys: [any AnyConfigurationKey] = [

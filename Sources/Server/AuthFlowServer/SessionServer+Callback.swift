@@ -184,7 +184,7 @@ extension SessionServer {
     private static var unexpectedResponse: AuthError {
         AuthError(
             .invalidCallback,
-            "This browser has no sign-in in progress for this response: it was completed, timed out, or was started elsewhere."
+            "The sign-in for this response was completed, timed out, or was started in another browser."
         )
     }
 

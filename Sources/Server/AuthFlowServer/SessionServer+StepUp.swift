@@ -35,7 +35,7 @@ extension SessionServer {
             // Not directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
             // providers the user chooses one.
             let query = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
-            // Without its cookie, a visit to an address that is too long would sign the user in again.
+            // Without its cookie, a visit to a URL that is too long would sign the user in again.
             let address = ReturnAddress(options.loginPath + query, prefixes: nil)
             return ServerResponse.redirect(to: address?.path ?? options.loginPath)
         }

@@ -138,7 +138,7 @@ public final class SessionServer: Sendable {
         let isSecure = origin.scheme == "https"
         guard isSecure || options.allowsPlainHTTPOnLoopback else {
             throw refused(
-                "The application \(options.origin) is served without TLS, so cookies would not be secure. For testing on loopback, set allowsPlainHTTPOnLoopback, in a configuration file \"allow_plain_http_on_loopback\"."
+                "The application \(options.origin) is served without TLS, so cookies would not be secure. For testing on loopback, set allowsPlainHTTPOnLoopback, or \"allow_plain_http_on_loopback\" in a configuration file."
             )
         }
         guard origin.origin == options.origin else {

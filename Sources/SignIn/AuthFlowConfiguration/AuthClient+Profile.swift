@@ -94,13 +94,13 @@ extension AuthClient {
         if let flow = flows.first(where: { !$0.hasUser }) {
             guard flows.count == 1 else {
                 throw configuration.error(
-                    "\"\(flow.rawValue)\" has no user, so it cannot be combined with other flows",
+                    "\"\(flow.rawValue)\" signs no user in, so it cannot be combined with other flows",
                     at: ProfileKeys.flow
                 )
             }
             guard try configuration[ProfileKeys.account] == nil, overrides.account == nil else {
                 throw configuration.error(
-                    "\"\(flow.rawValue)\" has no user, so \"account\" cannot be set",
+                    "\"\(flow.rawValue)\" signs no user in, so \"account\" cannot be set",
                     at: ProfileKeys.account
                 )
             }

@@ -109,7 +109,7 @@ extension CredentialHelperSettings {
     private static let kubernetesAuthorities = ConfigurationKey(
         "ca_file",
         ConfigurationValue<String>.certificateFile,
-        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file must not name other authorities. Default: the authorities that the system trusts."
+        "A PEM file with the certificate authorities of the servers. If \"servers\" is set, a kubeconfig file must not name other authorities. Default: the authorities that the system trusts."
     )
     private static let kubernetesToken = ConfigurationKey(
         "token",

@@ -177,7 +177,7 @@ public enum ProfileKeys {
         "flow",
         .oneOrMore(ConfigurationValue<SignInFlow>.choice),
         default: [.authorizationCode],
-        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or, without a user, client_credentials (RFC 6749 section 4.4) or jwt_bearer with an assertion (RFC 7523 section 2.1). In a list, the first flow that can start in this environment and that the provider supports is used; once a page or a code has been shown, no other flow is tried."
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or, for machine-to-machine clients, client_credentials (RFC 6749 section 4.4) or jwt_bearer with an assertion (RFC 7523 section 2.1). In a list, the first flow that can start in this environment and that the provider supports is used; once a page or a code has been shown, no other flow is tried."
     )
     /// The scopes to request; nil for the default scopes of the provider's adapter.
     public static let scopes = ConfigurationKey(
@@ -233,7 +233,7 @@ public enum ProfileKeys {
         "dpop",
         .flag,
         default: false,
-        "Whether tokens are DPoP-bound (RFC 9449): to a key for each sign-in, stored with its tokens. Tokens that are not bound are then rejected."
+        "Whether tokens are DPoP-bound (RFC 9449), with a new key for each sign-in, which is stored with the tokens. Tokens that are not bound are then rejected."
     )
     static let apiOrigins = ConfigurationKey(
         "api_origins",

@@ -52,7 +52,7 @@ struct TrustedFile {
         }
         try requireClosedAncestors()
         guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
-            throw refusal("\(path) cannot be read, or has more than \(maximumSize) bytes.")
+            throw refusal("\(path) cannot be read, or is larger than \(maximumSize) bytes.")
         }
         return bytes
     }

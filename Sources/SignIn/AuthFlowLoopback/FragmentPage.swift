@@ -42,7 +42,7 @@ enum FragmentPage {
           field.value = value;
           fields.append(field);
         }
-        // DOM clobbering: a field shadows the form's method of the same name, so none is called on the form itself.
+        // DOM clobbering: a field can shadow a method of the form, so no method is called on the form itself.
         Node.prototype.appendChild.call(form, fields);
         document.documentElement.appendChild(form);
         HTMLFormElement.prototype.submit.call(form);

@@ -88,8 +88,8 @@ package struct LoopbackPort {
             return AuthError(
                 .portBusy,
                 """
-                Port \(port ?? 0) on this machine is taken by another program, so the authorization response could not \
-                be received. End that program, or register and configure another redirect URI.
+                Port \(port ?? 0) on this machine is used by another program, so the authorization response could not \
+                be received. Stop that program, or register and configure another redirect URI.
                 """,
                 underlyingError: error
             )

@@ -27,7 +27,7 @@ package struct LoopbackServer {
     /// Opens the server, runs `body`, and always closes the server afterwards.
     /// - Parameters:
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
-    ///   - port: The port; nil for any free one.
+    ///   - port: The port; nil for any free port.
     ///   - makeHandler: Creates the handler, once the port is known.
     ///   - onFailure: Called when the server stops, either because of a failure while `body` runs or after `body` has
     ///     completed.

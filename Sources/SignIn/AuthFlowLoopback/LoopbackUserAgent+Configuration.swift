@@ -34,7 +34,7 @@ extension UserAgentFactory {
         "The color of the line above those pages, as #rrggbb. Default: none."
     )
 
-    /// Without a screen, the URL can still be shown. The user can open it in a browser that can reach this machine.
+    /// Without a display, the URL can still be printed. The user can open it in a browser that can reach this machine.
     /// With any other browser, they can paste the URL of its last page into the terminal.
     @Sendable private static func availability(
         _ options: ConfigurationObject,

@@ -238,7 +238,7 @@ extension ResourceClient {
         do {
             try await changeRecord { $0.begin(known) }
         } catch {
-            // A client without a user shows no page, and can do without the store.
+            // A machine-to-machine client shows no page, and can work without the store.
             guard methods.withoutUser != nil else { throw error }
         }
         let signIn = try await client.signIn(

@@ -48,8 +48,8 @@ public final class ResourceClient: Sendable {
         /// `client_name`, which authorization servers show to the user when the client registers itself; default: `AuthFlow`.
         public var clientName = "AuthFlow"
 
-        /// The URL of the client ID metadata document, which is the `client_id` at servers that support such documents; default: none, and
-        /// the client uses dynamic registration.
+        /// The URL of the client ID metadata document, which is the `client_id` at servers that support such documents; default: none;
+        /// the client then uses dynamic registration.
         public var clientMetadataDocument: String?
 
         /// The redirect URIs; default: a loopback redirect URI with any free port; a few fixed ports are registered, because many servers compare the port.
@@ -78,7 +78,7 @@ public final class ResourceClient: Sendable {
         public var freshnessMargin = Duration.seconds(60)
 
         /// Whether a resource without metadata is assumed to have its authorization server at its own origin, as in MCP revision
-        /// 2025-03-26; default: no, because then nothing confirms who operates the authorization server, or that it supports PKCE.
+        /// 2025-03-26; default: no, because neither its operator nor its PKCE support can then be verified.
         public var assumesAuthorizationServerAtOrigin = false
 
         /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses do not name their
@@ -117,7 +117,7 @@ public final class ResourceClient: Sendable {
     /// - Parameters:
     ///   - address: The URL of the resource: `https`, or `http` for loopback.
     ///   - methods: The sign-in methods, in order of preference, as for ``AuthClient``.
-    ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none, and the
+    ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none; the
     ///     client identifies itself. If set, a resource that does not name that server is rejected.
     ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
     ///   - options: Default: the defaults of ``Options``.
@@ -369,7 +369,7 @@ public final class ResourceClient: Sendable {
         if let known = try await known(), isUsableHere(known), let client = try await client(of: known) {
             return try await client.freshCredential(lasting: duration)
         }
-        // A client without a user needs no page, and no permission to show one.
+        // A machine-to-machine client shows no page, so it needs no permission to do so.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
     }

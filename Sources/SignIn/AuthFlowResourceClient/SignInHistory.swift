@@ -3,8 +3,8 @@ import AuthFlowHTTP
 import AuthFlowJSON
 
 /// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in;
-/// and the decisions that follow from them: whether a sign-in may begin, and what other processes must know of it. It performs no I/O: the
-/// holder of the lease reads it, and writes what it returns.
+/// and the decisions that follow from them: whether a sign-in may begin, and what is shared with other processes. It performs no I/O: the
+/// holder of the lease reads the history, and writes the returned one.
 ///
 /// | event | cause: a request | cause: the user |
 /// |---|---|---|
@@ -31,7 +31,7 @@ struct SignInHistory: Sendable {
     struct Limits: Sendable {
         /// The maximum number of pages in one hour; nil for methods that show no page.
         let pagesPerHour: Int?
-        /// The time after a failure in which no other page is opened.
+        /// The period after a failure during which no further page is opened.
         let cooldown: Duration
     }
 

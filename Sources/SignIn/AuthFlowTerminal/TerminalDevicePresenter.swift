@@ -64,7 +64,7 @@ extension TerminalDevicePresenter: DevicePresenter {
         let minutes = max(1, Int(authorization.lifetime.components.seconds / 60))
         write(
             """
-            To sign in, open this address on any device:
+            To sign in, open this URL on any device:
 
             \(authorization.verificationURI.url)
 
@@ -73,7 +73,7 @@ extension TerminalDevicePresenter: DevicePresenter {
             """
         )
         if let complete = authorization.verificationURIComplete {
-            write("Or open this address, and check that it shows the same code:\n\n\(complete.url)\n")
+            write("Or open this URL, and check that it shows the same code:\n\n\(complete.url)\n")
         }
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         if showsQRCode, let code = QRCode(link.url), code.width <= Self.columns {

@@ -131,11 +131,11 @@ public final class TerminalRedirects: Sendable {
         let text =
             switch notice {
             case .ready:
-                "If your browser is on another machine, or its last page does not load: paste that page's address here."
+                "If your browser is on another machine, or its last page does not load: paste that page's URL here."
             case .refused:
-                "That is not the address that this sign-in is waiting for. Paste the complete address of the last page."
+                "That is not the URL that this sign-in is waiting for. Paste the complete URL of the last page."
             case .tooLong:
-                "A terminal truncates lines after 4095 characters, and this address is longer. Sign in with a browser that can reach this machine."
+                "A terminal truncates lines after 4095 characters, and this URL is longer. Sign in with a browser that can reach this machine."
             }
         TerminalDevicePresenter.writeToStandardError(text)
     }

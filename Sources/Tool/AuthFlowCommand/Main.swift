@@ -64,7 +64,7 @@ import Glibc
         let arguments = ProgramName.arguments(CommandLine.arguments)
         // A library that changes the environment while it is loaded can hide the arguments from Swift. The help must
         // not be printed in that case.
-        guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("There is no command.")) }
+        guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("No command was specified.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
         do {
             command = try AuthFlowCommand.parseAsRoot(arguments)

@@ -201,7 +201,7 @@ extension UserAgentFactory {
             more: #", "client_secret": {"command": ["/bin/sh", "-c", "head -c 70000 /dev/zero"]}"#,
             place: "3:88",
             keyPath: "profiles.work.client_secret",
-            words: "more than 64 KiB"
+            words: "than 64 KiB"
         ),
         Fault(
             more: #", "client_secret": {"command": []}"#,

@@ -107,7 +107,7 @@ import Testing
             environment: ["BROWSER": "firefox"],
             programs: ["firefox": "/usr/bin/firefox"],
             agent: "loopback",
-            because: "needs a screen"
+            because: "needs a display"
         ),
         Place(
             name: "BROWSER is a custom script",

@@ -33,10 +33,10 @@ import ConformanceRows
             """
             # Conformance
 
-            What the OpenID Foundation's suite requires of a client (rows 1 to 131, by its tests' names), what it checks
-            in every request (I), what MCP's authorization and transport require (M, by the names of its conformance
-            suite's scenarios), what RFC 10017 and Back-Channel Logout require of web applications (W, L), what RFC 6750, 7662,
-            8705, 9068, 9449, 9470 and 9728 require of APIs (A), what FAPI 2.0 requires of clients (F), and what AuthFlow requires beyond them (O).
+            The requirements of the OpenID Foundation's suite on a client (rows 1 to 131, by test name) and its checks
+            of every request (I); of MCP's authorization and transport (M, by the names of its conformance
+            suite's scenarios); of RFC 10017 and Back-Channel Logout on web applications (W, L); of RFC 6750, 7662,
+            8705, 9068, 9449, 9470 and 9728 on APIs (A); of FAPI 2.0 on clients (F); and AuthFlow's additional requirements (O).
             Rows 126 to 131 are about the device grant, which the Foundation's suite does not cover. Every row runs through the public API
             against the emulator: in `make test` in process and over sockets, and here over sockets. After a manipulated
             message the emulator must receive no further request, or the row fails.

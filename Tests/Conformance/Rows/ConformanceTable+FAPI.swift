@@ -91,7 +91,7 @@ extension ConformanceTable {
                 "Compare token_type case-insensitively.",
                 fault: .tokenResponse(.oddlyCasedTokenType)
             ),
-            bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP case-insensitively.") { scene in
+            bound("106b", prefix + "token-type-case-insensitivity", "Ignore the case of the type DPoP.") { scene in
                 scene.emulator.dpop = .required
                 scene.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
             },

@@ -120,7 +120,7 @@ extension ConformanceTable {
             refuses(
                 11,
                 "-userinfo-invalid-sub",
-                "Reject userinfo about another subject.",
+                "Reject userinfo for a different subject.",
                 .userInfo(.wrongSubject),
                 .invalidUserInfo,
                 last: "GET /userinfo"

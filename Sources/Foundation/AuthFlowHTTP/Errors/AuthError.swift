@@ -99,7 +99,7 @@ extension AuthError {
         public static let insufficientUserAuthentication = Self(rawValue: "insufficient_user_authentication")
         /// A logout token failed a check, which the message names.
         public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")
-        /// The UserInfo response is about a different subject than the ID Token, or cannot be verified.
+        /// The UserInfo response is for a subject other than that of the ID Token, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
         /// The provider does not support the requested feature.
         public static let unsupported = Self(rawValue: "unsupported")

@@ -173,7 +173,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
             bytes += part
             guard bytes.count <= limit else {
                 cancel()
-                throw AuthError(.invalidResponse, "The response has more than \(limit) bytes.")
+                throw AuthError(.invalidResponse, "The response is larger than \(limit) bytes.")
             }
         }
         return bytes

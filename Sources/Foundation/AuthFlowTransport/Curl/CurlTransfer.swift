@@ -216,7 +216,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    /// nil while libcurl connects, for which it has a timeout of its own, and once a stream has its headers: a stream has no time limit.
+    /// nil while libcurl connects, for which it has a separate timeout, and once a stream has its headers: a stream has no time limit.
     private var wait: TransferWait? {
         guard sent != nil else { return easy == nil ? .forConnection : nil }
         if isStream {
@@ -349,7 +349,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private func refuseSize() -> Bool {
         fault = AuthError(
             .invalidResponse,
-            "The response to \(call) has more than \(call.maximumResponseSize) bytes.",
+            "The response to \(call) is larger than \(call.maximumResponseSize) bytes.",
             status: head.response?.status.code
         )
         return false

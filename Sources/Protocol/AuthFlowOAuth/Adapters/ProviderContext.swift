@@ -56,7 +56,7 @@ public struct ProviderContext: Sendable {
     ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token to compare it with, as in
     ///     plain OAuth 2.0, where the access token came from the token endpoint of the same provider.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
-    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about another user.
+    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is for another user.
     public func userInfo(for tokens: TokenSet, trustingAccessTokenAlone: Bool = false) async throws -> JSON {
         try await client.requestUserInfo(tokens, withoutIDToken: trustingAccessTokenAlone)
     }

@@ -1,9 +1,9 @@
-// A user who signs in without an authorization request cannot be held to its parameters: an app that asks for a recent
+// A sign-in without an authorization request cannot enforce its parameters: an app that requires a recent
 // authentication must not receive tokens for an older one.
 
 extension OAuthClient {
-    /// The parameters of an authorization request that a token exchange for a shared sign-in would ignore: those of the
-    /// options and of the registration. `prompt=none` is not among them, because an exchange shows no page.
+    /// The parameters of an authorization request that a token exchange for a shared sign-in would ignore: from the
+    /// options and the registration. `prompt=none` is not included, because an exchange shows no page.
     package func demandsBeyondExchange(_ options: AuthorizationOptions) -> [String] {
         var names = parameters(of: .authorization).names + options.demands(allowing: .none)
         if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
@@ -15,7 +15,7 @@ extension OAuthClient {
     }
 
     /// The parameters of an authorization request that a device authorization request does not have (RFC 8628 section
-    /// 3.1). `prompt=consent` is not among them, because section 3.3 has the server ask the user in any case.
+    /// 3.1). `prompt=consent` is not included, because section 3.3 requires the server to ask the user in any case.
     package func demandsBeyondDeviceFlow(_ options: AuthorizationOptions) -> [String] {
         var names = options.demands(allowing: .consent)
         if (options.resources ?? registration.resources) != registration.resources { names.append("resource") }
@@ -25,13 +25,13 @@ extension OAuthClient {
         return names.filter { !Self.namesForPagesOnly.contains($0) }
     }
 
-    /// Parameters that change only how pages look.
+    /// The parameters that affect only the appearance of pages.
     private static let namesForPagesOnly: Set<String> = ["display", "ui_locales"]
 }
 
 extension AuthorizationOptions {
-    /// The names of the parameters that ask for a certain user or authentication.
-    /// - Parameter allowed: A value of `prompt` that asks for nothing more than what happens anyway.
+    /// The names of the parameters that request a specific user or authentication.
+    /// - Parameter allowed: A value of `prompt` that the flow satisfies in any case.
     fileprivate func demands(allowing allowed: Prompt) -> [String] {
         parameters.names
             + [

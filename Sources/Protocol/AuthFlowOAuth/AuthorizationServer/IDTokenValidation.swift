@@ -59,7 +59,7 @@ package struct IDTokenValidation: Sendable {
         guard let issuer = template.issuer(for: claims) else {
             throw AuthError(
                 .invalidIDToken,
-                "The ID Token is not accepted: its tenant (\(template.claim)) is not one of this client's."
+                "The ID Token is not accepted: its tenant (\(template.claim)) is not a tenant that this client accepts."
             )
         }
         return issuer
@@ -152,7 +152,7 @@ package struct IDTokenValidation: Sendable {
             // No nonce was sent, and the token may repeat the nonce of the sign-in that the exchanged token comes from.
             // The connection and the subject bind the response to the request.
             guard expected.map(subject.isIdentical) != false else {
-                throw rules.refused("it is about another user (sub)")
+                throw rules.refused("it identifies another user (sub)")
             }
         case .refresh(let original, let nonce):
             try compare(rules, issued: issued, audience: audience, with: original, nonce: nonce)
@@ -235,7 +235,7 @@ package struct IDTokenValidation: Sendable {
         }
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
         guard claims["sub"] == .string(original.subject) else {
-            throw rules.refused("it is about another user (sub)", AnotherUser())
+            throw rules.refused("it identifies another user (sub)", AnotherUser())
         }
         // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have separate clocks.
         guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
@@ -256,7 +256,7 @@ package struct IDTokenValidation: Sendable {
         guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
     }
 
-    /// The error for a token of the right user whose authentication did not meet the requirements of the request.
+    /// The error for a token for the expected user whose authentication did not meet the requirements of the request.
     private static func insufficient(_ reason: String) -> AuthError {
         AuthError(.insufficientUserAuthentication, "\(profile.name) was rejected: \(reason).")
     }

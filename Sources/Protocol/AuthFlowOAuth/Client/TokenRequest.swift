@@ -247,7 +247,7 @@ extension TokenSet {
                 providerError: error
             )
         }
-        // RFC 6749 section 5.1 specifies 200. A 201 is just as clear, and a refresh token in the response has already
+        // RFC 6749 section 5.1 specifies 200. A 201 is equally clear, and a refresh token in the response has already
         // replaced the old one.
         guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)

@@ -6,7 +6,7 @@ import HTTPTypes
 extension OAuthClient {
     /// The provider's claims about a user, from its userinfo endpoint (OIDC Core section 5.3) or its adapter's equivalent.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
-    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about another user.
+    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is for another user.
     public func userInfo(_ tokens: TokenSet) async throws -> JSON {
         guard let provider = adapter as? any UserInfoProviding else {
             return try await requestUserInfo(tokens, withoutIDToken: false)
@@ -45,7 +45,7 @@ extension OAuthClient {
             guard subject.isIdentical(to: idToken.subject) else {
                 throw AuthError(
                     .invalidUserInfo,
-                    "The userinfo response is about a user other than the ID Token's (sub differs), so it was not used."
+                    "The userinfo response is for a user other than the ID Token's (sub differs), so it was not used."
                 )
             }
         }

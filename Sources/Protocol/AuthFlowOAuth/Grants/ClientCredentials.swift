@@ -16,7 +16,7 @@ extension OAuthClient {
         guard registration.authentication.method != .none else {
             throw AuthError(
                 .invalidConfiguration,
-                "A public client has no credentials of its own (RFC 6749 section 4.4). Configure client authentication."
+                "A public client cannot use client credentials (RFC 6749 section 4.4). Configure client authentication."
             )
         }
         let metadata = try await metadata()

@@ -50,10 +50,10 @@ extension OAuthClient {
         return try credentialWithoutUser(response, resources: resources, metadata)
     }
 
-    /// The scopes that a client requests without a user: `openid` would request a user.
+    /// The scopes of a request that involves no user: those of the registration, without `openid`.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
-    /// A digest of what the registration requests without a user. A token that was requested differently is another token.
+    /// A digest of the registration's request for a token that belongs to no user, which identifies the stored token.
     package func requestDigest(of purpose: ProviderRequest.Purpose) -> String {
         let request: JSON = [
             "scopes": .array(ownScopes.sorted().map(JSON.string)),

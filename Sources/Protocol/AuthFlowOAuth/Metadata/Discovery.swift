@@ -56,9 +56,9 @@ extension ServerContext {
 
 /// The order in which the URLs of an issuer's metadata are requested.
 public enum DiscoveryOrder: Sendable, Hashable {
-    /// The URL of OpenID Connect Discovery first: for providers that sign users in.
+    /// First the URL that OpenID Connect Discovery defines, for providers that sign users in.
     case openIDFirst
-    /// The URL of RFC 8414 first: for authorization servers of protected resources, as MCP requires.
+    /// First the URL that RFC 8414 defines, for authorization servers of protected resources, as MCP requires.
     case oauthFirst
 }
 

@@ -124,17 +124,17 @@ public import AuthFlowJSON
         /// The encryption of signed authorization requests; default: nil, for no encryption.
         public var requestObjectEncryption: RequestObjectEncryption?
 
-        /// The publication of request objects that the server fetches (`request_uri`); default: nil, and they are sent
+        /// The publication of request objects that the server fetches (`request_uri`); default: nil; they are then sent
         /// by value. Use it for servers that do not support pushed requests.
         public var requestObjectReference: RequestObjectReference?
 
-        /// The keys to which the server encrypts tokens; default: nil, and encrypted tokens are rejected.
+        /// The keys to which the server encrypts tokens; default: nil; encrypted tokens are then rejected.
         public var decryptionKeys: DecryptionKeySource?
 
         /// The responses that must be encrypted; default: none.
         public var encryptedResponses: Set<EncryptedResponse> = []
 
-        /// The certificate that the transport presents; default: nil, and certificate bindings of tokens are not
+        /// The certificate that the transport presents; default: nil; certificate bindings of tokens are then not
         /// checked.
         public var certificate: CertificateBinding?
 

@@ -97,7 +97,7 @@ extension OAuthClient {
         let leeway = registration.clockLeeway.seconds
         // "4. Validate the iss, aud, iat, and exp Claims in the same way they are validated in ID Tokens."
         let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
-        guard let named else { throw rules.refused("its tenant is not one of this client's") }
+        guard let named else { throw rules.refused("its tenant is not a tenant that this client accepts") }
         let issuer = try rules.requireIssuer(named)
         let audience = try rules.requireAudience(registration.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {

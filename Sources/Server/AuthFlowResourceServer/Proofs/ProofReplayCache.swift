@@ -30,9 +30,9 @@ public protocol ProofReplayCache: Sendable {
 /// A replay cache in memory, for an API that runs in a single process.
 ///
 /// It has two generations, each of which covers one window: a proof is stored for at least one window, and removed
-/// together with its generation. After the clock was set back, both are retained until the clock has passed the time
-/// that they were for, because their proofs will be valid again. If the clock was ahead only for a moment, the proofs from
-/// before that moment are forgotten.
+/// together with its generation. If the clock is set back, both are retained until the clock reaches the end of their
+/// windows, because their proofs will be valid again. If the clock was ahead only briefly, the proofs from
+/// before that time are removed.
 public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []
@@ -45,7 +45,7 @@ public final class MemoryReplayCache: ProofReplayCache {
         mutating func move(to now: Date, _ window: TimeInterval) {
             if now >= laterTime { ofLaterTime = [] }
             let age = now.timeIntervalSince(began)
-            // Concurrent requests may arrive in another order than that of their times.
+            // Concurrent requests may arrive out of order.
             if age < -window {
                 ofLaterTime.formUnion(recent)
                 ofLaterTime.formUnion(earlier)

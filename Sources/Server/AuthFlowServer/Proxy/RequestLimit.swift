@@ -31,7 +31,7 @@ final class RequestLimit: Sendable {
     func place(for user: String, clock: any Clock<Duration>) async throws -> Place {
         do {
             try await withDeadline(Self.timeout, clock: clock) {
-                AuthError(.timedOut, "Too many requests of this user are queued.")
+                AuthError(.timedOut, "Too many requests from this user are queued.")
             } _: { [self] in
                 try await enter(user)
             }

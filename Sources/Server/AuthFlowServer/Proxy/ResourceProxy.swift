@@ -139,7 +139,7 @@ public struct ResourceProxy: Sendable {
     ///
     /// 403: the request does not come from a page of the application, or the session belongs to another provider. 401:
     /// the request has no session. 405 and 400: the method, the path or the body of a GET request is not forwarded. 413: the
-    /// body is too large. 429: too many requests of this user are in progress. 502: the API does not respond, or responds with a redirect;
+    /// body is too large. 429: too many requests from this user are in progress. 502: the API does not respond, or responds with a redirect;
     /// redirects are not followed. 503: the session or its tokens are unavailable.
     /// - Parameters:
     ///   - request: The request, with its path exactly as received.

@@ -18,7 +18,7 @@ extension AssertionSource {
             guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: maximumSize) else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: \(name) does not exist, cannot be read, or has more than \(maximumSize) bytes."
+                    "There is no assertion: \(name) does not exist, cannot be read, or is larger than \(maximumSize) bytes."
                 )
             }
             return try Assertion(printed: bytes, by: name)

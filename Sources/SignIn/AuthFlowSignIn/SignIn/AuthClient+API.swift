@@ -50,7 +50,7 @@ extension AuthClient {
         guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The access token must not be sent to \(endpoint.origin). If it is an API of this provider, add it to the options' apiOrigins, in a configuration file \"api_origins\"."
+                "The access token must not be sent to \(endpoint.origin). If it is an API of this provider, add it to apiOrigins in the options, or to \"api_origins\" in a configuration file."
             )
         }
         return endpoint

@@ -104,7 +104,7 @@ public final class AuthClient: Sendable {
             renewal: methods.withoutUser?.renewal(),
             observer: observer
         )
-        // A client without a user must not use the tokens of a user who once signed in under the same name.
+        // A machine-to-machine client must not use the tokens of a user who once signed in under the same name.
         let name = methods.withoutUser?.recordName(for: client, scope).map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
@@ -215,7 +215,7 @@ public final class AuthClient: Sendable {
             guard demands.isEmpty else {
                 throw AuthError(
                     .unsupported,
-                    "The shared sign-in was not used, because it cannot meet \(demands.joined(separator: ", "))."
+                    "The shared sign-in was not used, because it does not support \(demands.joined(separator: ", "))."
                 )
             }
             if let subject = found.subject,
@@ -387,7 +387,7 @@ public final class AuthClient: Sendable {
                 error as? AuthError
                 ?? AuthError(
                     .storageFailed,
-                    "The sign-in could not be shared with the other apps of its group.",
+                    "The sign-in could not be shared with the other apps in its group.",
                     underlyingError: error
                 )
             reporter.report(.sharing, .failed(failure.code))

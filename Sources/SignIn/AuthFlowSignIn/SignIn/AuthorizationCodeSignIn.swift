@@ -18,7 +18,7 @@ struct AuthorizationCodeSignIn: Sendable {
     var client: OAuthClient
     let reporter: FlowReporter
     let options: AuthorizationOptions
-    /// Whether the user agent may use a session that another app has shared, which is that of its user.
+    /// Whether the user agent may use a session that another app has shared, which belongs to that app's user.
     let usesSharedSessions: Bool
     let visits: WaitingVisits
     let unfinished: UnfinishedWork

@@ -23,7 +23,7 @@ struct DeviceSignIn: Sendable {
         guard demands.isEmpty else {
             throw AuthError(
                 .unsupported,
-                "A sign-in on another device cannot meet \(demands.joined(separator: ", ")). Sign in with a browser on this device."
+                "The device flow does not support \(demands.joined(separator: ", ")). Sign in with a browser on this device."
             )
         }
         _ = try await reporter.step(.discovery) { try await client.metadata() }

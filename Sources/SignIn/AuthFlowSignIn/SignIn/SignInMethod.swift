@@ -48,7 +48,7 @@ public enum SignInMethod: Sendable {
         if case .jwtBearer(let source) = self { source.owner } else { nil }
     }
 
-    /// Obtains a credential without a user; nil for a method that needs one.
+    /// Obtains a credential that belongs to no user; nil for a method that signs a user in.
     /// - Parameter owner: The expected owner of the tokens; nil if the owner cannot change.
     func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
         switch self {

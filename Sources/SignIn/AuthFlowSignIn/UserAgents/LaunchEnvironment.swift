@@ -90,12 +90,12 @@ public struct LaunchEnvironment: Sendable {
         case none(because: String)
     }
 
-    /// The command that opens a browser: the command in `BROWSER`, or the system's launcher if there is a screen.
+    /// The command that opens a browser: the command in `BROWSER`, or the system's launcher if a display is available.
     public var browser: Browser {
         guard mayOpenBrowser else { return .none(because: "opening a browser is disabled") }
         if wantsPrivateWindow { return privateBrowser }
         #if os(macOS)
-        guard !isRemoteShell else { return .none(because: "a browser would open on the screen of another machine") }
+        guard !isRemoteShell else { return .none(because: "a browser would open on the display of another machine") }
         return .command(["/usr/bin/open"], because: "this is a desktop")
         #elseif os(Linux)
         return linuxBrowser
@@ -113,7 +113,7 @@ public struct LaunchEnvironment: Sendable {
                 ?? .none(because: "BROWSER names a browser whose private-window option is unknown")
         }
         guard let screen else {
-            return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
+            return .none(because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set")
         }
         let chosen = PrivateWindow.defaultProgram(environment)
         for program in (chosen.map { [$0] } ?? []) + PrivateWindow.programs where locate(program) != nil {
@@ -131,7 +131,7 @@ public struct LaunchEnvironment: Sendable {
         if case .command? = wish { return wish ?? .none(because: "") }
         guard let screen else {
             if case .none(let reason)? = wish { return .none(because: reason) }
-            return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
+            return .none(because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set")
         }
         // Under WSL the user's browser runs on the Windows side.
         let launchers = isWSL ? ["wslview", "xdg-open", "x-www-browser"] : ["xdg-open", "x-www-browser", "wslview"]
@@ -145,14 +145,14 @@ public struct LaunchEnvironment: Sendable {
     /// The browser that `BROWSER` requests: its first usable command, where colons separate commands. nil when the variable is not set.
     private var wishedBrowser: Browser? {
         guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
-        var reason = "BROWSER names no program that is installed"
+        var reason = "BROWSER does not name an installed program"
         for command in value.split(separator: ":") {
             let words = command.split(separator: " ").map(String.init)
             guard let name = words.first, let path = locate(name) else { continue }
             if Self.isTextBrowser(path) {
                 reason = "BROWSER names a text browser, which would take over the terminal"
             } else if screen == nil, Self.isGraphicalBrowser(path) {
-                reason = "BROWSER names a browser that needs a screen, and neither DISPLAY nor WAYLAND_DISPLAY is set"
+                reason = "BROWSER names a browser that needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set"
             } else {
                 return .command(words, because: isRemoteEditor ? "the editor opens URLs" : "BROWSER is set")
             }

@@ -6,7 +6,7 @@ import HTTPTypes
 public enum EmulatorServer {
     /// Starts a server, runs `body`, and stops the server.
     /// - Parameters:
-    ///   - port: The port; nil for any free one.
+    ///   - port: The port; nil for any free port.
     ///   - makeEmulator: Creates the emulator for the given origin.
     ///   - body: The work to do while the server runs.
     /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` when the port is in use; any error that the closures throw.

@@ -35,11 +35,11 @@ extension OIDCEmulator {
             return refuse("invalid_redirect_uri", "a redirect URI is missing or not safe")
         }
         guard metadata["jwks"] == nil || metadata["jwks_uri"] == nil else {
-            return refuse("invalid_client_metadata", "jwks and jwks_uri exclude each other")
+            return refuse("invalid_client_metadata", "jwks and jwks_uri are mutually exclusive")
         }
         guard metadata["grant_types"]?.strings?.contains("authorization_code") != false,
             metadata["response_types"]?.strings?.contains("code") != false
-        else { return refuse("invalid_client_metadata", "grant_types and response_types contradict each other") }
+        else { return refuse("invalid_client_metadata", "grant_types and response_types are inconsistent") }
         let method = metadata["token_endpoint_auth_method"]?.string ?? "client_secret_basic"
         guard ["none", "client_secret_basic", "client_secret_post"].contains(method) else {
             return refuse("invalid_client_metadata", "unknown token_endpoint_auth_method")

@@ -107,7 +107,7 @@ public struct ResourceSettings: Sendable {
     public var registeredClients: [String: String] = [:]
     /// The public key of the client that authenticates with `private_key_jwt`.
     public var clientKey: JSON?
-    /// The grant types for clients without a user.
+    /// The grant types for machine-to-machine clients.
     public var grants: Set<String> = []
     /// The assertions that are accepted in exchange for tokens.
     public var assertions: Set<String> = []

@@ -13,7 +13,7 @@ import Glibc
 struct AccessTokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access-token",
-        abstract: "Check an access token in the same way as the API in a configuration file.",
+        abstract: "Check an access token against the rules of the API in a configuration file.",
         subcommands: [Check.self]
     )
 
@@ -29,7 +29,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
         @Option(
             name: [.short, .long],
-            help: "The configuration file with \"resource_server\". Default: as for the other commands."
+            help: "The configuration file with \"resource_server\". Default: the same as for the other commands."
         )
         var config: String?
 

@@ -8,8 +8,8 @@ struct ClientMetadataCommand: AsyncParsableCommand {
         commandName: "client-metadata",
         abstract: "Create or check a client ID metadata document.",
         discussion: """
-            A client with such a document needs no registration at servers that fetch it. Serve it over https at its own URL, and \
-            write that address into the configuration as resource_client.client_id.
+            A client with such a document needs no registration at servers that fetch it. Serve it at a dedicated https URL, and \
+            set resource_client.client_id in the configuration to that URL.
             """,
         subcommands: [Make.self, Check.self],
         defaultSubcommand: Make.self

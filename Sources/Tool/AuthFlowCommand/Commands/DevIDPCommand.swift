@@ -21,7 +21,7 @@ struct DevIDPCommand: AsyncParsableCommand {
     @Option(help: "The provider to emulate.")
     var provider = Provider.oidc
 
-    @Option(help: "The port; default: any free one.")
+    @Option(help: "The port; default: any free port.")
     var port: Int?
 
     @Option(help: "The lifetime of access tokens, in seconds.")

@@ -61,10 +61,10 @@ struct DoctorCommand: AsyncParsableCommand {
         if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
             findings.note(
                 "file",
-                "fixed: only you can write to \(path) now. Review its content: others could write to it before."
+                "fixed: only you can write to \(path) now. Review its content: other users could write to it before."
             )
         } else {
-            findings.bad("file", "others can write to \(path), and its permissions cannot be changed")
+            findings.bad("file", "other users can write to \(path), and its permissions cannot be changed")
         }
     }
 
@@ -87,7 +87,7 @@ struct DoctorCommand: AsyncParsableCommand {
         for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
             do {
                 _ = try LoopbackPort.tryOut(host: host, port: port)
-                findings.good("port", "\(host):\(port), from the redirect URI, could be bound")
+                findings.good("port", "\(host):\(port), from the redirect URI, is available")
             } catch let error as AuthError where error.code == .portBusy {
                 findings.bad("port", "\(host):\(port), from the redirect URI, is in use")
             } catch {
@@ -99,7 +99,7 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func examinePorts(_ findings: inout Findings) {
         for host in ["127.0.0.1", "[::1]"] {
             do {
-                findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) could be bound")
+                findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) is available")
             } catch {
                 // The absence of IPv6 is not a problem.
                 let text = "none at \(host): \(error)"

@@ -153,7 +153,7 @@ struct ExecCommand: AsyncParsableCommand {
                 credential.account == first.account
                 && (credential.identity != nil || credential.signedInAt == first.signedInAt)
             guard isSameUser else {
-                throw AuthError(.accountMismatch, "Another user has signed in, whose token the program does not get.")
+                throw AuthError(.accountMismatch, "Another user has signed in; the program does not get their token.")
             }
             return credential.tokens
         } report: { error in

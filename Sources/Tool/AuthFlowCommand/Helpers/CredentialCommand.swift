@@ -5,7 +5,7 @@ struct CredentialCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "credential",
         abstract: "Supply other programs with a fresh token, using their own protocols: Git, Docker, Kubernetes, AWS.",
-        discussion: "Never signs in. The \"helpers\" of a profile list the servers that its tokens are for.",
+        discussion: "Never signs in. \"helpers\" in a profile lists servers that may receive its tokens.",
         subcommands: [Git.self, Docker.self, Kubernetes.self, AWS.self]
     )
 }

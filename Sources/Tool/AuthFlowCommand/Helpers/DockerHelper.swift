@@ -8,8 +8,8 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             abstract: "Docker's credential helper, which is also available as docker-credential-authflow.",
             discussion: """
-                To use it, add {"credHelpers": {"registry.example.com": "authflow"}} to ~/.docker/config.json. The "helpers" of a \
-                profile list the registries that its token is for.
+                To use it, add {"credHelpers": {"registry.example.com": "authflow"}} to ~/.docker/config.json. "helpers" in a \
+                profile lists registries that may receive its token.
                 """
         )
 

@@ -8,7 +8,7 @@ extension CredentialCommand {
         static let configuration = CommandConfiguration(
             abstract: "Git's credential helper: git config --global credential.helper '!authflow credential git'",
             discussion: """
-                The "helpers" of a profile list the hosts that its token is for. For other hosts, Git tries its next helper.
+                "helpers" in a profile lists hosts that may receive its token. For other hosts, Git tries its next helper.
                 """
         )
 

@@ -18,7 +18,7 @@ struct TokenFile: Sendable {
 
     /// Writes each new token to the file, until the task is cancelled.
     ///
-    /// A session that has ended is not the end: the user may sign in again while the program runs. Its failure is
+    /// The loop continues after the session has ended, because the user may sign in again. The failure is
     /// reported once, not at every attempt.
     /// - Parameter tokens: The tokens in the file.
     func keepUpToDate(_ tokens: TokenSet) async {

@@ -168,7 +168,7 @@ struct ResourceOptions: ParsableArguments {
 
     @Flag(
         help:
-            "With a URL: if the resource has no metadata, use its own origin as the authorization server, as MCP servers before 2025-06 expect. In that case, nothing confirms that it is the right server."
+            "With a URL: if the resource has no metadata, use its own origin as the authorization server, as MCP servers before 2025-06 expect. The identity of the authorization server is then not verified."
     )
     var assumeOrigin = false
 

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The findings, printed as they are found.
+/// Prints the findings of a check as they occur.
 struct Findings {
     private(set) var areGood = true
 

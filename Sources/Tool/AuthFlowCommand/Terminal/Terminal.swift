@@ -140,10 +140,10 @@ struct Progress: Sendable {
             }
         case (.storing, .failed):
             Terminal.talk(
-                "Warning: the credential could not be stored, so it is lost when this command ends. To find out why, run: \(SignInAdvice.doctor)"
+                "Warning: the credential could not be stored, so it is lost when this command exits. To find out why, run: \(SignInAdvice.doctor)"
             )
         case (.sharing, .failed):
-            Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")
+            Terminal.talk("Warning: the sign-in could not be shared with the other apps in the group.")
         case (let step, .succeeded) where showsSteps:
             Terminal.talk("  ok  \(step)")
         default:
