@@ -22,10 +22,11 @@ MACHINE = CREDENTIALS + "CredentialMachine.swift"
 MANAGED = CREDENTIALS + "ManagedCredential.swift"
 RECORD = CREDENTIALS + "ManagedCredential+Record.swift"
 REFRESH = CREDENTIALS + "ManagedCredential+Refresh.swift"
+DECISION = CREDENTIALS + "CredentialRefresh.swift"
 RESOURCES = CREDENTIALS + "CredentialManager+ResourceTokens.swift"
 MANAGER = CREDENTIALS + "CredentialManager.swift"
 LEASED = "Sources/Server/AuthFlowDatabase/LeasedRecords.swift"
-TABLE = "Sources/Testing/AuthFlowSimulation/SimulatedRecords.swift"
+TABLE = "Tests/SimulatedHistories/SimulatedRecords.swift"
 PENDING = CREDENTIALS + "PendingAuthorizations.swift"
 SESSIONS = CREDENTIALS + "CredentialManager+Sessions.swift"
 CALLBACK = "Sources/Server/AuthFlowServer/SessionServer+Callback.swift"
@@ -64,7 +65,7 @@ FAULTS = {
         (REFRESH, "                    try lease.requireTime()\n                    try unfinished", "                    try unfinished")],
     "what-cannot-be-written-is-forgotten": [(RECORD, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(RECORD, "                repeatWriting()\n            }\n        }", "            }\n        }")],
-    "a-session-ends-by-any-refusal": [(REFRESH, 'error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"',
+    "a-session-ends-by-any-refusal": [(DECISION, 'error.code == .providerRejected && name == "invalid_grant"',
         "error.status != nil")],
     "a-sign-in-is-repeated-after-an-unknown-outcome": [(LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost")],
     "a-lease-lasts-longer-for-its-holder": [

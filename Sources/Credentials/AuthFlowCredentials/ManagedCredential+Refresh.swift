@@ -1,14 +1,9 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
-import AuthFlowJSON
 import AuthFlowOAuth
 import AuthFlowStorage
 import Synchronization
 
 extension ManagedCredential {
-    /// The number of unexplained rejections of a refresh after which the user is asked to sign in again.
-    static let toleratedRefusals: Int64 = 2
-
     /// Reads the store again, and refreshes unless the store contains fresh tokens. The lease prevents other writes
     /// in the meantime.
     func refreshUnderLease(
@@ -20,25 +15,41 @@ extension ManagedCredential {
     ) async throws -> Credential {
         guard isCurrent(epoch) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
-        if let renewal, account == nil, usable(in: accounts) == nil {
-            return try await renew(nil, renewal, in: &accounts, lease, epoch)
-        }
-        let credential = try signedIn(in: accounts, account)
-        // The read has already cached this credential.
-        if credential.isFresh(at: client.host.now(), margin: margin), credential.tokens.accessToken != rejected {
+        let refresh = CredentialRefresh(
+            account: account,
+            margin: margin,
+            rejected: rejected,
+            isRenewable: renewal != nil
+        )
+        let stored = Result { () throws(AuthError) in try signedIn(in: accounts, account) }
+        switch try refresh.action(for: stored, at: client.host.now()) {
+        case .answer(let credential):
+            // The read has already cached this credential.
             return credential
+        case .renew(let old):
+            do {
+                return try await renew(old, in: &accounts, lease, epoch)
+            } catch {
+                let isUsable = old.map { refresh.isUsable($0, at: client.host.now()) } ?? false
+                guard let old, isUsable, !(error is CancellationError) else { throw error }
+                return old
+            }
+        case .send(let credential):
+            return try await send(refresh, credential, in: &accounts, lease, epoch)
+        case .expire(let credential, let error):
+            publish(.expired, of: credential.account)
+            throw error
         }
-        return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
 
     /// Obtains a credential that belongs to no user, to replace one that has expired.
     private func renew(
         _ old: Credential?,
-        _ renewal: CredentialManager.Renewal,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
+        guard let renewal else { preconditionFailure("there is a renewal, because the credential is renewable") }
         // Without a user, there is exactly one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         if let wait = wait(for: account) { throw wait }
@@ -65,94 +76,53 @@ extension ManagedCredential {
         .loginRequired, .assertionUnusable, .keyUnavailable, .invalidConfiguration,
     ]
 
-    private func refresh(
+    /// Sends the refresh token, unless requests are suspended, and performs the consequences.
+    private func send(
+        _ refresh: CredentialRefresh,
         _ credential: Credential,
         in accounts: inout StoredAccounts,
-        rejected: Secret?,
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        if let renewal, credential.identity == nil, credential.tokens.refreshToken == nil {
-            do {
-                return try await renew(credential, renewal, in: &accounts, lease, epoch)
-            } catch {
-                return try unexpired(credential, rejected, after: error)
-            }
-        }
-        guard credential.tokens.refreshToken != nil else {
-            let error = AuthError(
-                .loginRequired,
-                """
-                The access token of \(credential.displayName) has expired, and the provider issued no refresh token. \
-                Sign in again; many providers issue one for the scope "offline_access".
-                """
-            )
-            do {
-                return adopt(try unexpired(credential, rejected, after: error), epoch)
-            } catch {
-                publish(.expired, of: credential.account)
-                throw error
-            }
-        }
         if let wait = waitToRefresh(credential.account) {
-            return try unexpired(credential, rejected, after: wait)
+            return try refresh.answer(credential, after: wait, at: client.host.now()).get()
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
-        let outcome: RefreshOutcome
+        let consequence: CredentialRefresh.Consequence
         do {
             let resources = key.resource.map { [$0] } ?? credential.resources
-            outcome = try await reporter().step(.refresh) {
+            let outcome = try await reporter().step(.refresh) {
                 let names = client.registration.namesResourcesOnRefresh
-                return try await refresh(credential, resources: names ? resources : [], lease)
+                return try await self.refresh(credential, resources: names ? resources : [], lease)
             }
+            if case .refreshed(let refreshed) = outcome { reportOtherAuthentication(in: refreshed) }
+            consequence = refresh.consequence(of: outcome, at: client.host.now())
         } catch let error as AuthError where error.code != .loginRequired {
-            if isEnd(error) {
-                // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store has just been read
-                // under the lease, so this is the stored token, and no newer token is lost.
-                throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
-            }
-            backOff(error, credential.account)
-            if let refusal = await repeatedRefusal(of: credential, error, in: &accounts, lease, epoch) { throw refusal }
-            return try unexpired(credential, rejected, after: error)
+            if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
+            let name = client.adapter.standardName(of: error.providerError)
+            consequence = refresh.consequence(of: error, named: name, for: credential, at: client.host.now())
         }
-        switch outcome {
-        case .refreshed(let refreshed):
-            state.withLock { $0.machine.succeeded(credential.account) }
-            reportOtherAuthentication(in: refreshed)
-            await save(refreshed, in: &accounts, lease, epoch)
-            publish(.refreshed, of: credential.account)
-            return adopt(refreshed, epoch)
-        case .unchecked(let kept, let error):
-            await save(kept, in: &accounts, lease, epoch)
-            backOff(error, credential.account)
-            return adopt(try unexpired(kept, rejected, after: error), epoch)
-        case .refused(let kept, let error):
-            state.withLock { $0.machine.forget(epoch) }
-            await save(kept, in: &accounts, lease, epoch)
-            backOff(error, credential.account)
-            throw AuthError(
-                error.code,
-                "The refreshed tokens were not used, but the session continues. \(error.message)",
-                providerError: error.providerError,
-                status: error.status,
-                retryAfter: error.retryAfter,
-                underlyingError: error
-            )
-        }
+        return try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
     }
 
-    /// The credential that could not be replaced, if its access token has not expired: better than no token.
-    /// - Throws: The error, if the token cannot be used.
-    private func unexpired(
-        _ credential: Credential,
-        _ rejected: Secret?,
-        after error: any Error
-    ) throws -> Credential {
-        guard !credential.isExpired(at: client.host.now()), credential.tokens.accessToken != rejected,
-            !(error is CancellationError)
-        else { throw error }
-        return credential
+    private func perform(
+        _ consequence: CredentialRefresh.Consequence,
+        for account: AccountID,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> Credential {
+        if let error = consequence.backoff {
+            backOff(error, account)
+        } else {
+            state.withLock { $0.machine.succeeded(account) }
+        }
+        if consequence.dropsCache { state.withLock { $0.machine.forget(epoch) } }
+        if let stored = consequence.stored { await save(stored, in: &accounts, lease, epoch) }
+        if let state = consequence.state { publish(state, of: account) }
+        let answer = try consequence.answer.get()
+        return consequence.stored == nil ? answer : adopt(answer, epoch)
     }
 
     /// Sends a refresh token if the lease is still held at the time of sending. A process that was paused, or whose
@@ -195,11 +165,9 @@ extension ManagedCredential {
     /// it.
     func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
 
-    /// Whether the provider has ended the session, or has issued another user's tokens for it.
+    /// Whether an error ends the session.
     func isEnd(_ error: AuthError) -> Bool {
-        let isInvalidGrant =
-            error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"
-        return isInvalidGrant || error.isOfAnotherUser
+        CredentialRefresh.endsSession(error, named: client.adapter.standardName(of: error.providerError))
     }
 
     func backOff(_ error: AuthError, _ account: AccountID) {
@@ -236,40 +204,6 @@ extension ManagedCredential {
     func waitToRefresh(_ account: AccountID) -> AuthError? {
         let now = client.host.now()
         return wait(for: account) ?? outage.use { $0.ask(at: now) }
-    }
-
-    /// Counts rejections other than `invalid_grant`: some providers end a session with an empty 400 response. If the
-    /// access token has expired and the rejection is repeated, the user must sign in again. The credential remains
-    /// stored, because it is not known to be invalid.
-    private func repeatedRefusal(
-        of credential: Credential,
-        _ error: AuthError,
-        in accounts: inout StoredAccounts,
-        _ lease: Lease,
-        _ epoch: Int
-    ) async -> AuthError? {
-        // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix.
-        let faults = [
-            "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
-            "invalid_dpop_proof", "use_dpop_nonce",
-        ]
-        let name = client.adapter.standardName(of: error.providerError) ?? ""
-        let isFault = error.code == .providerRejected && faults.contains(name)
-        guard error.status == 400 || error.status == 401, !isFault, credential.isExpired(at: client.host.now()) else {
-            return nil
-        }
-        var counted = credential
-        counted.refusedRefreshes = min(credential.refusedRefreshes + 1, Self.toleratedRefusals)
-        if counted != credential { await save(counted, in: &accounts, lease, epoch) }
-        guard counted.refusedRefreshes >= Self.toleratedRefusals else { return nil }
-        publish(.expired, of: credential.account)
-        return AuthError(
-            .loginRequired,
-            "The access token of \(credential.displayName) has expired, and the provider rejects its refresh (status \(error.status ?? 0)) without giving a reason. Sign in again.",
-            providerError: error.providerError,
-            status: error.status,
-            underlyingError: error
-        )
     }
 
     /// Replaces the credential with a record of the session's end and its reason.

@@ -24,22 +24,6 @@ public struct AuthError: Error, Sendable {
     /// The underlying error, for debugging.
     public let underlyingError: (any Error)?
 
-    package init(
-        code: Code,
-        message: String,
-        providerError: ProviderError?,
-        status: Int?,
-        retryAfter: Duration?,
-        underlyingError: (any Error)?
-    ) {
-        self.code = code
-        self.message = message
-        self.providerError = providerError
-        self.status = status
-        self.retryAfter = retryAfter
-        self.underlyingError = underlyingError
-    }
-
     /// Creates an error.
     /// - Parameters:
     ///   - code: The error code.
@@ -68,9 +52,7 @@ public struct AuthError: Error, Sendable {
 extension AuthError {
     /// A short name for a kind of error.
     public struct Code: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// A setting is missing, misspelled, or contradicts another.
@@ -153,6 +135,19 @@ extension AuthError.Code {
 }
 
 extension AuthError {
+    /// The same error with another message.
+    /// - Parameter cause: The underlying error.
+    package func saying(_ message: String, because cause: (any Error)?) -> AuthError {
+        AuthError(
+            code,
+            message,
+            providerError: providerError,
+            status: status,
+            retryAfter: retryAfter,
+            underlyingError: cause
+        )
+    }
+
     /// Whether a retry may succeed, because the server could not be reached or could not handle the request at the
     /// time.
     package var isPassing: Bool {

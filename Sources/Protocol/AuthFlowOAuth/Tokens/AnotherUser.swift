@@ -1,7 +1,9 @@
 package import AuthFlowHTTP
 
 /// The cause of an error: the provider has issued tokens of another user.
-package struct AnotherUser: Error {}
+package struct AnotherUser: Error {
+    package init() {}
+}
 
 extension AuthError {
     /// Whether the provider has issued tokens of another user, which end the session: the response to this user's

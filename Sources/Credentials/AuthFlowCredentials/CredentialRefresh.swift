@@ -1,0 +1,156 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowOAuth
+
+/// The decisions of one refresh under a lease: the request that the stored credential needs, and the consequences of the response. Like
+/// ``CredentialMachine``, it never waits, and has neither a clock nor a lock: ``ManagedCredential`` performs the actions.
+///
+/// | stored | action |
+/// |---|---|
+/// | no usable credential, and tokens can be obtained without a user | renew |
+/// | no usable credential otherwise | throw `login_required` |
+/// | a fresh access token that no API has rejected | return it |
+/// | a refresh token | send it |
+/// | no refresh token and no user, and tokens can be obtained without a user | renew |
+/// | no refresh token, and an access token that has neither expired nor been rejected | return it |
+/// | no refresh token otherwise | publish `expired`, throw `login_required` |
+///
+/// | response | stored | backoff | callers receive |
+/// |---|---|---|---|
+/// | tokens | the new credential | ends | the new tokens |
+/// | tokens that cannot be checked now | the new refresh token | yes | the old tokens until they expire, then the error |
+/// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached |
+/// | `invalid_grant`, or tokens of another user | the end of the session | | `login_required` |
+/// | an unexplained 400 or 401, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
+/// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
+struct CredentialRefresh {
+    /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
+    /// response. The credential remains stored, because it is not known to be invalid.
+    static let toleratedRefusals: Int64 = 2
+
+    /// The subject of the account; nil for the current one.
+    let account: String?
+    /// How long before its expiry the access token is treated as expired.
+    let margin: Duration
+    /// An access token that an API has rejected, even if it appears to be fresh.
+    let rejected: Secret?
+    /// Whether tokens can be obtained without a user.
+    let isRenewable: Bool
+
+    /// The action for a stored credential.
+    enum Action {
+        /// Return a credential.
+        case answer(Credential)
+        /// Obtain a credential that belongs to no user.
+        case renew(replacing: Credential?)
+        /// Send the refresh token.
+        case send(Credential)
+        /// Publish that the credential has expired, and throw the error.
+        case expire(Credential, AuthError)
+    }
+
+    /// Decides on the action for the result of reading the store.
+    func action(for stored: Result<Credential, AuthError>, at now: Date) throws(AuthError) -> Action {
+        if isRenewable, account == nil, case .failure = stored { return .renew(replacing: nil) }
+        let credential = try stored.get()
+        if credential.isFresh(at: now, margin: margin), credential.tokens.accessToken != rejected {
+            return .answer(credential)
+        }
+        guard credential.tokens.refreshToken == nil else { return .send(credential) }
+        if isRenewable, credential.identity == nil { return .renew(replacing: credential) }
+        if isUsable(credential, at: now) { return .answer(credential) }
+        let error = AuthError(
+            .loginRequired,
+            """
+            The access token of \(credential.displayName) has expired, and the provider issued no refresh token. \
+            Sign in again; many providers issue one for the scope "offline_access".
+            """
+        )
+        return .expire(credential, error)
+    }
+
+    /// The consequences of a response, in the order in which they take effect.
+    struct Consequence {
+        /// The error after which no request for the account is sent for a while; nil ends the backoff.
+        var backoff: AuthError?
+        /// Whether the cached tokens are no longer returned.
+        var dropsCache = false
+        /// The credential to store; nil leaves the record unchanged.
+        var stored: Credential?
+        /// The state to publish.
+        var state: CredentialState?
+        /// The answer to the callers.
+        var answer: Result<Credential, AuthError>
+    }
+
+    func consequence(of outcome: RefreshOutcome, at now: Date) -> Consequence {
+        switch outcome {
+        case .refreshed(let new):
+            Consequence(stored: new, state: .refreshed, answer: .success(new))
+        case .unchecked(let kept, let error):
+            Consequence(backoff: error, stored: kept, answer: answer(kept, after: error, at: now))
+        case .refused(let kept, let error):
+            Consequence(
+                backoff: error,
+                dropsCache: true,
+                stored: kept,
+                answer: .failure(
+                    error.saying(
+                        "The refreshed tokens were not used, but the session continues. \(error.message)",
+                        because: error
+                    )
+                )
+            )
+        }
+    }
+
+    /// The consequences of an error that does not end the session.
+    /// - Parameter name: The standard name of the provider's error code.
+    func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
+        guard Self.isUnexplained(error, named: name), old.isExpired(at: now) else {
+            return Consequence(backoff: error, answer: answer(old, after: error, at: now))
+        }
+        var counted = old
+        counted.refusedRefreshes = min(old.refusedRefreshes + 1, Self.toleratedRefusals)
+        let stored = counted == old ? nil : counted
+        guard counted.refusedRefreshes >= Self.toleratedRefusals else {
+            return Consequence(backoff: error, stored: stored, answer: .failure(error))
+        }
+        let end = AuthError(
+            .loginRequired,
+            "The access token of \(old.displayName) has expired, and the provider rejects its refresh (status \(error.status ?? 0)) without giving a reason. Sign in again.",
+            providerError: error.providerError,
+            status: error.status,
+            underlyingError: error
+        )
+        return Consequence(backoff: error, stored: stored, state: .expired, answer: .failure(end))
+    }
+
+    /// The old credential after an error, if it is usable.
+    func answer(_ old: Credential, after error: AuthError, at now: Date) -> Result<Credential, AuthError> {
+        isUsable(old, at: now) ? .success(old) : .failure(error)
+    }
+
+    /// Whether an access token has neither expired nor been rejected: better than none.
+    func isUsable(_ credential: Credential, at now: Date) -> Bool {
+        !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
+    }
+
+    /// Whether the provider has ended the session, or has issued another user's tokens for it.
+    ///
+    /// RFC 6749 section 5.2: `invalid_grant` means that the refresh token is "invalid, expired, revoked". The store was read under the lease, so
+    /// this is the stored token, and no newer token is lost.
+    static func endsSession(_ error: AuthError, named name: String?) -> Bool {
+        error.code == .providerRejected && name == "invalid_grant" || error.isOfAnotherUser
+    }
+
+    private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
+        // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix.
+        let faults = [
+            "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+            "invalid_dpop_proof", "use_dpop_nonce",
+        ]
+        let isFault = error.code == .providerRejected && name.map(faults.contains) == true
+        return (error.status == 400 || error.status == 401) && !isFault
+    }
+}
