@@ -11,7 +11,8 @@ let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: 
 
 /// The modules of a program that verifies tokens, or sends OAuth and OpenID Connect requests itself.
 let protocolModules = [
-    "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE",
+    "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowSystem", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport",
+    "AuthFlowJOSE",
     "AuthFlowStorage",
 ]
 
@@ -124,48 +125,51 @@ let package = Package(
 
         // FoundationEssentials, or Foundation where the two are not separate, so that every file needs only one import.
         module("Foundation/AuthFlowEssentials"),
+        // The platform's C library, so that only one file names the platforms.
+        module("Foundation/AuthFlowSystem"),
         // JSON values, parsed by libjansson with the trait `Jansson` (on by default), or by Foundation without it.
         module(
             "Foundation/AuthFlowJSON",
             [
                 .target(name: "CJansson", condition: .when(platforms: [.linux, .macOS], traits: ["Jansson"])),
-                "AuthFlowEssentials",
+                "AuthFlowEssentials", "AuthFlowSystem",
             ]
         ),
         // Endpoints, forms, requests and responses, the transport seam, limits, redaction, errors, and host services: time, randomness, files.
-        module("Foundation/AuthFlowHTTP", ["AuthFlowJSON", "AuthFlowEssentials", httpTypes, crypto]),
+        module("Foundation/AuthFlowHTTP", ["AuthFlowJSON", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto]),
         // The system's HTTP transport: libcurl on Linux, URLSession on Apple platforms.
         module(
             "Foundation/AuthFlowTransport",
             [
-                "AuthFlowHTTP", "AuthFlowEssentials", .target(name: "CCurl", condition: .when(platforms: [.linux])),
+                "AuthFlowHTTP", "AuthFlowEssentials", "AuthFlowSystem",
+                .target(name: "CCurl", condition: .when(platforms: [.linux])),
                 httpTypes, crypto,
             ]
         ),
         // JWS, JWE, JWK, algorithms, keys and their sources.
         module(
             "Foundation/AuthFlowJOSE",
-            ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials", httpTypes, crypto, cryptoExtras]
+            ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto, cryptoExtras]
         ),
         // Keys in PKCS #11 tokens.
         module(
             "Foundation/AuthFlowPKCS11",
             [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowJOSE", "AuthFlowEssentials",
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowJOSE", "AuthFlowEssentials", "AuthFlowSystem",
                 .target(name: "CPKCS11", condition: .when(platforms: [.linux, .macOS])), crypto, cryptoExtras,
             ]
         ),
         // XML parsing, for services that respond in XML.
         module("Foundation/AuthFlowMarkup", ["AuthFlowHTTP", "AuthFlowJSON", "CMarkup"]),
         // The store seam: records, leases, and the in-memory store.
-        module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials"]),
+        module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials", "AuthFlowSystem"]),
 
         // OAuth and OpenID Connect requests and responses: authorization servers, clients, and the adapter seam.
         module(
             "Protocol/AuthFlowOAuth",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage",
-                "AuthFlowEssentials", httpTypes, crypto, cryptoExtras,
+                "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto, cryptoExtras,
             ]
         ),
 
@@ -174,7 +178,7 @@ let package = Package(
             "Credentials/AuthFlowCredentials",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowEssentials", httpTypes,
+                "AuthFlowEssentials", "AuthFlowSystem", httpTypes,
                 crypto,
             ]
         ),
@@ -183,7 +187,7 @@ let package = Package(
             "Credentials/AuthFlowStores",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowJOSE", "AuthFlowPKCS11", "AuthFlowStorage",
-                "AuthFlowEssentials", crypto, cryptoExtras,
+                "AuthFlowEssentials", "AuthFlowSystem", crypto, cryptoExtras,
             ]
         ),
 
@@ -192,7 +196,7 @@ let package = Package(
             "SignIn/AuthFlowSignIn",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowCredentials", "AuthFlowStores", "AuthFlowEssentials", httpTypes, crypto,
+                "AuthFlowCredentials", "AuthFlowStores", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
             ]
         ),
         // The client for protected resources (RFC 9728), which needs only their URL.
@@ -200,7 +204,7 @@ let package = Package(
             "SignIn/AuthFlowResourceClient",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowCredentials", "AuthFlowSignIn", "AuthFlowEssentials", httpTypes, crypto,
+                "AuthFlowCredentials", "AuthFlowSignIn", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
             ]
         ),
         // Configuration files, their validation and their schema; the creation of a client from a profile.
@@ -209,7 +213,7 @@ let package = Package(
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
                 "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
-                "AuthFlowResourceClient", "AuthFlowEssentials", httpTypes, crypto,
+                "AuthFlowResourceClient", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
             ]
         ),
         // The single import for the engine: re-exports its modules.
@@ -283,7 +287,7 @@ let package = Package(
             "Server/AuthFlowResourceServer",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowEssentials", httpTypes, crypto,
+                "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
             ]
         ),
         // An API that is configured by a file.
@@ -291,7 +295,7 @@ let package = Package(
             "Server/AuthFlowResourceServerConfiguration",
             [
                 "AuthFlowResourceServer", "AuthFlowConfiguration", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport",
-                "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
+                "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowSystem", httpTypes,
             ]
         ),
         // A web application that is configured by a file.
@@ -347,11 +351,8 @@ let package = Package(
             "Testing/AuthFlowTesting",
             engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]
         ),
-        // A deterministic simulation of processes, their store and their provider; the invariants of their credentials.
-        module(
-            "Testing/AuthFlowSimulation",
-            engine + ["AuthFlowDatabase", "AuthFlowServer", "CSimulation", crypto, httpTypes]
-        ),
+        // A deterministic simulation of several processes on one thread.
+        module("Testing/AuthFlowSimulation", engine + ["CSimulation"]),
 
         // The command-line tool `authflow`.
         .executableTarget(
@@ -398,10 +399,15 @@ let package = Package(
             ],
             path: "Tests/FlowTrace/Program"
         ),
-        // Histories of credentials under simulation: see make simulate.
+        // Histories of credentials and sessions under simulation, and their invariants: see make simulate.
+        .target(
+            name: "SimulatedHistories",
+            dependencies: engine + ["AuthFlowDatabase", "AuthFlowServer", "AuthFlowSimulation", crypto, httpTypes],
+            path: "Tests/SimulatedHistories"
+        ),
         .executableTarget(
             name: "simulate",
-            dependencies: engine + ["AuthFlowSimulation"],
+            dependencies: engine + ["AuthFlowSimulation", "SimulatedHistories"],
             path: "Tests/Simulation",
             exclude: ["capacity.gnuplot", "capacity.py", "failed-seeds.txt", "faults.py"]
         ),
@@ -487,7 +493,7 @@ let package = Package(
         ),
         .testTarget(
             name: "AuthFlowSimulationTests",
-            dependencies: engine + ["AuthFlowServer", "AuthFlowSimulation", httpTypes]
+            dependencies: engine + ["AuthFlowServer", "AuthFlowSimulation", "SimulatedHistories", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowTerminalTests",
@@ -529,7 +535,7 @@ let package = Package(
             name: "DatabaseTests",
             dependencies: engine + [
                 "ConformanceRows", "AuthFlowDatabase", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite",
-                "AuthFlowResourceServer", "AuthFlowSimulation", "AuthFlowTesting",
+                "AuthFlowResourceServer", "AuthFlowSimulation", "AuthFlowTesting", "SimulatedHistories",
             ],
             path: "Tests/Databases",
             exclude: ["databases.sh"]

@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowJSON
 
 /// A type that answers the questions of an authentication tree.
 ///
@@ -77,7 +76,6 @@ struct PassiveCallbacks: CallbackHandler {
 /// The user name and the password are used only for questions that ask for them. A one-time code is requested with the
 /// same callback as a password, and the password must not be sent instead.
 public struct ConfiguredAnswers: CallbackHandler {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
 
     private let username: String?
@@ -99,7 +97,6 @@ public struct ConfiguredAnswers: CallbackHandler {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         if let given = given(for: callback) {
             try QuestionForms.answer(&callback, with: given.exposed)
@@ -132,7 +129,6 @@ public struct ConfiguredAnswers: CallbackHandler {
 
 /// Asks the user one question at a time, and shows the tree's messages.
 public struct AskingHandler: CallbackHandler {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = true
 
     /// The maximum number of attempts to answer a question.
@@ -153,7 +149,6 @@ public struct AskingHandler: CallbackHandler {
         self.show = show
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         if let text = QuestionForms.text(of: callback) {
             // A polling step is repeated with the same message.

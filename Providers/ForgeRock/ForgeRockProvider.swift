@@ -1,10 +1,8 @@
 public import AuthFlow
-import AuthFlowJSON
 
 /// ForgeRock (PingAM): an OpenID provider where users sign in through a tree that the client can choose.
 public struct ForgeRockProvider: Sendable {
     private let realm: ForgeRockRealm
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let issuer: String
     private let acrValues: [String]
     private let requiresACR: Bool
@@ -35,7 +33,6 @@ public struct ForgeRockProvider: Sendable {
 }
 
 extension ForgeRockProvider: ProviderAdapter {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let address = try Endpoint("\(realm.oauthURL)/.well-known/openid-configuration")
         var metadata = try await context.discover(at: address)
@@ -73,7 +70,6 @@ extension ForgeRockProvider: ProviderAdapter {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .authorization, !acrValues.isEmpty else { return }
         // OpenID Connect Discovery section 3: when claims_parameter_supported is false, the server may ignore the

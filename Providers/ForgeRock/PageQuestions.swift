@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
 
 /// Answers the questions that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///

@@ -1,6 +1,4 @@
-import AuthFlow
-public import AuthFlowHTTP
-public import AuthFlowJSON
+public import AuthFlow
 
 /// A question in a step of a tree, with its answer, in the format of `/json/authenticate`.
 public struct TreeCallback: Sendable {
@@ -29,9 +27,6 @@ public struct TreeCallback: Sendable {
 
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
-
-    /// The number of answers that the callback expects.
-    public var inputCount: Int { json["input"]?.array?.count ?? 0 }
 
     /// Sets an answer.
     /// - Parameters:

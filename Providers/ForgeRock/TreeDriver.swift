@@ -1,8 +1,6 @@
 public import AuthFlow
 import AuthFlowEssentials
 public import AuthFlowHeadless
-import AuthFlowJSON
-import HTTPTypes
 
 /// Signs in through an authentication tree without a browser: instead of showing the provider's page, the driver walks
 /// the tree at `/json/authenticate`, and uses the resulting session at the authorization endpoint.
@@ -44,7 +42,6 @@ public struct TreeDriver: Sendable {
 }
 
 extension TreeDriver: LoginDriver {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "") ?? [:]
         guard page.endpoint.origin == realm.origin else {
@@ -86,7 +83,6 @@ extension TreeDriver: LoginDriver {
         throw refusal(page, "is neither a sign-in nor a consent page (status \(page.response.status))")
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func beginSignOut(in browser: HeadlessBrowser) async throws {
         // Ending the OpenID session does not end the tree's session.
         let endpoint = try Endpoint("\(realm.restURL)/sessions?_action=logout")

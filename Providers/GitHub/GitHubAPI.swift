@@ -1,6 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
-import HTTPTypes
 
 // The requests to the REST API, which identifies the user.
 

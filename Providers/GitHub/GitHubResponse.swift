@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 import AuthFlowMarkup
 
 // GitHub responds in the format that `Accept` requests, such as XML, and with a form-encoded body if an intermediary

@@ -1,6 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
-import HTTPTypes
 
 // The token requests for an app's owner ("REST API endpoints for OAuth authorizations"): none of them follows RFC 7009 or
 // RFC 7662, and all of them require the client secret.

@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 
 /// The generic adapter, for providers that conform to OpenID Connect, or to OAuth 2.0 with a metadata document.
 public struct OIDCProvider: Sendable {
@@ -15,7 +14,6 @@ public struct OIDCProvider: Sendable {
         case accessToken = "access_token"
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let issuer: String
 
     private let fixed: ProviderMetadata?
@@ -62,7 +60,6 @@ public struct OIDCProvider: Sendable {
 }
 
 extension OIDCProvider: ProviderAdapter {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         if let fixed { return fixed }
         var metadata = try await context.discover(
@@ -75,7 +72,6 @@ extension OIDCProvider: ProviderAdapter {
 }
 
 extension OIDCProvider: UserInfoProviding {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         // A verified ID Token is stronger evidence than any other source.
         guard tokens.verifiedIDToken == nil else { return try await context.identity(for: tokens) }
@@ -94,12 +90,10 @@ extension OIDCProvider: UserInfoProviding {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.userInfo(for: tokens, trustingAccessTokenAlone: identitySource == .userInfo)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func identifiesUsers(of registration: ClientRegistration) -> Bool {
         registration.scopes.contains("openid") || identitySource != .idToken
     }

@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowJSON
 
 // "Configure Native SSO": a device secret issued for one app's sign-in signs the user in to the others.
 

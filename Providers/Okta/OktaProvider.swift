@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 
 /// Okta, with native single sign-on: one sign-in for all of a vendor's apps on a machine.
 ///
@@ -21,7 +20,6 @@ public struct OktaProvider: Sendable {
         rawValue: "urn:x-oath:params:oauth:token-type:device-secret"
     )
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let issuer: String
 
     let audience: String?
@@ -52,10 +50,8 @@ public struct OktaProvider: Sendable {
 }
 
 extension OktaProvider: ProviderAdapter {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         let registration = context.registration
         if [.authorization, .deviceAuthorization, .tokenExchange].contains(request.purpose), isShared(registration) {

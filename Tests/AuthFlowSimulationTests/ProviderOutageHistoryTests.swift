@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowSimulation
 import Foundation
 import HTTPTypes
+import SimulatedHistories
 import Testing
 
 /// An unavailable provider, and one process of an application with several users.

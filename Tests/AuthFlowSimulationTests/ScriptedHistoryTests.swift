@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowSimulation
 import Foundation
+import SimulatedHistories
 import Testing
 
 /// Two processes, their store and their provider, without faults except those of a script.

@@ -3,6 +3,7 @@ import AuthFlowServer
 import AuthFlowSimulation
 import Foundation
 import HTTPTypes
+import SimulatedHistories
 import Testing
 
 /// Regression tests for histories of a web application that once violated a rule, each with the order of events that
@@ -47,7 +48,7 @@ import Testing
             // Only the browser has cookies. Another program that has copied them does not see the response.
             let request =
                 path == "/logout"
-                ? browser.request(.post, path, WebBrowser.ownPage)
+                ? browser.request(.post, path)
                 : HTTPRequest(method: .post, scheme: "https", authority: "app.example", path: path)
             send(request, Array(body.utf8), at: server, wait: seconds)
         }

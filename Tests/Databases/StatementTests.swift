@@ -4,6 +4,7 @@ import AuthFlowPostgreSQL
 import AuthFlowRedis
 import AuthFlowSQLite
 import AuthFlowSimulation
+import SimulatedHistories
 import Testing
 
 /// Compares the statements of each database with the rules of the simulated table: the same random calls must have

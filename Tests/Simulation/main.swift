@@ -1,5 +1,6 @@
 import AuthFlowSimulation
 import Foundation
+import SimulatedHistories
 
 // Runs histories of credentials and of sessions under simulation.
 //

@@ -1,5 +1,4 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
 package import AuthFlowOAuth
 import Synchronization
 

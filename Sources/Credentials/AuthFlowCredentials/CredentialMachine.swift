@@ -1,5 +1,4 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
 import AuthFlowOAuth
 import AuthFlowStorage
 

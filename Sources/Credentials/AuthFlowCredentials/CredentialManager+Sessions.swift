@@ -1,5 +1,4 @@
 public import AuthFlowEssentials
-import AuthFlowHTTP
 public import AuthFlowOAuth
 public import AuthFlowStorage
 

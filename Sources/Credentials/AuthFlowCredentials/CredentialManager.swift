@@ -1,5 +1,3 @@
-public import AuthFlowHTTP
-import AuthFlowJSON
 public import AuthFlowOAuth
 public import AuthFlowStorage
 import Crypto
@@ -194,7 +192,7 @@ public final class CredentialManager: Sendable {
 
     /// Evicts credentials as soon as another process removes them from a ``SessionTokenStore``, instead of at the
     /// next read of the store. This method has no effect with other stores.
-    public func followRemovals() {
+    package func followRemovals() {
         (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.forget(digest) }
     }
 

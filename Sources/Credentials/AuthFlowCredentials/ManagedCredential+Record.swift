@@ -1,6 +1,4 @@
 import AuthFlowEssentials
-package import AuthFlowHTTP
-import AuthFlowJSON
 package import AuthFlowOAuth
 package import AuthFlowStorage
 import Synchronization

@@ -1,6 +1,4 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
-import AuthFlowJSON
 public import AuthFlowOAuth
 public import AuthFlowStorage
 import Crypto

@@ -1,6 +1,4 @@
 public import AuthFlowEssentials
-import AuthFlowHTTP
-package import AuthFlowJSON
 public import AuthFlowOAuth
 import AuthFlowStorage
 

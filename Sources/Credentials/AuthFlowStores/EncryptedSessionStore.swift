@@ -53,23 +53,18 @@ public struct EncryptedSessionStore: Sendable {
 }
 
 extension EncryptedSessionStore: SessionTokenStore {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await encrypted.bytes(for: key) }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(under lease: Lease) async throws -> [UInt8]? { try await encrypted.bytes(under: lease) }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         try await encrypted.write(bytes, under: lease)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
         try await base.write(try await encrypted.encrypted(bytes, for: lease.key), attributes, under: lease)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: (Lease) async throws -> Return
@@ -77,33 +72,26 @@ extension EncryptedSessionStore: SessionTokenStore {
         try await base.withLease(on: key, body)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func touch(_ key: RecordKey) async throws -> Bool { try await base.touch(key) }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
         try await decrypted(try await base.records(tagged: tag))
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
         try await decrypted(try await base.remove(keys))
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
         try await base.claim(key, for: lifetime)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
         try await base.keys(after: digest, limit: limit)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func removeEnded() async throws -> Int { try await base.removeEnded() }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
         base.observeRemovals(observer)
     }

@@ -69,13 +69,11 @@ public struct EncryptedTokenStore: Sendable {
 }
 
 extension EncryptedTokenStore: TokenStore {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         guard let bytes = try await base.bytes(for: key) else { return nil }
         return try await decrypted(bytes, of: key)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(under lease: Lease) async throws -> [UInt8]? {
         guard let bytes = try await base.bytes(under: lease) else { return nil }
         return try await decrypted(bytes, of: lease.key)
@@ -96,7 +94,6 @@ extension EncryptedTokenStore: TokenStore {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         guard let bytes else { return try await base.write(nil, under: lease) }
         try await base.write(try await encrypted(bytes, for: lease.key), under: lease)
@@ -142,7 +139,6 @@ extension EncryptedTokenStore: TokenStore {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: (Lease) async throws -> Return

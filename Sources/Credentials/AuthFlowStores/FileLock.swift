@@ -1,12 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// A kernel lock on a file (flock(2)). The kernel releases it when its process exits for any reason.
 final class FileLock: Sendable {

@@ -76,12 +76,10 @@ public struct FileTokenStore: TokenStore {
         #endif
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         try PrivateFile(path(for: key, "json")).contents(maximumSize: Self.maximumSize)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         if let bytes, bytes.count > Self.maximumSize {
             // A record that would be too large to read must not be written.
@@ -107,7 +105,6 @@ public struct FileTokenStore: TokenStore {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: (Lease) async throws -> Return

@@ -26,7 +26,6 @@ public struct KeychainTokenStore: Sendable {
 }
 
 extension KeychainTokenStore: TokenStore {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         let query = item(for: key)
         query[kSecReturnData] = true
@@ -38,7 +37,6 @@ extension KeychainTokenStore: TokenStore {
         return Array(data)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         try await locks.withHeldLock(of: lease) { try replace(bytes, for: lease.key) }
     }
@@ -61,7 +59,6 @@ extension KeychainTokenStore: TokenStore {
         guard status == errSecSuccess else { throw Self.failure("written", status) }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: (Lease) async throws -> Return

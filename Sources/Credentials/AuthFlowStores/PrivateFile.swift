@@ -1,11 +1,6 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// A file that only its owner can read, and that is replaced atomically.
 ///

@@ -30,7 +30,6 @@ public struct SecretServiceTokenStore: Sendable {
 }
 
 extension SecretServiceTokenStore: TokenStore {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         let attributes = Self.attributes(of: key)
         guard let text = try await response({ try $0.lookup(attributes, $1) }) else { return nil }
@@ -40,7 +39,6 @@ extension SecretServiceTokenStore: TokenStore {
         return bytes
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         let attributes = Self.attributes(of: lease.key)
         let label = "AuthFlow: \(DisplayText.sanitized(lease.key.name, limit: 60))"
@@ -51,7 +49,6 @@ extension SecretServiceTokenStore: TokenStore {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: (Lease) async throws -> Return

@@ -20,13 +20,10 @@ extension Secret: Hashable {
         return zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func hash(into hasher: inout Hasher) { hasher.combine(exposed) }
 }
 
 extension Secret: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var description: String { "<redacted>" }
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var debugDescription: String { "<redacted>" }
 }

@@ -1,8 +1,6 @@
 /// The key management algorithm of an encrypted token (`alg`, RFC 7518 section 4), from an extensible set.
 public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// RSA-OAEP with SHA-256.

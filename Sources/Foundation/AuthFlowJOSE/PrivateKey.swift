@@ -108,7 +108,6 @@ public struct PrivateKey: SigningKey {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) throws -> [UInt8] {
         guard algorithms.contains(algorithm), let (scheme, hash) = algorithm.definition else {
             throw AuthError(.unsupported, "The client's key cannot sign with \(algorithm.rawValue).")
@@ -194,7 +193,7 @@ extension PrivateKey {
 
     /// Parses a private key: PEM, a JWK, or a JWK set that contains only one signing key, or one with this `kid`.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
-    public init(text: Secret, keyID: String? = nil) throws(AuthError) {
+    package init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]
         switch try KeyText(text, keyID: keyID, refusal: Self.refusal) {
         case .pem(let block):

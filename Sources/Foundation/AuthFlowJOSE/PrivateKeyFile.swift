@@ -1,12 +1,7 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// A file with a private key, and the key that was last read from it.
 package final class PrivateKeyFile<Key: Sendable>: Sendable {

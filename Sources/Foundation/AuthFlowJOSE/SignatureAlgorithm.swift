@@ -5,9 +5,7 @@ import Crypto
 ///
 /// There is no constant for `none`, because it provides no signature: a token with that algorithm is rejected.
 public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// RSASSA-PKCS1-v1_5 with SHA-256. The default for OpenID providers.

@@ -65,11 +65,9 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         return tenants?.contains(String(tenant)) ?? !tenant.contains("/")
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public static func == (left: Self, right: Self) -> Bool {
         left.text.isIdentical(to: right.text) && left.claim == right.claim && left.tenants == right.tenants
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }

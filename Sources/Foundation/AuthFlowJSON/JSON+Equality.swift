@@ -1,8 +1,4 @@
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 extension JSON: Hashable {
     /// Compares two values. Names and strings are equal when their code points are equal. The `==` operator of Swift's
@@ -25,7 +21,6 @@ extension JSON: Hashable {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func hash(into hasher: inout Hasher) {
         switch self {
         case .null: hasher.combine(0)

@@ -101,32 +101,26 @@ extension JSON {
 // MARK: - Literals
 
 extension JSON: ExpressibleByStringLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(stringLiteral value: String) { self = .string(value) }
 }
 
 extension JSON: ExpressibleByIntegerLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(integerLiteral value: Int64) { self = .integer(value) }
 }
 
 extension JSON: ExpressibleByFloatLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(floatLiteral value: Double) { self = .double(value) }
 }
 
 extension JSON: ExpressibleByBooleanLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(booleanLiteral value: Bool) { self = .bool(value) }
 }
 
 extension JSON: ExpressibleByArrayLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(arrayLiteral elements: JSON...) { self = .array(elements) }
 }
 
 extension JSON: ExpressibleByDictionaryLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(dictionaryLiteral elements: (String, JSON)...) {
         self = .object(Dictionary(elements) { _, last in last })
     }

@@ -5,9 +5,7 @@
 public struct JSONError: Error, Sendable, Hashable {
     /// The kind of error, from an extensible set.
     public struct Code: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// The text does not follow the grammar.
@@ -57,7 +55,6 @@ public struct JSONError: Error, Sendable, Hashable {
 }
 
 extension JSONError: CustomStringConvertible {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var description: String {
         if let line, let column { "\(code.rawValue) (line \(line), column \(column))" } else { code.rawValue }
     }

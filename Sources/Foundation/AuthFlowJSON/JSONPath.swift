@@ -1,7 +1,7 @@
 /// The path from the root of a document to a value in it, such as `profiles.work.scopes[1]`.
-public struct JSONPath: Sendable, Hashable {
+package struct JSONPath: Sendable, Hashable {
     /// One step of the path.
-    public enum Step: Sendable, Hashable {
+    package enum Step: Sendable, Hashable {
         /// A step to the member of an object with this name.
         case member(String)
         /// A step to the element of an array at this zero-based index.
@@ -9,23 +9,22 @@ public struct JSONPath: Sendable, Hashable {
     }
 
     /// The steps, from the root.
-    public let steps: [Step]
+    package let steps: [Step]
 
     /// Creates a path. A path without steps identifies the root.
-    public init(_ steps: [Step] = []) {
+    package init(_ steps: [Step] = []) {
         self.steps = steps
     }
 
     /// The path to a member of the object at this path.
-    public func member(_ name: String) -> JSONPath { JSONPath(steps + [.member(name)]) }
+    package func member(_ name: String) -> JSONPath { JSONPath(steps + [.member(name)]) }
 
     /// The path to an element of the array at this path.
-    public func element(_ index: Int) -> JSONPath { JSONPath(steps + [.element(index)]) }
+    package func element(_ index: Int) -> JSONPath { JSONPath(steps + [.element(index)]) }
 }
 
 extension JSONPath: CustomStringConvertible {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var description: String {
+    package var description: String {
         var text = ""
         for step in steps {
             switch step {

@@ -1,9 +1,9 @@
 /// A position in JSON text.
-public struct JSONPosition: Sendable, Hashable {
+package struct JSONPosition: Sendable, Hashable {
     /// The one-based line.
-    public let line: Int
+    package let line: Int
     /// The one-based column in bytes.
-    public let column: Int
+    package let column: Int
 
     /// The position of the byte at `offset`.
     init(of offset: Int, in text: [UInt8]) {
@@ -14,6 +14,5 @@ public struct JSONPosition: Sendable, Hashable {
 }
 
 extension JSONPosition: CustomStringConvertible {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var description: String { "\(line):\(column)" }
+    package var description: String { "\(line):\(column)" }
 }

@@ -55,7 +55,6 @@ package final class PKCS11Key: SigningKey {
         self.session = Mutex(session)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8] {
         guard algorithms.contains(algorithm) else {
             throw AuthError(.unsupported, "The key in the hardware token cannot sign with \(algorithm.rawValue).")

@@ -28,10 +28,8 @@ public actor MemoryTokenStore: SessionTokenStore {
     /// - Parameter host: The clock for the expiry of records; default: the system's.
     public init(host: HostServices = .system) { self.host = host }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) -> [UInt8]? { entry(key)?.bytes }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(under lease: Lease) throws -> [UInt8]? {
         guard held[lease.key] == lease.fence else { throw Lease.lost }
         return bytes(for: lease.key)
@@ -45,7 +43,6 @@ public actor MemoryTokenStore: SessionTokenStore {
         return nil
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) throws {
         guard held[lease.key] == lease.fence else { throw Lease.lost }
         guard let bytes else {
@@ -55,7 +52,6 @@ public actor MemoryTokenStore: SessionTokenStore {
         entries[lease.key, default: Entry(bytes: bytes)].bytes = bytes
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) throws {
         guard held[lease.key] == lease.fence else { throw Lease.lost }
         let now = host.now()
@@ -68,21 +64,18 @@ public actor MemoryTokenStore: SessionTokenStore {
         )
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func touch(_ key: RecordKey) -> Bool {
         guard entry(key) != nil else { return false }
         entries[key]?.lastUse = host.now()
         return true
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func records(tagged tag: RecordTag) -> [TaggedRecord] {
         let now = host.now()
         return entries.filter { $0.value.tags.contains(tag) && $0.value.isAlive(at: now) }
             .map { TaggedRecord(key: $0.key, bytes: $0.value.bytes, lastUse: $0.value.lastUse) }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func remove(_ keys: [RecordKey]) -> [TaggedRecord] {
         let removed = keys.compactMap { key -> TaggedRecord? in
             // Its holder can no longer write, and waiting callers get the next lease when it releases this one.
@@ -96,21 +89,18 @@ public actor MemoryTokenStore: SessionTokenStore {
         return removed
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
         guard entry(key) == nil else { return false }
         entries[key] = Entry(bytes: [], expiresAt: host.now() + lifetime.seconds)
         return true
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func keys(after digest: [UInt8]?, limit: Int) -> [RecordKey] {
         let all = entries.keys.map { (digest: $0.digest, key: $0) }
         let later = digest.map { last in all.filter { last.lexicographicallyPrecedes($0.digest) } } ?? all
         return later.sorted { $0.digest.lexicographicallyPrecedes($1.digest) }.prefix(limit).map(\.key)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func removeEnded() -> Int {
         let now = host.now()
         let ended = entries.filter { !$0.value.isAlive(at: now) && held[$0.key] == nil }.keys
@@ -118,12 +108,10 @@ public actor MemoryTokenStore: SessionTokenStore {
         return ended.count
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public nonisolated func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
         observers.withLock { $0.append(observer) }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public nonisolated func withLease<Return: Sendable>(
         on key: RecordKey,
         _ body: (Lease) async throws -> Return

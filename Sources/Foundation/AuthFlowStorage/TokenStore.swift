@@ -42,7 +42,6 @@ public protocol TokenStore: Sendable {
 }
 
 extension TokenStore {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(under lease: Lease) async throws -> [UInt8]? { try await bytes(for: lease.key) }
 }
 
@@ -152,11 +151,8 @@ public struct RecordKey: Sendable, Hashable {
 
     /// The kind of a record, from an extensible set.
     public struct Kind: RawRepresentable, Sendable, Hashable, ExpressibleByStringLiteral {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(stringLiteral value: String) { self.rawValue = value }
 
         /// Credentials of a client.

@@ -27,12 +27,10 @@ public struct URLSessionTransport: HTTPTransport {
         self.session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await exchange(call, timeout: call.timeout, body: nil)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let body = ResponseBody(limit: call.maximumResponseSize)
         // The session's timeout is an idle timeout, which must not apply to a stream once its headers have arrived.

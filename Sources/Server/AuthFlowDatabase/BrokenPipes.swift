@@ -1,8 +1,4 @@
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// Suppresses SIGPIPE. Writing to a connection that its peer has closed raises this signal in the writing thread,
 /// which terminates the process.

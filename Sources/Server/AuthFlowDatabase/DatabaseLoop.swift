@@ -1,11 +1,6 @@
 import AuthFlow
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// A bounded pool of connections to one database, driven by one thread.
 ///

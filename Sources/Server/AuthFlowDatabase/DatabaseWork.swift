@@ -1,10 +1,5 @@
 import AuthFlow
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The connections and requests of a ``DatabaseLoop``. Only the loop's thread uses it.
 struct DatabaseWork<Link: DatabaseLink> {

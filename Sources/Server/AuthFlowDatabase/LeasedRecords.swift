@@ -236,7 +236,7 @@ extension LeasedRecords {
 
 // MARK: - Records
 
-extension LeasedRecords: SessionTokenStore {
+extension LeasedRecords: SessionTokenStore, GaugeSource {
     package func bytes(for key: RecordKey) async throws -> [UInt8]? {
         try await repeated(for: times.outage) { try await self.table.bytes(of: key.digest) }
     }

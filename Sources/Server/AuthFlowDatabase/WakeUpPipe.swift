@@ -1,8 +1,4 @@
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// Wakes a thread that is polling file descriptors.
 final class WakeUpPipe: Sendable {

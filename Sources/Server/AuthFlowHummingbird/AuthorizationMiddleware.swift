@@ -58,7 +58,6 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         self.certificate = certificate
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @concurrent public func handle(
         _ request: Request,
         context: Context,
@@ -110,7 +109,6 @@ public struct ResourceMetadataMiddleware<Context: RequestContext>: RouterMiddlew
     /// Creates the middleware.
     public init(_ server: ResourceServer) { self.server = server }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @concurrent public func handle(
         _ request: Request,
         context: Context,

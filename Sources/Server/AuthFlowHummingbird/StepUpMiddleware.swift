@@ -21,7 +21,6 @@ public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware
         self.requirement = requirement
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @concurrent public func handle(
         _ request: Request,
         context: Context,

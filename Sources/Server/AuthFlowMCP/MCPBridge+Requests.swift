@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // A request from the host, and its response.

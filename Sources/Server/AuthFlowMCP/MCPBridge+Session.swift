@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // Everything that is not a single request: notifications, batches, and sessions that the server has lost.

@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // Event streams: the responses to requests, and server-initiated messages.

@@ -1,7 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 /// Connects a host that speaks MCP over standard input and output to a remote server that requires a sign-in.

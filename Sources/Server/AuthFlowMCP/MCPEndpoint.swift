@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 import Synchronization
 
 /// The single endpoint of a remote MCP server, including the authorization of requests to it.

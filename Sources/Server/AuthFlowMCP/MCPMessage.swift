@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
 
 /// A JSON-RPC message of the Model Context Protocol, with its original bytes.
 struct MCPMessage: Sendable {

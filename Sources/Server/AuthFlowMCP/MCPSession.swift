@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 
 /// The session with a server that uses a revision up to 2025-11-25, where the client and the server negotiate the
 /// revision.

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
 
 /// An event of an event stream (WHATWG HTML section 9.2).
 struct ServerSentEvent: Sendable, Hashable {

@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 
 /// The header fields that mirror parts of a request's body, starting with MCP revision 2026-07-28.
 enum MirroredHeaders {

@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowDatabase
+import AuthFlowSystem
 import CPostgreSQL
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// A statement with its parameters.
 struct PostgreSQLRequest: Sendable {

@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowDatabase
+import AuthFlowSystem
 import CPostgreSQL
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// The validated connection settings: over a network, only TLS with a verified server certificate is allowed.
 struct PostgreSQLSettings: Sendable {

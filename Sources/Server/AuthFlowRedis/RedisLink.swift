@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowDatabase
+import AuthFlowSystem
 import CRedis
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// A value of the Redis protocol (RESP2).
 enum RedisValue: Sendable, Hashable {

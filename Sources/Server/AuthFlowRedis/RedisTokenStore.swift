@@ -1,5 +1,6 @@
 public import AuthFlow
-package import AuthFlowDatabase
+// Declares the methods of the store.
+@_exported public import AuthFlowDatabase
 
 /// Stores credentials in Redis, for any number of processes and machines.
 ///
@@ -53,63 +54,8 @@ public struct RedisTokenStore: Sendable {
     }
 }
 
-extension RedisTokenStore: SessionTokenStore {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await records.bytes(for: key) }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(under lease: Lease) async throws -> [UInt8]? { try await records.bytes(under: lease) }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
-        try await records.write(bytes, nil, under: lease)
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
-        try await records.write(bytes, attributes, under: lease)
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func withLease<Return: Sendable>(
-        on key: RecordKey,
-        _ body: (Lease) async throws -> Return
-    ) async throws -> Return {
-        try await records.withLease(on: key, body)
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func touch(_ key: RecordKey) async throws -> Bool { try await records.touch(key) }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { try await records.records(tagged: tag) }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] { try await records.remove(keys) }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        try await records.claim(key, for: lifetime)
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
-        try await records.keys(after: digest, limit: limit)
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func removeEnded() async throws -> Int { try await records.removeEnded() }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
-        records.observeRemovals(observer)
-    }
-}
-
-extension RedisTokenStore: GaugeSource {
-    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for a lease), `authflow_writes_unfinished`
-    /// (failed, or of unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
-    public var gauges: [FlowGauge] { records.gauges }
+extension RedisTokenStore: DatabaseStore {
+    public var base: any SessionTokenStore & GaugeSource { records }
 }
 
 extension RedisTokenStore: WithoutReflection {}

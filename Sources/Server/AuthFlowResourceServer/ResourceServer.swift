@@ -1,9 +1,5 @@
 import AuthFlowEssentials
-package import AuthFlowHTTP
-import AuthFlowJOSE
-import AuthFlowJSON
 public import AuthFlowOAuth
-public import HTTPTypes
 
 /// An API that receives access tokens (RFC 6749 section 1.1: "resource server"), and decides which requests are
 /// authorized.

@@ -1,6 +1,4 @@
 import AuthFlowConfiguration
-import AuthFlowHTTP
-import AuthFlowJOSE
 import AuthFlowOAuth
 import AuthFlowResourceServer
 

@@ -1,6 +1,5 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
-import AuthFlowOAuth
+public import AuthFlowOAuth
 
 extension ResourceServer {
     /// Creates a resource server from the `resource_server` section of a configuration file.

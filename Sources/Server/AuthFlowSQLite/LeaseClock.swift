@@ -1,10 +1,5 @@
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The clock for leases: the time since boot. All processes on a machine share it, and it cannot be set.
 package struct LeaseClock: Sendable {

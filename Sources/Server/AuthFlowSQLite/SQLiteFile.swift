@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// A database file that only its owner can read.
 struct SQLiteFile: Sendable {

@@ -1,5 +1,4 @@
 import AuthFlow
-import HTTPTypes
 
 /// The cookies of a request (RFC 6265 section 5.4).
 struct RequestCookies: Sendable {

@@ -1,5 +1,4 @@
 import AuthFlow
-import HTTPTypes
 
 /// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` and `HttpOnly`, with the path `/` and
 /// without a domain.

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// Data that an application stores in sessions. It is stored and removed together with the session's tokens, is
 /// encrypted if the tokens are, and is carried over to the next session of the same user in the same browser, such as
@@ -25,10 +24,8 @@ public protocol SessionData: Codable, Sendable {
 }
 
 extension SessionData {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public static var version: Int { 1 }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public static func upgraded(from version: Int, _ json: [UInt8]) throws -> Self {
         throw AuthError(
             .sessionDataUnusable,

@@ -98,9 +98,7 @@ public struct SignInDecision: Sendable {
 public struct SessionEnd: Sendable {
     /// The reason why a session ended, from an extensible set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// The user signed out of this session or of all sessions, or ended this session from another session.

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 
 // The return from the provider: the server checks the response, the application decides, and a session starts.
 

@@ -1,5 +1,4 @@
 public import AuthFlow
-import HTTPTypes
 
 extension SessionServer {
     /// Returns the response if a session or its tokens are unavailable: 401 if the user must sign in, 503 if a retry

@@ -1,6 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-public import HTTPTypes
 
 extension SessionServer {
     /// The maximum duration of a sign-in.

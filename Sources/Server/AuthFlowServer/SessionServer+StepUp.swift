@@ -1,6 +1,4 @@
 public import AuthFlow
-import AuthFlowJSON
-public import HTTPTypes
 
 extension SessionServer {
     /// Whether the user of a session has authenticated as a page requires.

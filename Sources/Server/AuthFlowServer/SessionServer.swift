@@ -1,7 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-public import HTTPTypes
 import Synchronization
 
 /// The sessions of a web application whose users sign in at a provider (a backend for frontend, RFC 10017 section 6.1):

@@ -41,15 +41,15 @@ public struct SessionSignInOptions: Sendable {
 
 /// A parameter of the sign-in route that is forwarded to the provider.
 public enum SignInParameter: String, Sendable, CaseIterable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    /// `prompt` (OpenID Connect Core section 3.1.2.1, as for all of these parameters).
     case prompt
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    /// `login_hint`.
     case loginHint = "login_hint"
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    /// `max_age`, in seconds.
     case maximumAge = "max_age"
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    /// `acr_values`.
     case acrValues = "acr_values"
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    /// `ui_locales`.
     case uiLocales = "ui_locales"
 
     /// The maximum length of a value, in bytes.

@@ -1,5 +1,4 @@
 import AuthFlowConfiguration
-import AuthFlowHTTP
 import AuthFlowOAuth
 import AuthFlowServer
 

@@ -17,11 +17,10 @@ import Synchronization
 /// try Data(trace.html().utf8).write(to: file)
 /// ```
 ///
-/// No secrets are recorded: only the names of parameters, and the values of the few parameters that are never secret
-/// (``/AuthFlow/RedactedMessage``).
+/// No secrets are recorded: only the names of parameters, and the values of the few parameters that are never secret.
 public final class FlowTrace: Sendable {
     /// A party to a login.
-    public enum Party: Int, Sendable, CaseIterable {
+    enum Party: Int, Sendable, CaseIterable {
         /// The user.
         case person
         /// The program that signs the user in.

@@ -1,5 +1,4 @@
-public import AuthFlowHTTP
-import AuthFlowOAuth
+public import AuthFlowOAuth
 public import AuthFlowSignIn
 import AuthFlowStorage
 

@@ -1,6 +1,3 @@
-package import AuthFlowHTTP
-import AuthFlowJOSE
-import AuthFlowJSON
 package import AuthFlowOAuth
 
 extension ClientRegistration {

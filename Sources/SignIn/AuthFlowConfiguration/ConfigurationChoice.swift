@@ -1,6 +1,4 @@
-public import AuthFlowHTTP
-import AuthFlowJSON
-import AuthFlowOAuth
+public import AuthFlowOAuth
 public import AuthFlowStorage
 
 /// A component that a configuration selects by its name, with its options.

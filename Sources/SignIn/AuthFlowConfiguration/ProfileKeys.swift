@@ -1,6 +1,3 @@
-package import AuthFlowHTTP
-package import AuthFlowJOSE
-import AuthFlowJSON
 package import AuthFlowOAuth
 import AuthFlowPKCS11
 public import AuthFlowSignIn

@@ -21,9 +21,9 @@ public struct ProviderPreset: Sendable {
             case choice([String])
         }
 
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        /// The name of the setting.
         public let name: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        /// The type of its value.
         public let kind: Kind
         /// The description, as a sentence.
         public let summary: String

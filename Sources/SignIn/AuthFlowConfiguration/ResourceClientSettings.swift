@@ -1,10 +1,8 @@
 import AuthFlowCredentials
-public import AuthFlowHTTP
-import AuthFlowJSON
-import AuthFlowOAuth
+public import AuthFlowOAuth
 public import AuthFlowResourceClient
 public import AuthFlowSignIn
-public import AuthFlowStorage
+package import AuthFlowStorage
 
 /// The settings of a configuration file for protected resources that are known only by their URL.
 public struct ResourceClientSettings: Sendable {
@@ -61,13 +59,14 @@ public struct ResourceClientSettings: Sendable {
 
     /// The transport that the settings describe, with its proxy and its certificates.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
-    public func transport(environment: [String: String] = HostServices.system.environment) throws -> any HTTPTransport {
+    package func transport(environment: [String: String] = HostServices.system.environment) throws -> any HTTPTransport
+    {
         try section.transport(environment: environment)
     }
 
     /// Creates the store that the settings select; default: the first store of the list.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
-    public func store(
+    package func store(
         of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         userAgents: [UserAgentFactory],
         host: HostServices = .system
@@ -79,7 +78,7 @@ public struct ResourceClientSettings: Sendable {
 
     /// The redirect URI that registrations are stored under.
     /// - Throws: ``ConfigurationError``.
-    public func redirectURI(
+    package func redirectURI(
         of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         userAgents: [UserAgentFactory],
         host: HostServices = .system

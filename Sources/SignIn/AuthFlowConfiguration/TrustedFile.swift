@@ -1,11 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// A file whose text is trusted, because only this user or root could have written it.
 struct TrustedFile {

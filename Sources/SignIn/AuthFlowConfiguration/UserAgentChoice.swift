@@ -1,4 +1,3 @@
-import AuthFlowHTTP
 import AuthFlowOAuth
 import AuthFlowSignIn
 

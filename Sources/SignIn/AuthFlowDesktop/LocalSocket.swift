@@ -1,11 +1,6 @@
 package import AuthFlow
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The POSIX calls for Unix domain sockets, for which Foundation has no API.
 package enum LocalSocket {

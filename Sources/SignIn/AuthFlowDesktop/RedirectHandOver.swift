@@ -1,13 +1,8 @@
 public import AuthFlow
 public import AuthFlowEssentials
+import AuthFlowSystem
 import Crypto
 import Dispatch
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// Passes a redirect to the process that is waiting for it, from another process on the same machine that the system
 /// has started to open the redirect.

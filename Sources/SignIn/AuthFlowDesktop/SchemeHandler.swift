@@ -1,12 +1,6 @@
-import AuthFlow
+public import AuthFlow
 public import AuthFlowEssentials
-public import AuthFlowHTTP
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// A private-use URI scheme (RFC 8252 section 7.1) for which the desktop starts a program, registered through one of
 /// the user's desktop entries (freedesktop.org's Desktop Entry and MIME Applications specifications).

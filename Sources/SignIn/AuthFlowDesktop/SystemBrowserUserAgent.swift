@@ -20,7 +20,6 @@ public struct SystemBrowserUserAgent: Sendable {
 }
 
 extension SystemBrowserUserAgent: UserAgent {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return

@@ -23,7 +23,6 @@ public struct WebAuthenticationSessionUserAgent: Sendable {
 }
 
 extension WebAuthenticationSessionUserAgent: UserAgent {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return

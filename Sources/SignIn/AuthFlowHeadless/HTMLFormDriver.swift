@@ -41,7 +41,6 @@ public struct HTMLFormDriver: Sendable {
 }
 
 extension HTMLFormDriver: LoginDriver {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let html = try await HTMLPage.read(page)
         guard (200..<300).contains(page.response.status) else {

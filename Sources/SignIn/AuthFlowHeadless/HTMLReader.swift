@@ -1,11 +1,6 @@
 import AuthFlow
+import AuthFlowSystem
 import CMarkup
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// Builds an ``HTMLPage`` from the events of libxml2's parser, and stops parsing when a limit is exceeded.
 ///

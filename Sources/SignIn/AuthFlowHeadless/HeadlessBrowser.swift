@@ -1,6 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 
 /// The subset of a browser that a headless sign-in needs: cookies and redirects, within limits.
 public actor HeadlessBrowser {

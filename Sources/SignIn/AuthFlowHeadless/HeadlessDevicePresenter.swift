@@ -33,7 +33,6 @@ public struct HeadlessDevicePresenter: Sendable {
 }
 
 extension HeadlessDevicePresenter: DevicePresenter {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,
         while body: nonisolated(nonsending) () async throws -> Return

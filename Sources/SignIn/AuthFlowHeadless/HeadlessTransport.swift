@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 import Synchronization
 
 /// Sends the configured `User-Agent`, and records requests and responses without secrets.

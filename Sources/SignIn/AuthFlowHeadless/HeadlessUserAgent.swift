@@ -33,7 +33,6 @@ public struct HeadlessUserAgent: Sendable {
 }
 
 extension HeadlessUserAgent: UserAgent {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return

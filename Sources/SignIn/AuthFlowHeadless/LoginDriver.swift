@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowJSON
 
 /// A type that acts as the user on a provider's pages, one page at a time.
 ///

@@ -1,6 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// Cookies that several apps of one vendor share on one machine, so that the provider recognizes a user who has signed
 /// in to one app when another app starts a sign-in.

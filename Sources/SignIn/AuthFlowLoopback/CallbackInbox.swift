@@ -1,5 +1,4 @@
 import AuthFlow
-import HTTPTypes
 import Synchronization
 
 /// Filters the requests at the loopback port: one request is the authorization response; all others are rejected and discarded.

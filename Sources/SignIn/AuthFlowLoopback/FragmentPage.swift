@@ -1,5 +1,4 @@
 import AuthFlow
-import HTTPTypes
 
 /// The page that receives an authorization response in a fragment. Browsers do not send fragments, so the script of the page
 /// posts the response to the same URL; the page can do nothing else.

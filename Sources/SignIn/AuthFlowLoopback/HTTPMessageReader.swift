@@ -1,7 +1,6 @@
-import AuthFlow
+package import AuthFlow
 import AuthFlowEssentials
 import FlyingSocks
-package import HTTPTypes
 
 /// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
 ///

@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 import FlyingSocks
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// A port on the loopback interface, bound and listening.
 package struct LoopbackPort {

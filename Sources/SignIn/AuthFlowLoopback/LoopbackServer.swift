@@ -1,14 +1,8 @@
 package import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 import FlyingSocks
-package import HTTPTypes
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// An HTTP server that only this machine can reach, open for the duration of one call.
 package struct LoopbackServer {

@@ -45,7 +45,6 @@ public struct LoopbackUserAgent: Sendable {
 }
 
 extension LoopbackUserAgent: UserAgent {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return

@@ -1,10 +1,5 @@
 import AuthFlow
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The user who owns the process at the other end of a local connection.
 ///

@@ -1,5 +1,4 @@
 import AuthFlow
-import HTTPTypes
 import Synchronization
 
 /// A short URL at the loopback port that redirects to the provider.

@@ -1,8 +1,5 @@
-public import AuthFlowHTTP
-public import AuthFlowJSON
-import AuthFlowOAuth
+public import AuthFlowOAuth
 public import AuthFlowTransport
-import HTTPTypes
 
 /// A client ID metadata document, served over https at the URL that is the `client_id` (OAuth Client ID Metadata Document).
 ///

@@ -1,8 +1,5 @@
 public import AuthFlowEssentials
-public import AuthFlowHTTP
-public import AuthFlowJSON
 public import AuthFlowOAuth
-import HTTPTypes
 
 /// Registers a client with a provider (RFC 7591, OpenID Connect Dynamic Client Registration 1.0).
 public struct DynamicRegistration: Sendable {

@@ -1,10 +1,7 @@
 public import AuthFlowEssentials
-public import AuthFlowHTTP
-import AuthFlowJSON
-import AuthFlowOAuth
+public import AuthFlowOAuth
 public import AuthFlowStorage
 public import AuthFlowTransport
-import HTTPTypes
 
 /// A stored dynamic registration with an authorization server (RFC 7591).
 public struct KeptRegistration: Sendable {
@@ -141,13 +138,13 @@ extension KeptRegistration: CustomStringConvertible, WithoutReflection {
 
 extension RecordKey.Kind {
     /// A dynamic registration with an authorization server.
-    public static let registration: Self = "registration"
+    package static let registration: Self = "registration"
     /// The stored state of a protected resource: its authorization server and its client.
-    public static let protectedResource: Self = "protected_resource"
+    package static let protectedResource: Self = "protected_resource"
     /// A list of records of another kind.
-    public static let list: Self = "list"
+    package static let list: Self = "list"
     /// The lock for showing the user a sign-in page, and the outcome of the last sign-in.
-    public static let signInTurn: Self = "sign_in_turn"
+    package static let signInTurn: Self = "sign_in_turn"
 }
 
 /// The dynamic registrations for the resources of one origin, by issuer and redirect URI. A resource of another origin that lists the

@@ -1,5 +1,3 @@
-import AuthFlowHTTP
-import AuthFlowJSON
 import AuthFlowOAuth
 import Crypto
 

@@ -1,5 +1,4 @@
-public import AuthFlowHTTP
-import AuthFlowOAuth
+public import AuthFlowOAuth
 
 /// The challenge of a protected resource in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
 public struct ResourceChallenge: Sendable, Hashable {

@@ -1,9 +1,6 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
-import AuthFlowJSON
 import AuthFlowOAuth
 import AuthFlowSignIn
-import HTTPTypes
 import Synchronization
 
 /// The authorization server for a resource, after discovery and validation.

@@ -1,9 +1,6 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
-import AuthFlowJSON
-import AuthFlowOAuth
+public import AuthFlowOAuth
 import AuthFlowSignIn
-public import HTTPTypes
 import Synchronization
 
 extension ResourceClient {
@@ -309,7 +306,7 @@ public struct ResourceAttempt: Sendable {
     var round = Round()
 
     /// Whether a new access token was obtained after the resource rejected the request.
-    public var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
+    package var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 
     struct Round {
         var nonces = 0

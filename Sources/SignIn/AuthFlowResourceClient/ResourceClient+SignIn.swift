@@ -1,11 +1,8 @@
 import AuthFlowCredentials
 import AuthFlowEssentials
-import AuthFlowHTTP
-import AuthFlowJSON
 public import AuthFlowOAuth
 import AuthFlowSignIn
 import AuthFlowStorage
-import HTTPTypes
 import Synchronization
 
 extension ResourceClient {

@@ -1,12 +1,9 @@
 import AuthFlowCredentials
 import AuthFlowEssentials
-public import AuthFlowHTTP
-import AuthFlowJSON
 public import AuthFlowOAuth
 public import AuthFlowSignIn
 public import AuthFlowStorage
 public import AuthFlowTransport
-import HTTPTypes
 import Synchronization
 
 /// A client of a protected resource that is known only by its URL: an API, or an MCP server.
@@ -384,7 +381,7 @@ public final class ResourceClient: Sendable {
     }
 
     /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
-    public var hasUnfinishedWork: Bool { state.withLock { $0.clients }.contains(where: \.hasUnfinishedWork) }
+    package var hasUnfinishedWork: Bool { state.withLock { $0.clients }.contains(where: \.hasUnfinishedWork) }
 
     /// See ``AuthClient/stopSending()``.
     package func stopSending() {

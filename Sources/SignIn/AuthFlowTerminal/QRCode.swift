@@ -1,10 +1,5 @@
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// A QR code, drawn by libqrencode, which is loaded at its first use.
 struct QRCode: Sendable {

@@ -1,11 +1,6 @@
 public import AuthFlow
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// Shows the user code of a device authorization in a terminal, with a QR code if possible.
 ///
@@ -15,7 +10,6 @@ public struct TerminalDevicePresenter: Sendable {
     /// The maximum time to wait for a user who may not see the code, because standard error is not a terminal.
     private static let longestUnseenWait = Duration.seconds(300)
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let longestWait: Duration?
 
     private let showsQRCode: Bool
@@ -32,14 +26,14 @@ public struct TerminalDevicePresenter: Sendable {
     public init(
         showsQRCode: Bool? = nil,
         isColored: Bool? = nil,
-        write: @escaping @Sendable (_ text: String) -> Void = TerminalDevicePresenter.writeToStandardError
+        write: (@Sendable (_ text: String) -> Void)? = nil
     ) {
         let hasTerminal = isatty(STDERR_FILENO) == 1
         self.longestWait = hasTerminal ? nil : Self.longestUnseenWait
         let environment = ProcessInfo.processInfo.environment
         self.showsQRCode = showsQRCode ?? (hasTerminal && environment["TERM"] != "dumb")
         self.isColored = isColored ?? (environment["NO_COLOR"]?.isEmpty != false)
-        self.write = write
+        self.write = write ?? Self.writeToStandardError
     }
 
     /// The number of columns of the terminal; unlimited when standard error is not a terminal.
@@ -50,13 +44,12 @@ public struct TerminalDevicePresenter: Sendable {
     }
 
     /// Writes lines to standard error.
-    public static func writeToStandardError(_ text: String) {
+    static func writeToStandardError(_ text: String) {
         _ = SystemCall.write("\(text)\n".utf8, to: STDERR_FILENO)
     }
 }
 
 extension TerminalDevicePresenter: DevicePresenter {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,
         while body: nonisolated(nonsending) () async throws -> Return

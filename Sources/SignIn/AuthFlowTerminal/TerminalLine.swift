@@ -1,11 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// Reads lines from a terminal and can be cancelled.
 struct TerminalLine {

@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// Prompts the user at a terminal, regardless of what standard input and output are connected to.
 ///

@@ -1,12 +1,7 @@
 public import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// Accepts redirects that the user pastes at the terminal while a user agent waits for a redirect: from a browser on another
 /// machine, or from a browser in which the last page could not be shown.
@@ -43,10 +38,10 @@ public final class TerminalRedirects: Sendable {
     ///   - say: Shows a message to the user; default: in English, on standard error.
     public init(
         isEnabled: Bool = LaunchEnvironment.current().hasTerminal,
-        say: @escaping @Sendable (Notice) -> Void = TerminalRedirects.sayOnStandardError
+        say: (@Sendable (Notice) -> Void)? = nil
     ) {
         self.isEnabled = isEnabled
-        self.say = say
+        self.say = say ?? Self.sayOnStandardError
         (self.visits, self.visit) = AsyncStream.makeStream()
     }
 
@@ -127,7 +122,7 @@ public final class TerminalRedirects: Sendable {
     }
 
     /// Shows the message on standard error.
-    public static func sayOnStandardError(_ notice: Notice) {
+    private static func sayOnStandardError(_ notice: Notice) {
         let text =
             switch notice {
             case .ready:

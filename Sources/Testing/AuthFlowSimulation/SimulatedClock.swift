@@ -9,18 +9,13 @@ public struct SimulatedClock: Clock {
         /// The time since the start of the simulation.
         public let offset: Duration
 
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public func duration(to other: Instant) -> Duration { other.offset - offset }
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var now: Instant { Instant(offset: simulation.now) }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var minimumResolution: Duration { .nanoseconds(1) }
 
     /// Waits until the given instant.

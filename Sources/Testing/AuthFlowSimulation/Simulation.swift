@@ -15,7 +15,7 @@ import CSimulation
 public final class Simulation: @unchecked Sendable {  // All of its jobs run on the thread that called run(until:).
     /// A simulated process.
     public struct Process: Hashable, Sendable {
-        let index: Int
+        package let index: Int
 
         /// The environment of the simulated processes: networks, databases, providers, users. It cannot be killed.
         public static let world = Process(index: 0)

@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowJSON
 
 /// A failure as JSON on standard output, for a program that has requested JSON. The message for the user is still
 /// written to standard error.

@@ -1,12 +1,7 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
 /// status.

@@ -7,11 +7,8 @@ import AuthFlowJSON
 public struct FlowEvent: Sendable {
     /// A step of a flow, from an extensible set: user agents and adapters may add their own.
     public struct Step: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public var description: String { rawValue }
 
         /// Discovering the provider's endpoints.

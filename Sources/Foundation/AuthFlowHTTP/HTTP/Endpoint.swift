@@ -77,7 +77,7 @@ public struct Endpoint: Sendable, Hashable {
     }
 
     /// Whether a host (IPv6 in brackets) is a loopback address or `localhost`.
-    public static func isLoopback(host: String) -> Bool {
+    package static func isLoopback(host: String) -> Bool {
         host == "127.0.0.1" || host == "[::1]" || host == "localhost"
     }
 
@@ -96,15 +96,12 @@ public struct Endpoint: Sendable, Hashable {
 }
 
 extension Endpoint {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public static func == (left: Self, right: Self) -> Bool { left.url == right.url }
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func hash(into hasher: inout Hasher) { hasher.combine(url) }
 }
 
 extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
     /// The URL without the values of its query parameters.
     public var description: String { Redaction.url(url) }
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var debugDescription: String { description }
 }

@@ -50,7 +50,6 @@ public struct FormParameters: Sendable, Hashable {
 }
 
 extension FormParameters: ExpressibleByDictionaryLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(dictionaryLiteral elements: (String, String)...) {
         for (name, value) in elements { append(name, value) }
     }

@@ -3,7 +3,7 @@ import AuthFlowJSON
 /// `application/x-www-form-urlencoded` (RFC 6749 Appendix B, WHATWG URL section 5).
 public enum FormURLEncoding {
     /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
-    public static func encodeForm(_ parameters: FormParameters) -> String { encode(parameters, space: "+") }
+    package static func encodeForm(_ parameters: FormParameters) -> String { encode(parameters, space: "+") }
 
     /// Encodes for the query of a URL. A space becomes `%20`, which both kinds of decoders understand.
     public static func encodeQuery(_ parameters: FormParameters) -> String { encode(parameters, space: "%20") }

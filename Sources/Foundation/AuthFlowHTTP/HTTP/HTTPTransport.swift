@@ -37,7 +37,6 @@ public protocol HTTPTransport: Sendable {
 }
 
 extension HTTPTransport {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let response = try await send(call)
         var stream = ResponseStream(head: response.head, body: ResponseBody(response.body))
@@ -45,7 +44,6 @@ extension HTTPTransport {
         return stream
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
         var call = call
         do {
@@ -133,7 +131,7 @@ public struct TransportRequest: Sendable {
 
     /// Adds a check that runs immediately before the request is sent, on the transport's thread. If it throws, the
     /// request is not sent.
-    public mutating func addCheckBeforeSending(_ check: @escaping @Sendable () throws(AuthError) -> Void) {
+    package mutating func addCheckBeforeSending(_ check: @escaping @Sendable () throws(AuthError) -> Void) {
         checks.append(check)
     }
 
@@ -148,9 +146,7 @@ public struct TransportRequest: Sendable {
 
 /// A group of connections that requests share. Requests in one pool never wait for requests in another.
 public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// Connections to authorization servers: discovery, tokens, keys, users.

@@ -1,10 +1,5 @@
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The scope of an address: the public network, a private network, or the local host only.
 ///

@@ -3,20 +3,20 @@ import HTTPTypes
 
 /// An HTTP message in a form that is safe to display: its title, and the names of its parameters, header fields and
 /// members. Values are shown only for a short list of parameters that are never secret; for all others, only the length.
-public struct RedactedMessage: Sendable, Hashable {
+package struct RedactedMessage: Sendable, Hashable {
     /// One parameter, header field or member.
-    public struct Parameter: Sendable, Hashable {
+    package struct Parameter: Sendable, Hashable {
         /// Its name.
-        public let name: String
+        package let name: String
         /// Its value, if it may be shown; otherwise its length, in parentheses.
-        public let value: String
+        package let value: String
     }
 
     /// The method and the URL, or the status.
-    public let title: String
+    package let title: String
 
     /// The parameters, header fields and members, in order.
-    public let parameters: [Parameter]
+    package let parameters: [Parameter]
 
     /// The parameters whose values describe a sign-in but cannot be used to interfere with it.
     private static let publicNames: Set<String> = [
@@ -28,7 +28,7 @@ public struct RedactedMessage: Sendable, Hashable {
     ]
 
     /// A request.
-    public init(_ call: TransportRequest) {
+    package init(_ call: TransportRequest) {
         let (address, query) = Self.split(call.url)
         var parameters = Self.parameters(of: query)
         if call.head.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true {
@@ -46,7 +46,7 @@ public struct RedactedMessage: Sendable, Hashable {
     }
 
     /// A response.
-    public init(_ response: TransportResponse) {
+    package init(_ response: TransportResponse) {
         var parameters: [Parameter] = []
         if let location = response.head.headerFields[.location] {
             let (address, query) = Self.split(location)
@@ -63,7 +63,7 @@ public struct RedactedMessage: Sendable, Hashable {
     }
 
     /// A browser's navigation to a URL.
-    public init(visit url: String) {
+    package init(visit url: String) {
         let (address, query) = Self.split(url)
         self.init(title: "GET \(Redaction.url(address))", parameters: Self.parameters(of: query))
     }

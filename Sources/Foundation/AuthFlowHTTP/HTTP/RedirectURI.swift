@@ -77,7 +77,6 @@ public struct RedirectURI: Sendable, Hashable {
 }
 
 extension RedirectURI: CustomStringConvertible {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var description: String { uri }
 }
 

@@ -179,13 +179,10 @@ public final class ResponseBody: AsyncSequence, Sendable {
         return bytes
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public struct AsyncIterator: AsyncIteratorProtocol {
         let body: ResponseBody
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public func next() async throws -> [UInt8]? { try await body.next() }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(body: self) }
 }

@@ -1,10 +1,5 @@
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// Reads files whose paths come from a configuration, up to a maximum size, because such a path may name an endless
 /// device.

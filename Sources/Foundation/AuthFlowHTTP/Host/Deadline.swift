@@ -11,7 +11,7 @@ import Synchronization
 ///   - operation: The operation.
 /// - Returns: The result of `operation`, even if it is late: it may contain the only copy of a refresh token.
 /// - Throws: Any error thrown by `operation`, the timeout error, or `CancellationError`.
-public func withDeadline<Return: Sendable>(
+package func withDeadline<Return: Sendable>(
     _ duration: Duration,
     clock: any Clock<Duration>,
     extendedBy extension: @Sendable @escaping () -> Duration? = { nil },

@@ -1,8 +1,4 @@
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// A thread for blocking work, which must not block Swift's cooperative thread pool: the pool has only one thread per
 /// core.

@@ -1,8 +1,4 @@
-#if canImport(Darwin)
-package import Darwin
-#else
-package import Glibc
-#endif
+package import AuthFlowSystem
 
 /// The user private group: many systems create one for each user, with the user's name.
 package enum PrivateGroup {

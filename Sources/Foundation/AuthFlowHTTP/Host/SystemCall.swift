@@ -1,12 +1,7 @@
-#if canImport(Darwin)
-package import Darwin
-#else
-package import Glibc
-#endif
+package import AuthFlowSystem
 
 /// System calls for types that have methods of the same name, which would shadow them.
 package enum SystemCall {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @unsafe package static func write(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
         unsafe writeBytes(descriptor, bytes, count)
     }
@@ -29,15 +24,12 @@ package enum SystemCall {
         return true
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @unsafe package static func read(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer?, _ count: Int) -> Int {
         unsafe readBytes(descriptor, bytes, count)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     package static func listen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listenAt(descriptor, backlog) }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @unsafe package static func connect(
         _ descriptor: Int32,
         _ address: UnsafePointer<sockaddr>?,

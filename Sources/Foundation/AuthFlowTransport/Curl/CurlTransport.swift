@@ -21,7 +21,6 @@ public struct CurlTransport: HTTPTransport {
         self.loop = settings.addresses.isEmpty ? .shared : CurlLoop()
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call))
         return try await transfer.result.value {
@@ -31,14 +30,12 @@ public struct CurlTransport: HTTPTransport {
         }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let body = ResponseBody(limit: call.maximumResponseSize)
         let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call), body: body)
         return try await response(of: transfer, call, body)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
         let upload = CurlUpload(body)
         let received = ResponseBody(limit: call.maximumResponseSize)

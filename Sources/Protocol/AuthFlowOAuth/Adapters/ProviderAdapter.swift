@@ -69,10 +69,7 @@ public protocol ProviderAdapter: Sendable {
 }
 
 extension ProviderAdapter {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {}
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func check(_ credential: Credential, in context: ProviderContext) async throws {}
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var standardErrorNames: [String: String] { [:] }
 }

@@ -23,12 +23,10 @@ public protocol UserInfoProviding: ProviderAdapter {
 }
 
 extension UserInfoProviding {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.userInfo(for: tokens)
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func identifiesUsers(of registration: ClientRegistration) -> Bool { true }
 }
 

@@ -80,6 +80,5 @@ public struct AssertionSource: Sendable {
 }
 
 extension AssertionSource: CustomStringConvertible, WithoutReflection {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var description: String { name }
 }

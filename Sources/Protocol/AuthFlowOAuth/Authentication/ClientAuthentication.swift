@@ -8,9 +8,7 @@ import HTTPTypes
 public struct ClientAuthentication: Sendable {
     /// The registered name of a method, from an extensible set.
     public struct Method: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// No client authentication: a public client, protected by PKCE.
@@ -293,7 +291,6 @@ public struct ClientAuthentication: Sendable {
 }
 
 extension ClientAuthentication.Proof: ExpressibleByDictionaryLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(dictionaryLiteral elements: (String, String)...) {
         for (name, value) in elements { parameters.append(name, value) }
     }

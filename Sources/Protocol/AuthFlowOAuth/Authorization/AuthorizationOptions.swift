@@ -7,9 +7,7 @@ public import AuthFlowJSON
 public struct AuthorizationOptions: Sendable {
     /// A value of `prompt` (OIDC Core section 3.1.2.1), from an extensible set.
     public struct Prompt: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// No page is shown. If user interaction is required, the response is an error.
@@ -48,9 +46,6 @@ public struct AuthorizationOptions: Sendable {
     public var parameters = FormParameters()
     /// The maximum time until the response arrives; default: one hour.
     public var lifetime = Duration.seconds(3600)
-
-    /// Creates options with the default values.
-    public init() {}
 
     /// Creates options.
     public init(

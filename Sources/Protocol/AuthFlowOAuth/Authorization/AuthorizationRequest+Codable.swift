@@ -11,7 +11,6 @@ extension AuthorizationRequest: Codable {
         try container.encode(String(decoding: try json.serialized(), as: UTF8.self))
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         let text = try container.decode(String.self)

@@ -173,16 +173,7 @@ extension OAuthClient {
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
         guard adapter.standardName(of: error.providerError) == "invalid_client" else { return error }
-        func adding(_ advice: String) -> AuthError {
-            AuthError(
-                error.code,
-                "\(error.message) \(advice)",
-                providerError: error.providerError,
-                status: error.status,
-                retryAfter: error.retryAfter,
-                underlyingError: error
-            )
-        }
+        func adding(_ advice: String) -> AuthError { error.saying("\(error.message) \(advice)", because: error) }
         if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
             !known.contains("none")
         {

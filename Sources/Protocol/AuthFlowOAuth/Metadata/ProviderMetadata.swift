@@ -118,20 +118,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         guard let issuer = json["issuer"]?.string else { throw Self.unusable("it has no \"issuer\"") }
         self.init(issuer: issuer)
         let home = try? Endpoint(issuer, name: "issuer")
-        self.authorizationEndpoint = try Self.endpoint("authorization_endpoint", in: json, of: home)
-        self.tokenEndpoint = try Self.endpoint("token_endpoint", in: json, of: home)
-        self.jwksURI = try Self.endpoint("jwks_uri", in: json, of: home)
-        self.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: json, of: home)
-        self.endSessionEndpoint = try Self.endpoint("end_session_endpoint", in: json, of: home)
-        self.revocationEndpoint = try Self.endpoint("revocation_endpoint", in: json, of: home)
-        self.introspectionEndpoint = try Self.endpoint("introspection_endpoint", in: json, of: home)
-        self.deviceAuthorizationEndpoint = try Self.endpoint("device_authorization_endpoint", in: json, of: home)
-        self.registrationEndpoint = try Self.endpoint("registration_endpoint", in: json, of: home)
-        self.pushedAuthorizationRequestEndpoint = try Self.endpoint(
-            "pushed_authorization_request_endpoint",
-            in: json,
-            of: home
-        )
+        for (name, path) in Self.namedEndpoints { self[keyPath: path] = try Self.endpoint(name, in: json, of: home) }
         self.namesIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
         self.codeChallengeMethods = try Self.strings("code_challenge_methods_supported", in: json)
         self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)

@@ -9,11 +9,8 @@ public import HTTPTypes
 public struct ProviderRequest: Sendable {
     /// The purpose of a request, from an extensible set.
     public struct Purpose: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public var description: String { rawValue }
 
         /// The authorization request, sent through the user agent (RFC 6749 section 4.1.1).

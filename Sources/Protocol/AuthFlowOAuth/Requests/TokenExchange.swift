@@ -4,9 +4,7 @@ public import AuthFlowHTTP
 public struct TokenExchange: Sendable, Hashable {
     /// A token type identifier (RFC 8693 section 3): a URI, from an extensible set.
     public struct TokenType: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// An access token.

@@ -116,12 +116,10 @@ public struct TokenSet: Sendable, Hashable {
         )
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public static func == (left: TokenSet, right: TokenSet) -> Bool {
         left.storage === right.storage || left.storage.values == right.storage.values
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func hash(into hasher: inout Hasher) { hasher.combine(storage.values) }
 }
 

@@ -67,7 +67,6 @@ public final class MemoryReplayCache: ProofReplayCache {
     ///   requests with a proof are rejected (503).
     public init(limit: Int = 500_000) { self.limit = limit }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) throws -> Bool {
         try state.withLock { state in
             state.move(to: now, window.seconds)
@@ -110,7 +109,6 @@ public final class SharedReplayCache: ProofReplayCache {
         self.resource = resource
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func isFirstUse(of proof: ProofIdentifier, at now: Date, within window: Duration) async throws -> Bool {
         let key = RecordKey(
             name: "proof \(Base64URL.encode(proof.bytes))",

@@ -1,7 +1,4 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
-import AuthFlowJOSE
-import AuthFlowJSON
 import AuthFlowOAuth
 
 /// The validation of a JWT access token (RFC 9068 section 4).

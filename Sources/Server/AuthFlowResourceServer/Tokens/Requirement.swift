@@ -26,7 +26,6 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
         self.maximumAge = maximumAge
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(arrayLiteral scopes: String...) { self.init(scopes: scopes) }
 
     func check(

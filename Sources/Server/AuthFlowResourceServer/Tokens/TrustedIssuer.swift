@@ -1,6 +1,3 @@
-import AuthFlowHTTP
-public import AuthFlowJOSE
-import AuthFlowJSON
 public import AuthFlowOAuth
 
 /// An issuer whose access tokens an API accepts, and the rules for them.

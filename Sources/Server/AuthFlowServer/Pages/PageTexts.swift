@@ -5,12 +5,12 @@ import AuthFlowEssentials
 public struct PageTexts: Sendable {
     /// A title and a sentence.
     public struct Text: Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        /// The title of the page.
         public var title: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        /// The sentence below the title.
         public var message: String
 
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        /// Creates a text.
         public init(_ title: String, _ message: String) {
             self.title = title
             self.message = message

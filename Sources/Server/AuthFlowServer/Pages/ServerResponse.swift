@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 
 /// The responses that this module creates itself.
 enum ServerResponse {

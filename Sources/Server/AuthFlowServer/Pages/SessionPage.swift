@@ -1,13 +1,10 @@
 public import AuthFlow
-public import HTTPTypes
 
 /// A page that a user sees when a sign-in has completed or cannot continue.
 public struct SessionPage: Sendable {
     /// The reason for a page, from an extensible set.
     public struct Reason: RawRepresentable, Sendable, Hashable {
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
-        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// The user has signed in; the browser continues automatically to the requested page.

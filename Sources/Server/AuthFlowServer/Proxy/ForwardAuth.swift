@@ -1,5 +1,4 @@
 public import AuthFlow
-public import HTTPTypes
 
 /// The route with which a proxy in front of another application checks whether a request has a session, and which user
 /// it belongs to: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.

@@ -1,5 +1,4 @@
 import AuthFlow
-import HTTPTypes
 
 extension ResourceProxy {
     /// The fields that are forwarded to every API. None of them identifies the user's session, or overrides the method,

@@ -1,5 +1,4 @@
 public import AuthFlow
-public import HTTPTypes
 
 extension ResourceProxy {
     /// A path prefix of the application, and the API to which requests with this prefix are forwarded.

@@ -1,5 +1,4 @@
 public import AuthFlow
-public import HTTPTypes
 
 /// Forwards requests from the application's pages to APIs, with the session's access token in place of the session
 /// cookie.

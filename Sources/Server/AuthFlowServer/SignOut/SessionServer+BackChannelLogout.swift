@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 
 // Logouts by the provider (OpenID Connect Back-Channel Logout 1.0).
 

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 
 extension SessionServer {
     /// Handles GET requests for ``SessionServerOptions/frontChannelLogoutPath``, which the provider's page loads in a

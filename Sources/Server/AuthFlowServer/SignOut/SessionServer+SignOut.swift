@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 
 // MARK: - The sessions of a user
 

@@ -1,8 +1,4 @@
-import AuthFlowHTTP
-public import AuthFlowJOSE
-import AuthFlowJSON
 public import AuthFlowOAuth
-import HTTPTypes
 
 extension AssertionSource {
     /// The maximum size of a file or response, in bytes.

@@ -1,5 +1,4 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
 public import AuthFlowOAuth
 import Synchronization
 

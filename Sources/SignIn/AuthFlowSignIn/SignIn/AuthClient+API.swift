@@ -1,6 +1,4 @@
-public import AuthFlowHTTP
-import AuthFlowOAuth
-public import HTTPTypes
+public import AuthFlowOAuth
 
 extension AuthClient {
     /// Calls an API with a fresh access token, in the header only, and only at an origin that the options allow.

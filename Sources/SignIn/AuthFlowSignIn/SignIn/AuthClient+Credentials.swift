@@ -1,6 +1,4 @@
 public import AuthFlowCredentials
-public import AuthFlowHTTP
-public import AuthFlowJSON
 public import AuthFlowOAuth
 
 extension AuthClient {
@@ -15,7 +13,7 @@ extension AuthClient {
     /// Returns the result of ``credential(account:)``, or throws an error when that is nil. The user is never prompted.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
-    public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
+    package func requiredCredential() async throws -> Credential { try await current().lastCredential() }
 
     /// Whether a credential has the registration's authorization details (RFC 9396), in any order; nil when there are none.
     package func coversAuthorizationDetails(_ credential: Credential) -> Bool? {

@@ -1,6 +1,4 @@
 import AuthFlowCredentials
-public import AuthFlowHTTP
-import AuthFlowJSON
 public import AuthFlowOAuth
 
 /// The result of a sign-out.

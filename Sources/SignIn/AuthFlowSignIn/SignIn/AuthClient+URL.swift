@@ -1,6 +1,5 @@
 public import AuthFlowCredentials
 public import AuthFlowEssentials
-import AuthFlowHTTP
 public import AuthFlowOAuth
 
 extension AuthClient {

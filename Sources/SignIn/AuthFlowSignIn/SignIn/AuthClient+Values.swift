@@ -1,4 +1,3 @@
-public import AuthFlowHTTP
 public import AuthFlowOAuth
 public import AuthFlowStorage
 public import AuthFlowTransport

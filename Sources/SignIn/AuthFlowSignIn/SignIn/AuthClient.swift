@@ -1,6 +1,4 @@
 public import AuthFlowCredentials
-public import AuthFlowHTTP
-import AuthFlowJSON
 public import AuthFlowOAuth
 public import AuthFlowStorage
 import Crypto
@@ -105,7 +103,8 @@ public final class AuthClient: Sendable {
             observer: observer
         )
         // A machine-to-machine client must not use the tokens of a user who once signed in under the same name.
-        let name = methods.withoutUser?.recordName(for: client, scope).map { "\(options.name) by \($0)" } ?? options.name
+        let method = methods.withoutUser?.recordName(for: client, scope)
+        let name = method.map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
             credentials.recordKey(named: name, resource: options.resource),
@@ -314,7 +313,7 @@ public final class AuthClient: Sendable {
 
     /// Checks that the store can be read, written and locked, as every sign-in does before it shows a page.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func checkStore() async throws { try await current().probe() }
+    package func checkStore() async throws { try await current().probe() }
 
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was opened with, or one
     /// that a user has pasted. It is validated like any other redirect.
@@ -397,7 +396,7 @@ public final class AuthClient: Sendable {
     }
 
     /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
-    public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
+    package var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
     /// Prevents refresh tokens from being sent from now on, for a program that is about to exit and would not wait for
     /// the response.
@@ -422,7 +421,7 @@ public final class AuthClient: Sendable {
     }
 
     /// The context for an adapter's provider-specific functions.
-    public var providerContext: ProviderContext { client.providerContext }
+    package var providerContext: ProviderContext { client.providerContext }
 
     func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }
 }

@@ -1,4 +1,3 @@
-import AuthFlowHTTP
 import AuthFlowOAuth
 
 /// Signs a user in with the authorization code grant, PKCE and OpenID Connect (RFC 6749 section 4.1, RFC 7636, OIDC Core
@@ -86,13 +85,9 @@ struct AuthorizationCodeSignIn: Sendable {
 extension AuthError {
     /// The same error, with advice on the settings for pushed requests: some servers require pushed parameters in the browser, too.
     fileprivate var advisingAboutPushedRequests: AuthError {
-        AuthError(
-            code,
+        saying(
             "\(message) The request was pushed (\"par\": \"auto\"). If the server requires pushed parameters in the authorization URL, too, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",
-            providerError: providerError,
-            status: status,
-            retryAfter: retryAfter,
-            underlyingError: underlyingError
+            because: underlyingError
         )
     }
 }

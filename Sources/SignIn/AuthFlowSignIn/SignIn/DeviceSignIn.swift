@@ -1,4 +1,3 @@
-import AuthFlowHTTP
 public import AuthFlowOAuth
 
 /// Signs a user in on another device: the device authorization grant (RFC 8628).

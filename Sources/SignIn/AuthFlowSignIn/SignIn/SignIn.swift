@@ -1,4 +1,3 @@
-public import AuthFlowHTTP
 public import AuthFlowOAuth
 
 /// The result of a sign-in.

@@ -1,5 +1,4 @@
 import AuthFlowCredentials
-package import AuthFlowHTTP
 public import AuthFlowOAuth
 import Crypto
 

@@ -1,11 +1,6 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The aspects of a program's environment that are relevant to showing a page to the user.
 ///

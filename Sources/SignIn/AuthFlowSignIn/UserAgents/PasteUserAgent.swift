@@ -1,4 +1,3 @@
-import AuthFlowHTTP
 import AuthFlowOAuth
 
 /// Shows the user the authorization URL, and waits until they paste the URL that their browser was redirected to. The browser may
@@ -10,7 +9,6 @@ public struct PasteUserAgent: UserAgent {
     /// Creates an agent.
     public init() {}
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return

@@ -1,6 +1,3 @@
-public import AuthFlowHTTP
-import AuthFlowJOSE
-import AuthFlowJSON
 public import AuthFlowOAuth
 
 /// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.

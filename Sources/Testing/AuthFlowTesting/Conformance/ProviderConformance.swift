@@ -1,6 +1,4 @@
 public import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 
 /// Checks the requirements on every ``/AuthFlow/ProviderAdapter``: it must sign in two users at an emulator of its
 /// provider, distinguish them, refresh and revoke tokens, and preserve the protections of the flow. Run it from one

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// The device codes of an emulator, and its polling rules (RFC 8628 section 3.5).
 struct DeviceCodes<Grant: Sendable>: Sendable {

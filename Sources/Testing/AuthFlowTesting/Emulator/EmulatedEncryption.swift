@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 
 /// The encryption of an emulated provider's tokens and responses to a client (RFC 7516).
 public struct EmulatedEncryption: Sendable {

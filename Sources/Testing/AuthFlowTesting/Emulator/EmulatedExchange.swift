@@ -1,5 +1,4 @@
 public import AuthFlow
-import HTTPTypes
 
 /// A request to an emulator with the standard response to it, for a test that emulates the endpoints and formats of one provider.
 ///

@@ -1,8 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-import HTTPTypes
 
 /// The validation of a DPoP proof by a server (RFC 9449 section 4.3).
 enum EmulatedProof {

@@ -1,6 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-public import AuthFlowJSON
 import Crypto
 import CryptoExtras
 

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowLoopback
-import HTTPTypes
 
 /// Serves an emulator on a port of the loopback interface.
 public enum EmulatorServer {

@@ -1,5 +1,4 @@
 public import AuthFlow
-public import HTTPTypes
 
 /// Sends requests to emulators in this process, selected by origin, without a network.
 public struct InProcessTransport: HTTPTransport {
@@ -19,7 +18,6 @@ public struct InProcessTransport: HTTPTransport {
         self.handlers = [origin: handler]
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try Task.checkCancellation()
         let named = "\(call.head.scheme ?? "")://\(call.head.authority ?? "")"

@@ -1,5 +1,4 @@
 public import AuthFlow
-public import HTTPTypes
 
 /// An emulator that logs each request and its response in one line: the method, the path without the query, and the status.
 public struct LoggedEmulator<Base: ProviderEmulator>: ProviderEmulator {
@@ -13,10 +12,8 @@ public struct LoggedEmulator<Base: ProviderEmulator>: ProviderEmulator {
         self.log = log
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { base.origins }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let response = await base.handle(request, body: body)
         let path = DisplayText.sanitized(String((request.path ?? "/").prefix { $0 != "?" }), limit: 200)

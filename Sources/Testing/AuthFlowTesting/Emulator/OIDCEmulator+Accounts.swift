@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 
 extension OIDCEmulator {
     /// A user who can sign in.

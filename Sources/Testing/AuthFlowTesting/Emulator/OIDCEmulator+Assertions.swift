@@ -1,7 +1,5 @@
-import AuthFlow
+public import AuthFlow
 import AuthFlowEssentials
-public import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // Assertions by other issuers (RFC 7523), and assertions that this provider issues for other servers

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 import Synchronization
 
 // The front channel: the pages and redirects for the user's browser.

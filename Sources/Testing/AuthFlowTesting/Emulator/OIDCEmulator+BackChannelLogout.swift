@@ -1,6 +1,5 @@
-import AuthFlow
+public import AuthFlow
 import AuthFlowEssentials
-public import AuthFlowJSON
 import Synchronization
 
 extension OIDCEmulator {

@@ -1,8 +1,6 @@
 public import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-import HTTPTypes
 
 // Mutual TLS (RFC 8705). The emulator is behind a proxy that terminates TLS and forwards the certificate (RFC 9440).
 
@@ -44,7 +42,6 @@ public struct CertificateTransport: HTTPTransport {
         self.certificate = certificate
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         var call = call
         if call.head.path?.contains("\(OIDCEmulator.certificatePrefix)/") == true {

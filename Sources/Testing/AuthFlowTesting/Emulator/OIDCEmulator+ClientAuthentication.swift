@@ -1,8 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-import HTTPTypes
 import Synchronization
 
 // Client authentication, checked as strictly as the specifications require.

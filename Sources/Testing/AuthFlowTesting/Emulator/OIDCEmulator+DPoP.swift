@@ -1,8 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-import HTTPTypes
 import Synchronization
 
 // DPoP proofs (RFC 9449), checked as strictly as the RFC requires.

@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // The device authorization grant (RFC 8628).

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
 import Synchronization
 
 // The metadata document (OpenID Connect Discovery section 4.2) and the keys.

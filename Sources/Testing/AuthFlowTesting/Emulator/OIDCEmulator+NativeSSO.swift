@@ -1,8 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-import HTTPTypes
 import Synchronization
 
 // One sign-in for all apps of a vendor (OpenID Connect Native SSO for Mobile Apps), as Okta's guide describes it.

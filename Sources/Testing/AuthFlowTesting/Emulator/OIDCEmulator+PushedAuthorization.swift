@@ -1,7 +1,5 @@
 package import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // Authorization requests that are pushed (RFC 9126) or signed (RFC 9101).

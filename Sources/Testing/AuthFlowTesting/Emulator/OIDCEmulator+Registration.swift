@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // Discovery of the provider by WebFinger, and client registration.

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 extension OIDCEmulator {
     /// The state of the provider.

@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // The userinfo endpoint (OIDC Core section 5.3).

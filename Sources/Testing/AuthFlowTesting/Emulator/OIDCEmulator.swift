@@ -1,8 +1,6 @@
 public import AuthFlow
 public import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-public import HTTPTypes
 import Synchronization
 
 /// An OpenID provider for testing and development: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
@@ -46,7 +44,6 @@ public final class OIDCEmulator: ProviderEmulator {
         state.withLock { $0.keys = keys }
     }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [(try? Endpoint(issuer))?.origin ?? issuer] }
 
     /// Whether this authorization request is waiting for the user on one of this provider's pages.

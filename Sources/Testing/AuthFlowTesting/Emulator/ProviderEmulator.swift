@@ -1,5 +1,4 @@
 public import AuthFlow
-public import HTTPTypes
 
 /// A provider for testing and development: a function from requests to responses, and the origins it serves.
 ///

@@ -1,6 +1,5 @@
 public import AuthFlow
 public import AuthFlowEssentials
-public import HTTPTypes
 
 /// A request as an emulator received it.
 public struct ReceivedRequest: Sendable {

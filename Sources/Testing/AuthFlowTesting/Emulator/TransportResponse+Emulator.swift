@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 
 extension TransportResponse {
     static func json(_ json: JSON, status: HTTPResponse.Status = .ok) -> TransportResponse {

@@ -1,8 +1,6 @@
 public import AuthFlow
 public import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-public import HTTPTypes
 import Synchronization
 
 /// A ForgeRock (PingAM) server with one realm for testing and development: trees at `/json/authenticate`, cookie-based
@@ -20,7 +18,6 @@ public final class ForgeRockEmulator: ProviderEmulator {
     /// The name of the session cookie.
     public let cookieName: String
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [String(baseURL.dropLast("/am".count))] }
 
     /// Settings that can be changed while the emulator runs.

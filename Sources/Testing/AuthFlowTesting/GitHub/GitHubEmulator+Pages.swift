@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
 import Synchronization
 
 // The pages for the user's browser.

@@ -1,8 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import Crypto
-import HTTPTypes
 import Synchronization
 
 // The token endpoint and the device flow.

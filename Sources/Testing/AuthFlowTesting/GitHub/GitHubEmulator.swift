@@ -1,7 +1,5 @@
 public import AuthFlow
 public import AuthFlowEssentials
-import AuthFlowJSON
-public import HTTPTypes
 import Synchronization
 
 /// An emulated GitHub for testing and development: sign-in, consent, tokens in three formats, the device flow, and
@@ -121,7 +119,6 @@ public final class GitHubEmulator: ProviderEmulator {
     /// The origin of its pages and OAuth endpoints.
     public let origin: String
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [origin, apiOrigin] }
 
     let users: [User]

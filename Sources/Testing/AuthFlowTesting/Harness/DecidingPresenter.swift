@@ -7,7 +7,6 @@ public struct DecidingPresenter: DevicePresenter {
     /// Creates a presenter.
     public init(_ decide: @escaping @Sendable (DeviceAuthorization) throws -> Void) { self.decide = decide }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,
         while body: nonisolated(nonsending) () async throws -> Return

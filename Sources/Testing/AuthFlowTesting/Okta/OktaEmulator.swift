@@ -1,7 +1,5 @@
 public import AuthFlow
 public import AuthFlowEssentials
-import AuthFlowJSON
-public import HTTPTypes
 import Synchronization
 
 /// An Okta org for testing and development: an org authorization server, and a custom one named `default` that supports native SSO.
@@ -18,7 +16,6 @@ public final class OktaEmulator: ProviderEmulator {
     /// The origin of the org, such as `https://dev-1.okta.com`.
     public let origin: String
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [origin] }
 
     /// The number of requests remaining in the rate limit; nil for no limit.

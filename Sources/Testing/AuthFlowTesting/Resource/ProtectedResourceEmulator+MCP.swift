@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 // The MCP server of a protected resource.

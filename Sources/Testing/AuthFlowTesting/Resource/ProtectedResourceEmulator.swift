@@ -1,7 +1,5 @@
 public import AuthFlow
 public import AuthFlowEssentials
-import AuthFlowJSON
-public import HTTPTypes
 import Synchronization
 
 /// A protected resource that is an MCP server, and the authorization servers that it trusts, at one origin.
@@ -66,7 +64,6 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// The number of uses of refresh tokens, and the number of reuses.
     public var refreshes: (used: Int, reused: Int) { state.withLock { ($0.refreshes, $0.reuses) } }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [origin] }
 
     struct State {
@@ -139,7 +136,6 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// Ends every session of the MCP server.
     public func endSessions() { state.withLock { $0.sessions = [] } }
 
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let settings = settings

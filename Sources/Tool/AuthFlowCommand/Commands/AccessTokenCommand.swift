@@ -1,14 +1,8 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import AuthFlowResourceServerConfiguration
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 struct AccessTokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowJSON
 
 struct AccountsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

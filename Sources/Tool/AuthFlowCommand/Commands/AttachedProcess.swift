@@ -1,12 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// Runs a program in place of this one, with the same terminal, streams and signals.
 enum AttachedProcess {

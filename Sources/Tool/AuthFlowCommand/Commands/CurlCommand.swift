@@ -1,13 +1,7 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import HTTPTypes
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 struct CurlCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -3,12 +3,7 @@ import AuthFlow
 import AuthFlowDesktop
 import AuthFlowEssentials
 import AuthFlowLoopback
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -2,12 +2,7 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowDesktop
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 struct ExecCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

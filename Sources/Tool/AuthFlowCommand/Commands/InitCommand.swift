@@ -2,7 +2,6 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowDesktop
 import AuthFlowEssentials
-import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTerminal
 

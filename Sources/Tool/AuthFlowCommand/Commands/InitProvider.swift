@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowDesktop
-import AuthFlowJSON
 import AuthFlowPresets
 import AuthFlowTerminal
 

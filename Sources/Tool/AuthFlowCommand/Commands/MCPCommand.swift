@@ -1,15 +1,9 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import AuthFlowMCP
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 struct MCPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

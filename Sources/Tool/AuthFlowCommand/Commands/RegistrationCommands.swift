@@ -1,7 +1,6 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// Manages the dynamic registrations that were made automatically for protected resources: `authflow register show`,
 /// `renew` and `remove`.

@@ -1,7 +1,6 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowJSON
 
 extension CredentialCommand {
     /// The protocol of Docker's credential helpers (docker-credential-helpers), which Podman and Skopeo also use.

@@ -1,12 +1,7 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The tokens that credential helpers return. No helper signs a user in: the calling programs often run in the background.
 enum HelperTokens {

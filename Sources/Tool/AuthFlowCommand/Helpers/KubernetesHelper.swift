@@ -1,7 +1,6 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 extension CredentialCommand {
     /// The exec credential plugin of client-go (client.authentication.k8s.io).

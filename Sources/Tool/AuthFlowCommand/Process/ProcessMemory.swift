@@ -1,8 +1,4 @@
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// Protects the memory of this process, which holds tokens.
 enum ProcessMemory {

@@ -1,13 +1,8 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// Turns SIGINT, SIGTERM, SIGHUP and SIGQUIT into cancellation, so that ports, sockets, locks and child processes are released, and a
 /// refresh in progress is stored. Pressing Ctrl-C again ends the program immediately.

@@ -10,8 +10,7 @@ enum UnfinishedClients {
     private static let longestGrace = Duration.seconds(32)
 
     private struct State {
-        var clients: [AuthClient] = []
-        var resources: [ResourceClient] = []
+        var clients: [any UnfinishedClient] = []
         var isStopping = false
     }
 
@@ -46,7 +45,7 @@ enum UnfinishedClients {
         )
     }
 
-    static func add(_ client: AuthClient) {
+    static func add(_ client: any UnfinishedClient) {
         let isStopping = state.withLock { state in
             state.clients.append(client)
             return state.isStopping
@@ -54,45 +53,39 @@ enum UnfinishedClients {
         if isStopping { client.stopSending() }
     }
 
-    static func add(_ client: ResourceClient) {
-        let isStopping = state.withLock { state in
-            state.resources.append(client)
-            return state.isStopping
-        }
-        if isStopping { client.stopSending() }
-    }
-
-    private static var all: ([AuthClient], [ResourceClient]) { state.withLock { ($0.clients, $0.resources) } }
+    private static var all: [any UnfinishedClient] { state.withLock { $0.clients } }
 
     /// Prevents further refresh requests: there would be no time for their responses.
     static func stopSending() {
         state.withLock { $0.isStopping = true }
-        let (clients, resources) = all
-        for client in clients { client.stopSending() }
-        for client in resources { client.stopSending() }
+        for client in all { client.stopSending() }
     }
 
     /// Whether a refresh token was sent and its response is still pending or being stored.
-    static var hasSent: Bool {
-        let (clients, resources) = all
-        return clients.contains(where: \.hasSent) || resources.contains(where: \.hasSent)
-    }
+    static var hasSent: Bool { all.contains { $0.hasSent } }
 
     /// Whether a client has unfinished work.
-    static var isBusy: Bool {
-        let (clients, resources) = all
-        return clients.contains(where: \.hasUnfinishedWork) || resources.contains(where: \.hasUnfinishedWork)
-    }
+    static var isBusy: Bool { all.contains { $0.hasUnfinishedWork } }
 
     /// Waits until everything that must not be lost is stored.
     /// - Returns: Whether everything was stored.
     static func drain() async -> Bool {
-        let (clients, resources) = all
         let limit = hasSent ? longestGrace : grace
         return await withTaskGroup(of: Bool.self) { group in
-            for client in clients { group.addTask { await client.drain(within: limit) } }
-            for client in resources { group.addTask { await client.drain(within: limit) } }
+            for client in all { group.addTask { await client.drain(within: limit) } }
             return await group.reduce(true) { $0 && $1 }
         }
     }
 }
+
+/// A client whose requests can outlive the command that sent them.
+protocol UnfinishedClient: Sendable {
+    var hasSent: Bool { get }
+    var hasUnfinishedWork: Bool { get }
+    func stopSending()
+    func drain(within patience: Duration) async -> Bool
+}
+
+extension AuthClient: UnfinishedClient {}
+
+extension ResourceClient: UnfinishedClient {}

@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowJSON
-import HTTPTypes
 
 extension AuthorizationServer {
     /// An endpoint that cannot be used from this machine.

@@ -1,13 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
+import AuthFlowSystem
 import Crypto
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
 ///

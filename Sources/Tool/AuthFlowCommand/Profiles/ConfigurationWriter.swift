@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// Writes profiles into configuration files, and leaves everything else in them unchanged.
 struct ConfigurationWriter {

@@ -4,7 +4,6 @@ import AuthFlowEssentials
 import AuthFlowForgeRock
 import AuthFlowGitHub
 import AuthFlowHeadless
-import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowOkta

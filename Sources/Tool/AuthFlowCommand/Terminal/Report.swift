@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// Prints a credential without its tokens.
 enum Report {

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// Prints the state of a sign-in to a protected resource, without its tokens.
 enum ResourceReport {

@@ -1,13 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
 
 /// The two output streams: results on standard output, messages on standard error.
 ///

@@ -1,7 +1,6 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 
 /// The output format of `authflow token`.
 enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {

@@ -1,6 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
-import HTTPTypes
 
 /// A fault in a document that a provider serves, or of the HTTP response around it.
 ///

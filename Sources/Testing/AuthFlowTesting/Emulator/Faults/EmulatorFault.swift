@@ -1,5 +1,4 @@
-import AuthFlow
-public import AuthFlowJSON
+public import AuthFlow
 
 /// A way for an emulated provider to misbehave, so that a test can check that its client rejects the message.
 ///

@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 
 /// A fault in an ID Token. Unless stated otherwise, the token has a valid signature.
 public struct IDTokenFault: Sendable {

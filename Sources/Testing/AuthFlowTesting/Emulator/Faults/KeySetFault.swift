@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowJSON
 
 /// A fault in the key set, or of its rotation. Most of these are allowed, and a client must handle them.
 public struct KeySetFault: Sendable {

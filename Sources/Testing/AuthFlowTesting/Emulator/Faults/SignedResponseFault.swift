@@ -1,5 +1,4 @@
 public import AuthFlow
-public import AuthFlowJSON
 
 /// A fault in a signed authorization response (JARM). Its signature is valid unless the name says otherwise.
 public struct SignedResponseFault: Sendable {

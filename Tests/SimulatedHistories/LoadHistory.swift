@@ -1,7 +1,6 @@
 import AuthFlow
-import AuthFlowCredentials
 import AuthFlowEssentials
-import AuthFlowJSON
+package import AuthFlowSimulation
 import Foundation
 
 /// Many processes that serve many sessions of a web application, to measure how many requests reach the provider and the database: in

@@ -1,4 +1,5 @@
 import AuthFlow
+package import AuthFlowSimulation
 
 /// The faults of a history: probabilities per request or call, and rates per hour.
 package struct Faults: Sendable {

@@ -1,5 +1,6 @@
 package import AuthFlow
 package import AuthFlowDatabase
+package import AuthFlowSimulation
 
 /// The connection of a process to ``SimulatedRecords``: calls are delayed, fail, or lose the connection before or
 /// after they take effect.

@@ -1,7 +1,6 @@
 package import AuthFlow
 package import AuthFlowEssentials
-import AuthFlowJSON
-import HTTPTypes
+package import AuthFlowSimulation
 
 /// A provider that rotates refresh tokens, and revokes all tokens of a grant when a refresh token is reused (RFC 9700
 /// section 4.14.2).

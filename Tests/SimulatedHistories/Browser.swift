@@ -1,5 +1,5 @@
 package import AuthFlow
-package import HTTPTypes
+import AuthFlowSimulation
 
 /// A browser in a ``ServerHistory``: its cookies, and its user's session at the provider.
 package final class Browser: @unchecked Sendable {  // All jobs of a simulation run on one thread.

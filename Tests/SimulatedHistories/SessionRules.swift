@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSimulation
 
 /// The observed state of the sessions of a ``ServerHistory``, and the rules that they must obey.
 struct SessionRules {

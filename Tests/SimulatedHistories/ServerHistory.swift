@@ -1,8 +1,7 @@
 import AuthFlow
-import AuthFlowCredentials
 import AuthFlowEssentials
 import AuthFlowServer
-import HTTPTypes
+package import AuthFlowSimulation
 
 /// A simulated history of a web application: several processes serve the browsers of two users, and the provider ends sessions.
 package final class ServerHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.

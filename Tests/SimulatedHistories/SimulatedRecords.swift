@@ -1,7 +1,7 @@
 package import AuthFlow
 package import AuthFlowDatabase
 import AuthFlowEssentials
-import AuthFlowJSON
+package import AuthFlowSimulation
 
 /// The database table that the processes share, with the same rules as the statements of the real databases.
 package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a simulation run on one thread.

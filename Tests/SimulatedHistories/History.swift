@@ -1,3 +1,5 @@
+package import AuthFlowSimulation
+
 /// A simulated history, determined by its seed, with a check of every rule: processes serve users for some minutes while faults are injected;
 /// then the faults stop for a while, and the system must recover completely.
 package protocol History: AnyObject, Sendable {

@@ -1,5 +1,5 @@
 import AuthFlow
-import AuthFlowCredentials
+package import AuthFlowSimulation
 
 /// A simulated history of credentials: several processes serve the sessions of several users.
 package final class CredentialHistory: History, @unchecked Sendable {  // All jobs of a simulation run on one thread.

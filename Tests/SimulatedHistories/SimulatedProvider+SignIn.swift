@@ -1,6 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
+import AuthFlowSimulation
 import Crypto
 
 // The sign-ins of users in browsers, and the end of their sessions (OpenID Connect Back-Channel Logout 1.0).

@@ -1,6 +1,7 @@
 package import AuthFlow
 import AuthFlowEssentials
 package import AuthFlowServer
+package import AuthFlowSimulation
 
 extension SimulatedProvider {
     /// One process of the web application that is the provider's client.

@@ -1,4 +1,5 @@
 import AuthFlowEssentials
+package import AuthFlowSimulation
 import Foundation
 
 /// Latencies with a lognormal distribution, which approximates the latencies of networks.
