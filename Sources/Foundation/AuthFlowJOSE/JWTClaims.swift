@@ -57,6 +57,16 @@ package struct JWTClaims: Sendable {
         return audience
     }
 
+    /// `aud`, which must contain the recipient, and nothing else but the trusted audiences.
+    package func requireAudience(_ recipient: String, trusting others: [String]) throws(AuthError) -> [String] {
+        let audience = try requireAudience(recipient)
+        for other in audience where !other.isIdentical(to: recipient) && !others.containsIdentical(other) {
+            let name = DisplayText.sanitized(other, limit: 100)
+            throw refused("it is also intended for \"\(name)\", which is not a trusted audience (aud)")
+        }
+        return audience
+    }
+
     /// `aud`, for a recipient with several identifiers.
     package func requireAnAudience() throws(AuthError) -> [String] {
         guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }

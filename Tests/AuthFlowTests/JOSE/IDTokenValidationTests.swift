@@ -133,6 +133,22 @@ import Testing
         #expect(error.description.contains(test.word), "\(error)")
     }
 
+    /// OpenID Connect Core section 3.1.3.7, rules 3 to 5.
+    @Test(
+        arguments: [
+            (["aud": ["client", "api"], "azp": "client"], true), (["aud": ["api", "client"], "azp": "client"], true),
+            (["aud": ["client", "client"]], true), (["aud": ["client", "api"]], false), (["aud": ["api"]], false),
+            (["aud": ["client", "api"], "azp": "other"], false),
+            (["aud": ["client", "api", "other"], "azp": "client"], false),
+        ] as [([String: JSON], Bool)]
+    )
+    func acceptsATrustedAudienceIfTheTokenWasIssuedToTheClient(_ change: [String: JSON], _ isAccepted: Bool) {
+        let claims = Self.good.merging(change) { $1 }
+        let result = Result { try validate(claims) { $0.trustedAudiences = ["api"] } }
+        #expect(((try? result.get()) != nil) == isAccepted)
+        if case .failure(let error) = result { #expect((error as? AuthError)?.code == .invalidIDToken) }
+    }
+
     @Test(arguments: ["none", "HS256", "RS256", "", "es256"]) func refusesAlgorithmsThatWereNotAgreed(_ name: String)
         throws
     {
@@ -284,7 +300,7 @@ import Testing
     @Test func refusesTokensThatAreTooLong() {
         let token = Secret("a.\(String(repeating: "a", count: 70_000)).a")
         let error = #expect(throws: AuthError.self) { try JWS(token) }
-        #expect(error?.description.contains("more than") == true)
+        #expect(error?.description.contains("larger than") == true)
     }
 
     @Test func reportsThatEncryptedTokensAreNotSupported() {

@@ -14,6 +14,8 @@ package struct IDTokenValidation: Sendable {
         /// The template that derives the issuer from the claims, if the issuer is not the same in all tokens.
         var issuerTemplate: TokenIssuerTemplate?
         let clientID: String
+        /// The audiences that a token may have in addition to the client.
+        var trustedAudiences: [String] = []
         /// The signature algorithms to accept.
         var algorithms: [SignatureAlgorithm]
         /// The kind of request it was issued for.
@@ -108,13 +110,14 @@ package struct IDTokenValidation: Sendable {
 
         // "3. The Client MUST validate that the aud (audience) Claim contains its client_id value ... The ID Token MUST
         // be rejected if the ID Token does not list the Client as a valid audience, or if it contains additional
-        // audiences not trusted by the Client." No other audience is trusted.
-        let audience = try rules.requireAudience(expectation.clientID)
-        guard audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
-            throw rules.refused("it is also intended for clients that are not trusted (aud)")
-        }
+        // audiences not trusted by the Client."
+        let audience = try rules.requireAudience(expectation.clientID, trusting: expectation.trustedAudiences)
         passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
+        // "4. If the ID Token contains multiple audiences, the Client SHOULD verify that an azp Claim is present."
+        guard claims["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
+            throw rules.refused("it has several audiences, but does not name the client that it was issued to (azp)")
+        }
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
         guard claims["azp"] == nil || claims["azp"] == .string(expectation.clientID) else {

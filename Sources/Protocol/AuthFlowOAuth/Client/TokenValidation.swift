@@ -17,6 +17,7 @@ extension OAuthClient {
             occasion: occasion,
             leeway: registration.clockLeeway.seconds
         )
+        expectation.trustedAudiences = registration.trustedAudiences
         expectation.issuerTemplate = metadata.tokenIssuer
         expectation.accessToken = response?.tokens.accessToken
         expectation.clockOffset = response?.clockOffset ?? server.clockOffset

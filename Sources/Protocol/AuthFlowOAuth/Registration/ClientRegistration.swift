@@ -79,6 +79,10 @@ public import AuthFlowJSON
         /// listed here, and require a confidential client with a secret.
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
+        /// The audiences that ID Tokens and logout tokens may have in addition to this client (OpenID Connect Core section 3.1.3.7), such as an
+        /// API of the same application; default: none. An ID Token must then name this client in `azp`.
+        public var trustedAudiences: [String] = []
+
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 

@@ -99,10 +99,7 @@ extension OAuthClient {
         let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
         guard let named else { throw rules.refused("its tenant is not a tenant that this client accepts") }
         let issuer = try rules.requireIssuer(named)
-        let audience = try rules.requireAudience(registration.clientID)
-        guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {
-            throw rules.refused("it is also intended for clients that are not trusted (aud)")
-        }
+        _ = try rules.requireAudience(registration.clientID, trusting: registration.trustedAudiences)
         let issuedAt: Double
         let acceptedUntil: Double
         if claims["exp"] == nil, let age = options.ageWithoutExpiry {
