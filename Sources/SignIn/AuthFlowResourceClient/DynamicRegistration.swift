@@ -11,10 +11,10 @@ public struct DynamicRegistration: Sendable {
         public var name: String?
         /// `scope`.
         public var scopes: [String]
-        /// `token_endpoint_auth_method`; default: `none`, because native clients are public clients.
-        public var authenticationMethod: ClientAuthentication.Method
-        /// `grant_types`; default, nil: `authorization_code`, and `refresh_token` if the scopes contain
-        /// `offline_access`.
+        /// `token_endpoint_auth_method`; default, nil: `none`, because native clients are public clients, unless the server's metadata lists
+        /// only others.
+        public var authenticationMethod: ClientAuthentication.Method?
+        /// `grant_types`; default, nil: `authorization_code` and, unless the server's metadata lists only others, `refresh_token`.
         public var grantTypes: [String]?
         /// Additional metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
         public var metadata: [String: JSON]
@@ -24,7 +24,7 @@ public struct DynamicRegistration: Sendable {
             redirectURIs: [RedirectURI] = [.loopback],
             name: String? = nil,
             scopes: [String] = ["openid"],
-            authenticationMethod: ClientAuthentication.Method = .none,
+            authenticationMethod: ClientAuthentication.Method? = nil,
             metadata: [String: JSON] = [:]
         ) {
             self.redirectURIs = redirectURIs
@@ -34,19 +34,28 @@ public struct DynamicRegistration: Sendable {
             self.metadata = metadata
         }
 
+        /// Sets the values that follow from the server's metadata.
+        fileprivate mutating func complete(for metadata: ProviderMetadata) {
+            // RFC 7591 section 2: an omitted grant is not registered, and the server may then reject every refresh.
+            if grantTypes == nil {
+                let refreshes = metadata.json["grant_types_supported"]?.strings?.contains("refresh_token") ?? true
+                grantTypes = ["authorization_code"] + (refreshes ? ["refresh_token"] : [])
+            }
+            let known = Set(metadata.tokenEndpointAuthMethods ?? ["none"])
+            // Not client_secret_basic first: some servers decode it incorrectly, or accept it only if the body also contains the client_id.
+            let methods = [ClientAuthentication.Method.none, .clientSecretPost, .clientSecretBasic]
+            authenticationMethod = authenticationMethod ?? methods.first { known.contains($0.rawValue) } ?? methods[0]
+        }
+
         /// The document to send (RFC 7591 section 2).
         var json: JSON {
-            let grantTypes =
-                self.grantTypes
-                ?? (scopes.contains("offline_access")
-                    ? ["authorization_code", "refresh_token"] : ["authorization_code"])
             var document: [String: JSON] = [
                 "redirect_uris": .array(redirectURIs.map { .string($0.uri) }),
                 "response_types": ["code"],
-                "grant_types": .array(grantTypes.map(JSON.string)),
                 "application_type": redirectURIs.contains { $0.kind == .https } ? "web" : "native",
-                "token_endpoint_auth_method": .string(authenticationMethod.rawValue),
             ]
+            document["grant_types"] = grantTypes.map { .array($0.map(JSON.string)) }
+            document["token_endpoint_auth_method"] = authenticationMethod.map { .string($0.rawValue) }
             if !scopes.isEmpty { document["scope"] = .string(scopes.joined(separator: " ")) }
             document["client_name"] = name.map(JSON.string)
             return .object(document.merging(metadata) { own, _ in own })
@@ -86,7 +95,10 @@ public struct DynamicRegistration: Sendable {
     ///   client, `invalid_reply` when the response does not conform to RFC 7591 or does not match the request.
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
         let path: EndpointPath = \.registrationEndpoint
-        let endpoint = try (try await server.metadata(with: path)).required(path, "registration endpoint")
+        let metadata = try await server.metadata(with: path)
+        let endpoint = try metadata.required(path, "registration endpoint")
+        var request = request
+        request.complete(for: metadata)
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         if let initialAccessToken { fields[.authorization] = "Bearer \(initialAccessToken.exposed)" }
         let response = try await server.send(
@@ -98,7 +110,7 @@ public struct DynamicRegistration: Sendable {
         guard response.status == 201 || response.status == 200 else {
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not register the client (status \(response.status)).",
+                "\(endpoint.host) did not register the client (status \(response.status)).\(Self.hint(response, initialAccessToken))",
                 providerError: response.providerError,
                 status: response.status
             )
@@ -108,6 +120,14 @@ public struct DynamicRegistration: Sendable {
             throw AuthError(.providerRejected, "\(endpoint.host) did not register the client.", providerError: error)
         }
         return try Self.registered(json, asked: request, at: endpoint)
+    }
+
+    /// RFC 7591 section 3: the registration endpoint "MAY be an OAuth 2.0 protected resource".
+    private static func hint(_ response: TransportResponse, _ initialAccessToken: Secret?) -> String {
+        guard initialAccessToken == nil else { return "" }
+        let isUnauthorized =
+            [401, 403].contains(response.status) || response.providerError?.error == "access_denied"
+        return isUnauthorized ? " It may require an initial access token (RFC 7591 section 3)." : ""
     }
 
     private static func registered(_ json: JSON, asked request: Request, at endpoint: Endpoint) throws -> Registered {
@@ -125,8 +145,10 @@ public struct DynamicRegistration: Sendable {
             }
         }
         let secret = json["client_secret"]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
-        // Section 2: "If unspecified or omitted, the default is "client_secret_basic"".
-        let usual = secret == nil ? request.authenticationMethod : .clientSecretBasic
+        // Section 3.2.1: the response contains "all registered metadata about this client". Section 2: "If unspecified or omitted, the default
+        // is "client_secret_basic"".
+        let requested = request.authenticationMethod ?? ClientAuthentication.Method.none
+        let usual = secret != nil && requested == .none ? .clientSecretBasic : requested
         let method = json["token_endpoint_auth_method"]?.string ?? usual.rawValue
         let authentication: ClientAuthentication
         switch (ClientAuthentication.Method(rawValue: method), secret) {

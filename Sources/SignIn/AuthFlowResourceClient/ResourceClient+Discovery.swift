@@ -212,21 +212,11 @@ extension ResourceClient {
         let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
         // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are included, too.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
-        let methods = found.serverMetadata.tokenEndpointAuthMethods
-        let method: ClientAuthentication.Method =
-            if let methods, !methods.contains("none") {
-                // Servers built with the Python SDK accept client_secret_basic only if the body also contains the
-                // client_id.
-                methods.contains("client_secret_post")
-                    ? .clientSecretPost : methods.contains("client_secret_basic") ? .clientSecretBasic : .none
-            } else { .none }
         var request = DynamicRegistration.Request(
             redirectURIs: redirectURIs,
             name: options.clientName,
-            scopes: scopes + later,
-            authenticationMethod: method
+            scopes: scopes + later
         )
-        request.grantTypes = ["authorization_code", "refresh_token"]
         let registration = DynamicRegistration(server: found.server)
         let registered: DynamicRegistration.Registered
         do {

@@ -9,11 +9,14 @@ import Testing
 /// A provider without quirks. Only its registration endpoint matters here.
 private struct PlainProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
+    let change: @Sendable (inout ProviderMetadata) -> Void
     func metadata(in context: ServerContext) throws -> ProviderMetadata {
-        ProviderMetadata(
+        var metadata = ProviderMetadata(
             issuer: "https://id.example.com",
             registrationEndpoint: Endpoint("https://id.example.com/register")
         )
+        change(&metadata)
+        return metadata
     }
 }
 
@@ -21,7 +24,8 @@ private struct PlainProvider: ProviderAdapter {
     private func register(
         _ response: JSON,
         status: HTTPResponse.Status = .created,
-        method: ClientAuthentication.Method = .none,
+        method: ClientAuthentication.Method? = nil,
+        metadata: @escaping @Sendable (inout ProviderMetadata) -> Void = { _ in },
         token: Secret? = nil,
         sent: @escaping @Sendable (HTTPRequest, JSON) -> Void = { _, _ in }
     ) async throws -> DynamicRegistration.Registered {
@@ -29,15 +33,17 @@ private struct PlainProvider: ProviderAdapter {
             sent(request, try JSON(parsing: body))
             return TransportResponse(head: HTTPResponse(status: status), body: try response.serialized())
         }
-        return try await DynamicRegistration(server: AuthorizationServer(PlainProvider(), transport: transport))
-            .register(
-                DynamicRegistration.Request(
-                    name: "Test",
-                    authenticationMethod: method,
-                    metadata: ["contacts": ["a@b"]]
-                ),
-                initialAccessToken: token
-            )
+        return try await DynamicRegistration(
+            server: AuthorizationServer(PlainProvider(change: metadata), transport: transport)
+        )
+        .register(
+            DynamicRegistration.Request(
+                name: "Test",
+                authenticationMethod: method,
+                metadata: ["contacts": ["a@b"]]
+            ),
+            initialAccessToken: token
+        )
     }
 
     @Test func sendsTheMetadataOfANativeApp() async throws {
@@ -51,7 +57,7 @@ private struct PlainProvider: ProviderAdapter {
         #expect(request.headerFields[.authorization] == "Bearer initial")
         #expect(json["redirect_uris"] == ["http://127.0.0.1/callback"])
         #expect(json["application_type"] == "native")
-        #expect(json["grant_types"] == ["authorization_code"])
+        #expect(json["grant_types"] == ["authorization_code", "refresh_token"])
         #expect(json["token_endpoint_auth_method"] == "none")
         #expect(json["client_name"] == "Test")
         #expect(json["contacts"] == ["a@b"])
@@ -79,6 +85,42 @@ private struct PlainProvider: ProviderAdapter {
         #expect(registered.clientSecretExpiresAt?.timeIntervalSince1970 == 1_900_000_000)
         #expect(registered.registrationAccessToken == Secret("t"))
         #expect(!"\(registered)".contains("s3cret"))
+    }
+
+    @Test(arguments: [
+        (["none", "client_secret_basic"], "none"),
+        (["client_secret_basic", "client_secret_post"], "client_secret_post"),
+        (["client_secret_basic"], "client_secret_basic"), (["private_key_jwt"], "none"),
+    ])
+    func theAuthenticationMethodIsOneThatTheServerSupports(_ methods: [String], _ expected: String) async throws {
+        let seen = Mutex<JSON?>(nil)
+        _ = try await register(
+            ["client_id": "c", "client_secret": expected == "none" ? .null : "s"],
+            metadata: { $0.tokenEndpointAuthMethods = methods }
+        ) { _, json in
+            seen.withLock { $0 = json }
+        }
+        #expect(seen.withLock { $0?["token_endpoint_auth_method"]?.string } == expected)
+    }
+
+    /// A server that does not return the method has not confirmed it.
+    @Test(arguments: [
+        (ClientAuthentication.Method?.none, "client_secret_basic"), (.clientSecretPost, "client_secret_post"),
+    ])
+    func aMethodThatIsNotReturnedIsTheRequestedOne(_ method: ClientAuthentication.Method?, _ expected: String)
+        async throws
+    {
+        let registered = try await register(["client_id": "c", "client_secret": "s"], method: method)
+        #expect(registered.authentication.method.rawValue == expected)
+    }
+
+    @Test func aRejectionForLackOfAnInitialAccessTokenSaysSo() async throws {
+        for (status, token) in [(HTTPResponse.Status.unauthorized, nil), (.unauthorized, Secret("t"))] {
+            let error = await #expect(throws: AuthError.self) {
+                try await register(["error": "invalid_token"], status: status, token: token)
+            }
+            #expect(error?.message.contains("initial access token") == (token == nil))
+        }
     }
 
     struct Refused: CustomTestStringConvertible {

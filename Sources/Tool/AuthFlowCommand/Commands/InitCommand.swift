@@ -90,7 +90,7 @@ struct InitCommand: AsyncParsableCommand {
         var members = provider.members
         if let redirectURI { members["redirect_uri"] = .string(redirectURI) }
         let server = try provider.server(members)
-        let metadata = try await server.metadata()
+        let metadata = try await server.metadata(with: \.registrationEndpoint)
         Terminal.talk(provider.found(metadata))
         for obstacle in try await server.obstacles() {
             Terminal.talk("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
@@ -168,8 +168,7 @@ struct InitCommand: AsyncParsableCommand {
             DynamicRegistration.Request(
                 redirectURIs: [try RedirectURI(redirectURI)],
                 name: "authflow",
-                scopes: scopes,
-                authenticationMethod: ClientAuthentication.Method.none
+                scopes: scopes
             )
         )
         // Needed to change or remove the registration (RFC 7592).

@@ -50,8 +50,11 @@ extension RegisterCommand {
         @Option(name: .customLong("scope"), help: "A scope to request; may be given more than once.")
         var scopes: [String] = ["openid"]
 
-        @Option(help: "The client authentication method. A program on users' devices is a public client: none.")
-        var authentication = Authentication.none
+        @Option(
+            help:
+                "The client authentication method. Default: none, because a program on users' devices is a public client, if the provider supports it."
+        )
+        var authentication: Authentication?
 
         @Option(help: "A file with the provider's initial access token, if registration requires one.")
         var initialAccessTokenFile: String?
@@ -79,7 +82,7 @@ extension RegisterCommand {
                     redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) },
                     name: name,
                     scopes: scopes,
-                    authenticationMethod: ClientAuthentication.Method(rawValue: authentication.rawValue)
+                    authenticationMethod: authentication.map { ClientAuthentication.Method(rawValue: $0.rawValue) }
                 ),
                 initialAccessToken: token
             )
