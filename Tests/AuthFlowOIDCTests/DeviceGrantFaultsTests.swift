@@ -103,7 +103,6 @@ import Testing
             fault: .deviceAuthorization(.member("expires_in", 0)),
             code: .invalidResponse
         ),
-        BadResponse(name: "no ID Token", fault: .tokenResponse(.missingIDToken), code: .invalidIDToken),
         BadResponse(name: "an ID Token with a nonce", fault: .idToken(.claim("nonce", "n")), code: .invalidIDToken),
         BadResponse(name: "a wrong at_hash", fault: .idToken(.wrongAccessTokenHash), code: .invalidIDToken),
         BadResponse(name: "a wrong issuer", fault: .idToken(.wrongIssuer), code: .invalidIDToken),

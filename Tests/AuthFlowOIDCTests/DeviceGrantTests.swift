@@ -20,22 +20,30 @@ import Testing
     }
 
     /// RFC 8628 does not specify an ID Token.
-    @Test(arguments: [OIDCProvider.IdentitySource.userInfo, .idToken])
-    func aDeviceSignInWithoutAnIDTokenNeedsAnotherSourceOfTheUser(_ source: OIDCProvider.IdentitySource) async throws {
+    @Test(arguments: [(OIDCProvider.IdentitySource.userInfo, true), (.idToken, true), (.idToken, false)])
+    func aDeviceSignInWithoutAnIDTokenNeedsAnotherSourceOfTheUser(
+        _ source: OIDCProvider.IdentitySource,
+        _ hasUserInfo: Bool
+    ) async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             emulator.fault = .tokenResponse(.missingIDToken)
+            let server = AuthorizationServer(OIDCProvider(issuer: emulator.issuer), transport: scene.transport)
+            var metadata = try await server.metadata()
+            if !hasUserInfo { metadata.userInfoEndpoint = nil }
             let client = try scene.client(
-                registration: EmulatorScene.registration(),
-                adapter: OIDCProvider(issuer: emulator.issuer, identitySource: source),
+                registration: try Self.settings { $0.scopes.append("offline_access") },
+                adapter: OIDCProvider(metadata: metadata, identitySource: source),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],
                 host: time.host
             )
-            if source == .userInfo {
+            if hasUserInfo {
                 #expect(try await client.signIn().identity?.subject == "248289761001")
                 #expect(!emulator.requests.contains("POST /revoke"))
+                #expect(try await client.refresh().identity?.subject == "248289761001")
+                #expect(try await client.userInfo()["sub"] == "248289761001")
             } else {
                 let error = await #expect(throws: AuthError.self) { try await client.signIn() }
                 #expect(error?.code == .invalidIDToken)
