@@ -88,7 +88,7 @@ import Testing
             testDescription: "too long",
             claims: nil,
             text: String(repeating: "a", count: 70_000),
-            words: "more than 65536 bytes"
+            words: "larger than 65536 bytes"
         ),
         Unusable(testDescription: "expired", claims: ["exp": 1_000_000_000], text: nil, words: "has expired"),
         Unusable(testDescription: "without an expiry", claims: ["exp": .null], text: nil, words: "no expiration time"),

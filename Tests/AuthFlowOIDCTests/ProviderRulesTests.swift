@@ -129,7 +129,7 @@ import Testing
 
     // MARK: Responses
 
-    @Test(arguments: [("access_denied", AuthError.Code.accessDenied), ("server_error", .issuerMismatch)])
+    @Test(arguments: [("access_denied", AuthError.Code.accessDenied), ("server_error", .providerRejected)])
     func reportsAnErrorResponseWithoutIssAsUnconfirmed(_ error: String, _ code: AuthError.Code) async throws {
         let scene = try scene()
         scene.emulator.fault = .callback(
@@ -243,7 +243,7 @@ import Testing
             .values
         let error = await #expect(throws: AuthError.self) { try await scene.client(registration: settings).signIn() }
         #expect(error?.providerError?.error == "invalid_client")
-        #expect(error?.message.contains("client_secret_post may help") == isAdvised)
+        #expect(error?.message.contains("\"client_secret_post\"") == isAdvised)
         #expect(error?.message.contains(secret) == false)
     }
 

@@ -21,7 +21,7 @@ import AuthFlowOAuth
 /// | tokens that cannot be checked now | the new refresh token | yes | the old tokens until they expire, then the error |
 /// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached |
 /// | `invalid_grant`, or tokens of another user | the end of the session | | `login_required` |
-/// | an unexplained 400 or 401, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
+/// | another 400 or 401, unless it is about the client or the request, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
@@ -36,6 +36,8 @@ struct CredentialRefresh {
     let rejected: Secret?
     /// Whether tokens can be obtained without a user.
     let isRenewable: Bool
+    /// Whether the client requests the scope `offline_access`.
+    var requestsOfflineAccess = false
 
     /// The action for a stored credential.
     enum Action {
@@ -59,12 +61,16 @@ struct CredentialRefresh {
         guard credential.tokens.refreshToken == nil else { return .send(credential) }
         if isRenewable, credential.identity == nil { return .renew(replacing: credential) }
         if isUsable(credential, at: now) { return .answer(credential) }
+        // OpenID Connect Core section 11: for offline_access, "the prompt parameter contains consent unless other conditions for processing
+        // the request permitting offline access to the requested resources are in place".
+        let advice =
+            requestsOfflineAccess
+            ? "some providers issue one only if the parameter \"prompt\" of the authorization request is \"consent\""
+            : "many providers issue one for the scope \"offline_access\""
+        let reason = credential.isExpired(at: now) ? "has expired, and" : "cannot be refreshed, because"
         let error = AuthError(
             .loginRequired,
-            """
-            The access token of \(credential.displayName) has expired, and the provider issued no refresh token. \
-            Sign in again; many providers issue one for the scope "offline_access".
-            """
+            "The access token of \(credential.displayName) \(reason) the provider issued no refresh token. Sign in again; \(advice)."
         )
         return .expire(credential, error)
     }
@@ -116,9 +122,13 @@ struct CredentialRefresh {
         guard counted.refusedRefreshes >= Self.toleratedRefusals else {
             return Consequence(backoff: error, stored: stored, answer: .failure(error))
         }
+        let reason = error.providerError.map { "\($0)" } ?? "status \(error.status ?? 0), without a reason"
+        let hint =
+            ["unauthorized_client", "unsupported_grant_type"].contains(name)
+            ? " The client may have been registered without the grant refresh_token." : ""
         let end = AuthError(
             .loginRequired,
-            "The access token of \(old.displayName) has expired, and the provider rejects its refresh (status \(error.status ?? 0)) without giving a reason. Sign in again.",
+            "The access token of \(old.displayName) has expired, and the provider rejects its refresh (\(reason)). Sign in again.\(hint)",
             providerError: error.providerError,
             status: error.status,
             underlyingError: error
@@ -145,11 +155,10 @@ struct CredentialRefresh {
     }
 
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
-        // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix.
-        let faults = [
-            "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
-            "invalid_dpop_proof", "use_dpop_nonce",
-        ]
+        // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix. `unauthorized_client` and
+        // `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which some providers return for
+        // a refresh token that no longer exists.
+        let faults = ["invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce"]
         let isFault = error.code == .providerRejected && name.map(faults.contains) == true
         return (error.status == 400 || error.status == 401) && !isFault
     }

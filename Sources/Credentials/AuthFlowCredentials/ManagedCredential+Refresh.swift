@@ -19,7 +19,8 @@ extension ManagedCredential {
             account: account,
             margin: margin,
             rejected: rejected,
-            isRenewable: renewal != nil
+            isRenewable: renewal != nil,
+            requestsOfflineAccess: client.registration.scopes.contains("offline_access")
         )
         let stored = Result { () throws(AuthError) in try signedIn(in: accounts, account) }
         switch try refresh.action(for: stored, at: client.host.now()) {

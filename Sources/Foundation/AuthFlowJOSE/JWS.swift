@@ -24,7 +24,9 @@ package struct JWS: Sendable {
         guard dots.count != 4 else {
             throw AuthError(.unsupported, "The token is encrypted (JWE), and there is no key to decrypt it with.")
         }
-        guard dots.count == 2 else { throw malformed("it does not have three parts (RFC 7515 section 7.1)") }
+        guard dots.count == 2 else {
+            throw malformed("it does not have three parts (RFC 7515 section 7.1), so it may be unsigned or not a JWT")
+        }
         guard let payload = Base64URL.decode(utf8: bytes[(dots[0] + 1)..<dots[1]]),
             let signature = Base64URL.decode(utf8: bytes[(dots[1] + 1)...])
         else { throw malformed("a part is not base64url (RFC 7515 section 2)") }

@@ -116,10 +116,15 @@ package struct JWTVerifier: Sendable {
             throw profile.refused(
                 allowed.isEmpty
                     ? "it is signed with \"\(name)\", but the provider and the client have not agreed on any supported algorithm (alg)"
-                    : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)"
+                    : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)\(symmetricHint(jws))"
             )
         }
         return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)
+    }
+
+    private func symmetricHint(_ jws: JWS) -> String {
+        guard profile.code == .invalidIDToken, jws.header.algorithm.definition?.scheme == .hmac else { return "" }
+        return ". A client that is registered for a symmetric algorithm must list it in \"id_token_signing_algorithms\""
     }
 
     /// RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being used as another.
@@ -136,7 +141,12 @@ package struct JWTVerifier: Sendable {
         // RFC 7515 section 4.1.9: "application/" is prepended to a value without a slash.
         guard let name = type?.string?.lowercased(),
             accepted.contains(name.hasPrefix("application/") ? String(name.dropFirst("application/".count)) : name)
-        else { throw profile.refused("its header declares a different type (typ)") }
+        else {
+            let found = DisplayText.sanitized(type?.string ?? "", limit: 40)
+            throw profile.refused(
+                "its header declares the type \"\(found)\" (typ); accepted: \(accepted.joined(separator: ", "))"
+            )
+        }
     }
 
     private func isSigned(_ jws: JWS, _ keys: some KeySet, _ secret: Secret?) async throws -> Bool {

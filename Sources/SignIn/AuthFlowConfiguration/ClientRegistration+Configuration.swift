@@ -16,14 +16,20 @@ extension ClientRegistration {
             try ClientRegistration.Values.check(algorithms, authentication)
         }
         var values = ClientRegistration.Values(clientID: try configuration[keys.clientID])
+        func check(_ values: ClientRegistration.Values, at key: any AnyConfigurationKey) throws(ConfigurationError) {
+            try configuration.located(key) { () throws(AuthError) in _ = try ClientRegistration(values) }
+        }
+        try check(values, at: keys.clientID)
+        values.scopes = try configuration[keys.scopes] ?? provider.defaultScopes
+        try check(values, at: keys.scopes)
         values.authentication = authentication
         if let redirectURIs = try configuration[keys.redirectURI] { values.redirectURIs = redirectURIs }
         values.requiresAnnouncedPKCE = try configuration[keys.requiresAnnouncedPKCE]
         values.namesResourcesOnRefresh = try configuration[keys.namesResourcesOnRefresh]
-        values.scopes = try configuration[keys.scopes] ?? provider.defaultScopes
         values.parameters = try configuration[keys.parameters]
         values.responseMode = try configuration[keys.responseMode]
         values.idTokenSigningAlgorithms = algorithms
+        values.trustedAudiences = try configuration[keys.trustedAudiences]
         values.clockLeeway = try configuration[keys.clockLeeway]
         values.postLogoutRedirectURI = try configuration[keys.postLogoutRedirectURI]
         values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]
@@ -77,7 +83,7 @@ extension ClientRegistration {
             try values.applyProfile()
             return values
         }
-        self = try configuration.located(keys.scopes) { [values] () throws(AuthError) in
+        self = try configuration.located { [values] () throws(AuthError) in
             try ClientRegistration(values)
         }
         try provider.check(self, configuration)

@@ -35,6 +35,13 @@ public struct ConfigurationObject: Sendable {
     }
 }
 
+extension ConfigurationObject {
+    /// Runs `body`, which may reject the combination of several values, and adds the location of the object to its error.
+    func located<Return>(_ body: () throws(AuthError) -> Return) throws(ConfigurationError) -> Return {
+        try node.located(body)
+    }
+}
+
 extension ConfigurationObject: CustomStringConvertible, WithoutReflection {
     /// The object's location: its file and path.
     public var description: String { "\(node.source.file): \(node.path)" }

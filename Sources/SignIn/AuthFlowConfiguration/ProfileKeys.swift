@@ -153,7 +153,7 @@ public enum ProfileKeys {
     )
     static let resources = ConfigurationKey(
         "resources",
-        .list(.issuer),
+        .list(.parsed("uri") { text throws(AuthError) in try Endpoint(text, name: "resource").url }),
         default: [],
         "The URIs of the resources that access tokens are for (RFC 8707)."
     )
@@ -197,6 +197,12 @@ public enum ProfileKeys {
         "id_token_signing_algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
         "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider advertises; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
+    )
+    static let trustedAudiences = ConfigurationKey(
+        "trusted_audiences",
+        .list(.text),
+        default: [],
+        "The audiences that ID Tokens may have in addition to the client_id, such as the URL of an API. An ID Token with several audiences must name the client in azp."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",
@@ -242,7 +248,7 @@ public enum ProfileKeys {
         "timeout",
         .seconds(5...3600),
         default: AuthClient.Options().timeout,
-        "The timeout of a sign-in, in seconds. In the device flow, the lifetime of the device code applies instead."
+        "The timeout of a sign-in, in seconds. In the device flow, the lifetime of the device code applies instead, but at most 5 minutes if there is no terminal."
     )
     static let parameters = ConfigurationKey<[ProviderRequest.Purpose: FormParameters]>(
         "parameters",
@@ -281,7 +287,7 @@ public enum ProfileKeys {
             redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,
             signsRequests, requestEncryption, securityProfile,
-            idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
+            idTokenSigningAlgorithms, trustedAudiences, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
             sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }

@@ -142,7 +142,7 @@ struct UserAgentChoice: Sendable {
     private var noUserAgent: AuthError {
         AuthError(
             .noUserAgent,
-            "You must sign in, but no user agent works here. \(reasons.joined(separator: "; ")). Sign in on a machine with a browser or a terminal."
+            "No user agent works here. \(reasons.joined(separator: "; ")). Use a machine with a browser or a terminal."
         )
     }
 

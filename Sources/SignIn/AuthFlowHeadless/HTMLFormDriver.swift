@@ -59,14 +59,18 @@ extension HTMLFormDriver: LoginDriver {
             if html.hasScripts {
                 throw refusal(
                     page,
-                    "needs JavaScript, which this user agent does not support. Use a user agent with a browser, such as \"loopback\""
+                    "has no form that can be filled in without JavaScript, which this user agent does not support. If it is not an error page, use a user agent with a browser, such as \"loopback\"",
+                    html
                 )
             }
             throw refusal(page, "has no form that can be filled in", html)
         }
         if let passwordField = form.passwordField {
             guard !page.hasTypedCredentials else {
-                throw AuthError(.accessDenied, "\(page.endpoint.origin) did not accept the user name and password.")
+                throw AuthError(
+                    .accessDenied,
+                    "\(page.endpoint.origin) did not accept the user name and password. \(page.words(html))"
+                )
             }
             var values: [String: String] = [passwordField.name: password.exposed]
             if let field = form.userNameField { values[field.name] = username }

@@ -256,7 +256,7 @@ extension UserAgentFactory {
             more: #", "flow": ["authorization_code", "client_credentials"]"#,
             place: "3:88",
             keyPath: "profiles.work.flow",
-            words: "has no user"
+            words: "signs no user in"
         ),
         Fault(more: #", "user_agent": []"#, place: "3:88", keyPath: "profiles.work.user_agent", words: "at least one"),
         Fault(

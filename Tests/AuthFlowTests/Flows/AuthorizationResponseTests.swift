@@ -148,7 +148,7 @@ import Testing
             row: "error without iss although advertised",
             query: "?state=z634l182&error=server_error",
             announces: true,
-            code: .issuerMismatch
+            code: .providerRejected
         ),
         Refused(
             row: "error with wrong iss",

@@ -141,6 +141,8 @@ import Testing
         (unavailable, "temporarily_unavailable, stores nothing, backs off"),
         (rejection("invalid_client", 401), "provider_rejected, stores nothing, backs off"),
         (rejection("use_dpop_nonce", 400), "provider_rejected, stores nothing, backs off"),
+        (rejection("invalid_request", 400), "provider_rejected, stores refusal 1, backs off"),
+        (rejection("unauthorized_client", 400), "provider_rejected, stores refusal 1, backs off"),
         (AuthError(.invalidResponse, "", status: 400), "invalid_reply, stores refusal 1, backs off"),
         (rejection("an unknown code", 401), "provider_rejected, stores refusal 1, backs off"),
     ])

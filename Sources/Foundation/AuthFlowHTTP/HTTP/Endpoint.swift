@@ -52,7 +52,9 @@ public struct Endpoint: Sendable, Hashable {
         guard components.user == nil, components.password == nil else {
             throw refuse("it contains a user name")
         }
-        guard components.fragment == nil else { throw refuse("it has a fragment (#...), which RFC 6749 forbids") }
+        guard components.fragment == nil else {
+            throw refuse("it has a fragment (#...), which RFC 6749 section 3.1 and RFC 8707 section 2 forbid")
+        }
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
             throw refuse("only https is safe; plain http is accepted only for 127.0.0.1, [::1] and localhost")
         }

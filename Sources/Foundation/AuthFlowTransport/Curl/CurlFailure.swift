@@ -56,7 +56,7 @@ struct CurlFailure {
                 isBadFile
                 ? ": the CA file could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
             error = failure(
-                "No TLS connection to \(place) was established, because its certificate could not be verified\(reason)."
+                "No TLS connection to \(place) was established, because its certificate could not be verified\(reason). A private certificate authority must be configured (\"ca_file\")."
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(

@@ -72,10 +72,10 @@ public struct AuthorizationResponse: Sendable {
             }
             // The sender of the error is unknown, but that makes no difference, because the sign-in has failed either
             // way.
-            throw AuthError(
-                error.error == "access_denied" ? .accessDenied : .issuerMismatch,
-                "The sign-in was stopped by an error that does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
-                providerError: error
+            let refusal = Self.refusal(error)
+            throw refusal.saying(
+                "\(refusal.message) The error does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
+                because: nil
             )
         }
         if let issuer, !issuer.isIdentical(to: pending.issuer) {

@@ -90,7 +90,7 @@ extension OAuthClient {
             ? ""
             : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
         return
-            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare these values with the provider's requirements."
+            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare these values with the provider's requirements; see \"client_key\" and \"client_assertion_audience\"."
     }
 
     /// Sends a request with client authentication, which is created for each attempt.
@@ -185,9 +185,9 @@ extension OAuthClient {
         guard registration.authentication.method == .clientSecretBasic,
             let secret = registration.authentication.secret?.exposed,
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
-        else { return error }
+        else { return adding("Check \"client_id\", \"client_secret\" and \"client_authentication\".") }
         return adding(
-            "The client's secret or identifier has characters that some providers misread in HTTP Basic: client_secret_post may help."
+            "The client's secret or identifier has characters that some providers misread in HTTP Basic: if it is correct, set \"client_authentication\" to \"client_secret_post\"."
         )
     }
 

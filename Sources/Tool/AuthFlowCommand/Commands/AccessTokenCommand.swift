@@ -128,7 +128,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
                 )
             case _ where skipped != nil:
                 throw TokenIsNotAccepted(
-                    status: ExitStatus.failure,
+                    status: ExitStatus.network,
                     message: "Only the issuer can tell whether the token is active. To query it, add --introspect."
                 )
             default:

@@ -196,9 +196,12 @@ struct DoctorCommand: AsyncParsableCommand {
         _ metadata: ProviderMetadata,
         _ findings: inout Findings
     ) {
-        if metadata.codeChallengeMethods?.contains("S256") == false {
+        if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             findings.bad("PKCE", "the provider does not support S256")
+        } else if settings.requiresAnnouncedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {
+            findings.bad("PKCE", "the provider does not advertise S256, which \"announced_pkce\" requires")
         }
+        compareFeatures(settings, metadata, &findings)
         if metadata.requiresPushedRequests, settings.pushedRequests == .never {
             findings.bad(
                 "PAR",
@@ -233,6 +236,45 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    /// Reports features that the profile uses and the provider's metadata does not list. Providers do not always list everything that they
+    /// support.
+    private static func compareFeatures(
+        _ settings: ClientRegistration,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
+        func expect(_ wanted: [String], in member: String, for key: String) {
+            guard let listed = metadata.json[member]?.strings, !wanted.isEmpty, Set(listed).isDisjoint(with: wanted)
+            else { return }
+            let names = listed.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
+            findings.note(key, "\(wanted.joined(separator: ", ")), but the provider's \(member): \(names)")
+        }
+        expect([settings.responseMode.rawValue], in: "response_modes_supported", for: "response_mode")
+        expect(
+            (settings.idTokenSigningAlgorithms ?? []).map(\.rawValue),
+            in: "id_token_signing_alg_values_supported",
+            for: "id_token_signing_algorithms"
+        )
+        if settings.usesDPoP, metadata.json["dpop_signing_alg_values_supported"] == nil {
+            findings.note("dpop", "the provider does not advertise DPoP (dpop_signing_alg_values_supported)")
+        }
+        if settings.requestObjectKey != nil, metadata.json["request_parameter_supported"] == false {
+            findings.note("signed_requests", "the provider's metadata says that it does not support them")
+        }
+    }
+
+    private static func examineFlows(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
+        let flows = client.methods.methods.map(\.flow)
+        if flows == [.device], metadata.deviceAuthorizationEndpoint == nil {
+            findings.bad("flow", "only the device flow, and the provider has no device authorization endpoint")
+        }
+        if flows == [.clientCredentials], let grants = metadata.json["grant_types_supported"]?.strings,
+            !grants.contains("client_credentials")
+        {
+            findings.note("flow", "the provider's grant_types_supported does not contain client_credentials")
+        }
+    }
+
     private static func examineSignIn(
         _ client: AuthClient,
         _ metadata: ProviderMetadata,
@@ -262,6 +304,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.good("keys", "the provider's signing keys were fetched")
             }
             Self.compare(client.registration, metadata, &findings)
+            Self.examineFlows(client, metadata, &findings)
             if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
         } catch {
             try Task.checkCancellation()
@@ -279,6 +322,7 @@ struct DoctorCommand: AsyncParsableCommand {
         for uri in client.registration.redirectURIs {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
             findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
+            if isFree { findings.note("", "if the provider compares ports, set one in \"redirect_uri\"") }
         }
     }
 }

@@ -83,7 +83,7 @@ struct LogoutCommand: AsyncParsableCommand {
             ),
             say(
                 signOut.endSession,
-                done: "The provider reports that your session there has ended.",
+                done: "The provider has completed its sign-out page.",
                 otherwise: "Your session at the provider may still be active"
             ),
         ]

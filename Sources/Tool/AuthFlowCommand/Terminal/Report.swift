@@ -30,6 +30,8 @@ enum Report {
     static func lifetime(of credential: Credential) -> String {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
         return switch credential.state {
+        case .fresh where credential.tokens.refreshToken == nil && credential.identity != nil:
+            "until \(end), without a refresh token"
         case .fresh: "until \(end)"
         case .expired: "expired at \(end), refreshed when needed"
         case .ended: "expired at \(end)"
