@@ -4,7 +4,7 @@
 # The products of debug builds: a link that the package manager makes.
 DEBUG := $(CURDIR)/.build/debug
 
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist bench-build compiler-cache interop-tests interop-mcp interop-helpers interop-browsers
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web demo-api interop-api databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate capacity workflows docs-engine prebuild dist bench-build compiler-cache interop-tests interop-mcp interop-helpers interop-browsers interop-providers
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light caddy openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -135,9 +135,9 @@ conformance: dependencies ## Run the conformance rows and write docs/conformance
 	$(DEBUG)/conformance-report > docs/conformance.md
 	@grep -F '**' docs/conformance.md
 
-interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, and with a real Chromium; tokens for kubectl, git, skopeo and aws; keys in tokens; a real GNOME Keyring
+interop: test-dependencies ## Sign in at Glewlwyd, idpyoidc and two Django providers, to MCP servers, and with a real Chromium; tokens for kubectl, git, skopeo and aws; keys in tokens; a real GNOME Keyring
 	swift build --build-tests
-	$(MAKE) --jobs=4 --output-sync=target interop-tests interop-mcp interop-helpers interop-browsers
+	$(MAKE) --jobs=5 --output-sync=target interop-tests interop-mcp interop-helpers interop-browsers interop-providers
 
 # These spend most of their time waiting, so they run at the same time.
 interop-tests:
@@ -153,6 +153,9 @@ interop-tests:
 
 interop-mcp:
 	Tests/Interop/mcp.sh $(DEBUG)/authflow
+
+interop-providers:
+	Tests/Interop/providers.sh $(DEBUG)/authflow
 
 interop-helpers:
 	Tests/Interop/helpers.sh $(DEBUG)/authflow

@@ -96,7 +96,8 @@ public struct HeadlessPage: Sendable {
     func words(_ html: HTMLPage) -> String {
         if let error = response.providerError { return "The page at \(endpoint) says: \(error)." }
         // Many error pages repeat their title as the heading.
-        let parts = html.text.hasPrefix(html.title) ? [html.text] : [html.title, html.text]
+        let title = html.title.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        let parts = html.text.hasPrefix(title) ? [html.text] : [title, html.text]
         let text = parts.filter { !$0.isEmpty }.joined(separator: ": ")
         let shown = DisplayText.sanitized(text, limit: 200)
         return shown.isEmpty ? "The page at \(endpoint) is empty." : "The page at \(endpoint) says: \"\(shown)\"."

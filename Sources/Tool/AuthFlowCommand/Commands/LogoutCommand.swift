@@ -50,7 +50,9 @@ struct LogoutCommand: AsyncParsableCommand {
             await forgetAWSKeys(of: client)
             return Terminal.talk(hadTokens ? "Signed out on this machine." : "No user was signed in.")
         }
-        let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
+        let signOut = try await redirects.accepting(for: client) {
+            try await client.signOut(endingSession: browser && !client.isWithoutUser)
+        }
         await forgetAWSKeys(of: client)
         try say(signOut)
     }
