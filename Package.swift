@@ -548,13 +548,11 @@ let package = Package(
             ],
             path: "Tests/Interop",
             exclude: [
-                "README.md", "resource_server.py", "mcp_client.py", "servers.sh", "keyring.sh", "browser.sh",
-                "desktop.sh",
-                "browser_login.py", "glewlwyd.sh",
-                "mcp.sh", "mcp_interop.py", "mcp_server.py", "fastmcp_server.py",
-                "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh", "idpyoidc.sh", "idpyoidc_provider.py",
-                "encrypted_requests.py",
-                "sts.sh", "helpers.sh", "helpers.py", "private_windows.sh",
+                "README.md", "browser.sh", "browser_login.py", "desktop.sh", "django_provider.py",
+                "encrypted_requests.py", "fastmcp_server.py", "glewlwyd.sh", "glewlwyd_seed.py", "helpers.py",
+                "helpers.sh", "idpyoidc.sh", "idpyoidc_provider.py", "keyring.sh", "mcp.sh", "mcp_client.py",
+                "mcp_interop.py", "mcp_server.py", "private_windows.sh", "providers.py", "providers.sh",
+                "resource_server.py", "servers.sh", "softhsm.sh", "sts.sh", "tls_proxy.py", "tpm.sh",
             ]
         ),
     ],

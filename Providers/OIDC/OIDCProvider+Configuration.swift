@@ -17,7 +17,7 @@ extension ProviderFactory {
             "identity",
             ConfigurationValue<OIDCProvider.IdentitySource>.choice,
             default: .idToken,
-            "The source of the user's identity. With id_token, the user is not identified if there is no ID Token."
+            "The source of the user's identity. With id_token, the user is not identified if there is no ID Token, except in the device flow with the scope openid, where the userinfo endpoint identifies the user."
         )
         let subjectClaim = ConfigurationKey(
             "subject_claim",

@@ -76,11 +76,7 @@ extension OIDCProvider: UserInfoProviding {
         // A verified ID Token is stronger evidence than any other source.
         guard tokens.verifiedIDToken == nil else { return try await context.identity(for: tokens) }
         switch identitySource {
-        case .idToken:
-            // RFC 8628 section 3.5: the response of the device flow is that of RFC 6749 section 5.1, which has no ID Token. The userinfo
-            // endpoint identifies the same user (OpenID Connect Core section 5.3).
-            guard isOpenID(tokens), try await context.metadata().userInfoEndpoint != nil else { return nil }
-            return try identity(try await userInfo(for: tokens, in: context))
+        case .idToken: return nil
         case .userInfo: return try identity(try await userInfo(for: tokens, in: context))
         case .introspection:
             guard let claims = try await context.introspect(tokens.accessToken) else {
@@ -95,11 +91,8 @@ extension OIDCProvider: UserInfoProviding {
     }
 
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
-        let trustsAccessToken = identitySource == .userInfo || identitySource == .idToken && isOpenID(tokens)
-        return try await context.userInfo(for: tokens, trustingAccessTokenAlone: trustsAccessToken)
+        try await context.userInfo(for: tokens, trustingAccessTokenAlone: identitySource == .userInfo)
     }
-
-    private func isOpenID(_ tokens: TokenSet) -> Bool { tokens.scopes.contains("openid") }
 
     public func identifiesUsers(of registration: ClientRegistration) -> Bool {
         registration.scopes.contains("openid") || identitySource != .idToken

@@ -215,6 +215,36 @@ import Testing
         #expect(await inbox.handle(request, body: []).status == (isBelieved ? 200 : 400))
     }
 
+    /// Some providers omit the state from error responses, and the terminal shows nothing of the page that the browser shows.
+    @Test func aRedirectWithoutTheStateIsReportedOnce() async throws {
+        let ignored = Mutex<[String]>([])
+        let inbox = CallbackInbox(
+            redirectURI: "http://127.0.0.1:8400/callback",
+            host: "127.0.0.1",
+            port: 8400,
+            path: "/callback",
+            expected: RedirectOptions(
+                redirectURIs: [.loopback],
+                state: Secret("the-right-state"),
+                reporter: FlowReporter { event in
+                    ignored.withLock { $0 += [event.details["ignored"]].compactMap { $0 } }
+                },
+                clock: ContinuousClock()
+            ),
+            appearance: LoopbackUserAgent.Appearance(applicationName: "", accentColor: nil)
+        )
+        for query in ["error=access_denied", "error=access_denied&state=wrong", "code=1"] {
+            let request = HTTPRequest(
+                method: .get,
+                scheme: "http",
+                authority: "127.0.0.1:8400",
+                path: "/callback?\(query)"
+            )
+            #expect(await inbox.handle(request, body: []).status == 400)
+        }
+        #expect(ignored.withLock { $0.count } == 1)
+    }
+
     @Test func pagesNameTheProgramToGoBackTo() async throws {
         let agent = LoopbackUserAgent(launcher: nil, applicationName: "My <app>", accentColor: "#1a4fb4")
         struct Denied: Error {}

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Serves django-oauth-toolkit or the provider of django-allauth (PyPI) on a port of 127.0.0.1, with the users alice and bob and their clients:
 
-    django_provider.py toolkit|allauth PORT DIRECTORY
+    django_provider.py toolkit|allauth PORT DIRECTORY DESCRIPTOR
+
+DESCRIPTOR is the number of the socket that listens at the port.
 
 Refresh tokens are used once, and a second use ends the session. `POST /forget` deletes all refresh tokens.
 """
-import os, socketserver, subprocess, sys
+import socket, socketserver, subprocess, sys
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 KIND, PORT, DIRECTORY = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -124,6 +126,15 @@ urlpatterns.append(path("forget", forget))
 
 class Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+
+    def server_bind(self):
+        self.socket = socket.socket(fileno=int(sys.argv[4]))
+        self.server_name, self.server_port = "127.0.0.1", PORT
+        self.setup_environ()
+
+    def server_activate(self):
+        pass
 
 
 class Quiet(WSGIRequestHandler):

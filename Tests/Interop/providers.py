@@ -5,7 +5,7 @@
 
 Prints what was tried. Exits with status 1 at the first unexpected result.
 """
-import contextlib, http.cookiejar, json, os, pathlib, re, socket, subprocess, sys, tempfile, time, urllib.parse, urllib.request
+import contextlib, http.cookiejar, json, os, pathlib, re, socket, subprocess, sys, tempfile, urllib.parse, urllib.request
 
 TOOL, KIND = sys.argv[1], sys.argv[2]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -67,26 +67,29 @@ class Browser:
 
 @contextlib.contextmanager
 def provider(directory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with open(directory / "log", "w") as log:
-        process = subprocess.Popen([sys.executable, "-W", "ignore", HERE / "django_provider.py", KIND, str(port), str(directory)],
-                                   stdout=log, stderr=log)
+    # The provider gets the listening socket, so that no other program can take its port.
+    with socket.create_server(("127.0.0.1", 0)) as listening, open(directory / "log", "w") as log:
+        port = listening.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", HERE / "django_provider.py", KIND, str(port), str(directory), str(listening.fileno())],
+            pass_fds=[listening.fileno()], stdout=log, stderr=log)
     try:
         origin = f"http://127.0.0.1:{port}"
         path = "/o/.well-known/openid-configuration" if KIND == "toolkit" else "/.well-known/openid-configuration"
-        for _ in range(300):
-            with contextlib.suppress(OSError), urllib.request.urlopen(origin + path, timeout=5):
-                yield origin
-                return
-            if process.poll() is not None:
-                break
-            time.sleep(0.1)
-        fail((directory / "log").read_text())
+        # Connections wait until the provider accepts them.
+        with urllib.request.urlopen(origin + path, timeout=60):
+            pass
+        yield origin
+    except Exception:
+        sys.stderr.write((directory / "log").read_text())
+        raise
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def sessions(tool, origin, base):

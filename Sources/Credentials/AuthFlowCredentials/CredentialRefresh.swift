@@ -19,7 +19,7 @@ import AuthFlowOAuth
 /// |---|---|---|---|
 /// | tokens | the new credential | ends | the new tokens |
 /// | tokens that cannot be checked now | the new refresh token | yes | the old tokens until they expire, then the error |
-/// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached |
+/// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached; from the second on, `login_required` |
 /// | `invalid_grant`, or tokens of another user | the end of the session | | `login_required` |
 /// | another 400 or 401, unless it is about the client or the request, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
@@ -92,22 +92,37 @@ struct CredentialRefresh {
     func consequence(of outcome: RefreshOutcome, at now: Date) -> Consequence {
         switch outcome {
         case .refreshed(let new):
-            Consequence(stored: new, state: .refreshed, answer: .success(new))
+            return Consequence(stored: new, state: .refreshed, answer: .success(new))
         case .unchecked(let kept, let error):
-            Consequence(backoff: error, stored: kept, answer: answer(kept, after: error, at: now))
+            return Consequence(backoff: error, stored: kept, answer: answer(kept, after: error, at: now))
         case .refused(let kept, let error):
-            Consequence(
+            let (counted, isLast) = Self.counting(kept)
+            let answer =
+                isLast
+                ? AuthError(
+                    .loginRequired,
+                    "The refreshed tokens were not used, for the second time. \(error.message) Sign in again.",
+                    underlyingError: error
+                )
+                : error.saying(
+                    "The refreshed tokens were not used, but the session continues. \(error.message)",
+                    because: error
+                )
+            return Consequence(
                 backoff: error,
                 dropsCache: true,
-                stored: kept,
-                answer: .failure(
-                    error.saying(
-                        "The refreshed tokens were not used, but the session continues. \(error.message)",
-                        because: error
-                    )
-                )
+                stored: counted,
+                state: isLast ? .expired : nil,
+                answer: .failure(answer)
             )
         }
+    }
+
+    /// - Returns: The credential with another refused refresh, and whether the user must sign in.
+    private static func counting(_ credential: Credential) -> (Credential, isLast: Bool) {
+        var counted = credential
+        counted.refusedRefreshes = min(credential.refusedRefreshes + 1, toleratedRefusals)
+        return (counted, counted.refusedRefreshes >= toleratedRefusals)
     }
 
     /// The consequences of an error that does not end the session.
@@ -116,19 +131,17 @@ struct CredentialRefresh {
         guard Self.isUnexplained(error, named: name), old.isExpired(at: now) else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
-        var counted = old
-        counted.refusedRefreshes = min(old.refusedRefreshes + 1, Self.toleratedRefusals)
+        let (counted, isLast) = Self.counting(old)
         let stored = counted == old ? nil : counted
-        guard counted.refusedRefreshes >= Self.toleratedRefusals else {
-            return Consequence(backoff: error, stored: stored, answer: .failure(error))
-        }
-        let reason = error.providerError.map { "\($0)" } ?? "status \(error.status ?? 0), without a reason"
+        guard isLast else { return Consequence(backoff: error, stored: stored, answer: .failure(error)) }
+        let reason =
+            error.providerError.map { "\($0)" } ?? error.status.map { "status \($0), without a reason" } ?? error.message
         let hint =
             ["unauthorized_client", "unsupported_grant_type"].contains(name)
             ? " The client may have been registered without the grant refresh_token." : ""
         let end = AuthError(
             .loginRequired,
-            "The access token of \(old.displayName) has expired, and the provider rejects its refresh (\(reason)). Sign in again.\(hint)",
+            "The access token of \(old.displayName) has expired, and its refresh fails (\(reason)). Sign in again.\(hint)",
             providerError: error.providerError,
             status: error.status,
             underlyingError: error
@@ -160,6 +173,8 @@ struct CredentialRefresh {
         // a refresh token that no longer exists.
         let faults = ["invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce"]
         let isFault = error.code == .providerRejected && name.map(faults.contains) == true
-        return (error.status == 400 || error.status == 401) && !isFault
+        // Tokens that fail a check each time cannot be used either.
+        let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
+        return (error.status == 400 || error.status == 401 || isCheck) && !isFault
     }
 }

@@ -86,12 +86,16 @@ extension EncryptedTokenStore: TokenStore {
             let box = try AES.GCM.SealedBox(combined: envelope.sealed)
             return Array(try AES.GCM.open(box, using: dataKey, authenticating: Self.place(of: key)))
         } catch {
-            throw AuthError(
-                .credentialUnusable,
-                "The stored credential was tampered with or is damaged. Sign out locally, which removes it, and sign in again.",
-                underlyingError: error
-            )
+            throw Self.damaged(error)
         }
+    }
+
+    private static func damaged(_ cause: any Error) -> AuthError {
+        AuthError(
+            .credentialUnusable,
+            "The stored credential was tampered with or is damaged. Sign out locally, which removes it, and sign in again.",
+            underlyingError: cause
+        )
     }
 
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
@@ -216,11 +220,7 @@ extension EncryptedTokenStore {
         do {
             return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
         } catch {
-            throw AuthError(
-                .credentialUnusable,
-                "The stored credential was tampered with or is damaged. Sign out locally, which removes it, and sign in again.",
-                underlyingError: error
-            )
+            throw Self.damaged(error)
         }
     }
 

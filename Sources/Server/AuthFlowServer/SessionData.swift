@@ -40,27 +40,19 @@ enum StoredSessionData {
     static let maximumSize = 16 * 1024
 
     static func encode(_ data: some SessionData) throws(AuthError) -> Secret {
-        let bytes: [UInt8]
-        let value: JSON
         do {
-            bytes = Array(try JSONEncoder().encode(data))
-            value = try JSON(parsing: bytes)
-        } catch {
-            throw AuthError(
-                .sessionDataUnusable,
-                "The session's data cannot be encoded as JSON.",
-                underlyingError: error
-            )
-        }
-        guard bytes.count <= maximumSize else {
-            throw AuthError(
-                .sessionDataUnusable,
-                "The session's data is \(bytes.count) bytes long; the maximum is \(maximumSize) bytes."
-            )
-        }
-        let stored: JSON = ["version": .integer(Int64(type(of: data).version)), "value": value]
-        do {
+            let bytes = Array(try JSONEncoder().encode(data))
+            guard bytes.count <= maximumSize else {
+                throw AuthError(
+                    .sessionDataUnusable,
+                    "The session's data is \(bytes.count) bytes long; the maximum is \(maximumSize) bytes."
+                )
+            }
+            let value = try JSON(parsing: bytes)
+            let stored: JSON = ["version": .integer(Int64(type(of: data).version)), "value": value]
             return Secret(String(decoding: try stored.serialized(), as: UTF8.self))
+        } catch let error as AuthError {
+            throw error
         } catch {
             throw AuthError(
                 .sessionDataUnusable,

@@ -28,6 +28,8 @@ final class CallbackInbox: Sendable {
         var isSettled = false
         /// Whether two visitors have opened the start page.
         var wasOpenedTwice = false
+        /// Whether a redirect without the state was reported.
+        var hasReportedIgnored = false
         var outcome: Outcome?
         var isKnown: [AsyncStream<Void>.Continuation] = []
     }
@@ -149,6 +151,7 @@ final class CallbackInbox: Sendable {
         // A page of any site can redirect the user here, so a request without the state is rejected, even during a
         // sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
+            reportIgnoredRedirect()
             return appearance.response(
                 StatusPage(
                     status: .badRequest,
@@ -170,6 +173,17 @@ final class CallbackInbox: Sendable {
             callbackContinuation.finish()
         }
         return appearance.response(await resultPage())
+    }
+
+    /// Reports the first redirect without the state: some providers omit it from error responses, and the user would otherwise wait for the
+    /// timeout.
+    private func reportIgnoredRedirect() {
+        let isFirst = state.withLock { state in
+            defer { state.hasReportedIgnored = true }
+            return !state.hasReportedIgnored
+        }
+        guard isFirst else { return }
+        expected.reporter.report(.userAgentVisit, details: ["ignored": "a redirect without the state of this visit"])
     }
 
     /// The response to a program that belongs to another user of this machine. That user may have read the URL of the

@@ -97,18 +97,15 @@ extension LoopbackUserAgent: UserAgent {
                 throw AuthError(.userAgentFailed, "The loopback server did not start.")
             }
             let session = RedirectSession.receiving(at: redirectURI.uri(port: port)) { url in
-                // A sign-out URL contains the ID Token, which the terminal need not show if a browser here opens the start page.
-                let start = launcher.map { _ in inbox.start(at: url) }
-                let shown = options.purpose == .signOut ? start ?? url : url
                 options.reporter.report(
                     .userAgentVisit,
                     details: [
                         "agent": "loopback", "port": "\(port)", "purpose": "\(options.purpose)",
                         "opens": launcher == nil ? "no" : "yes",
                     ],
-                    url: shown
+                    url: url
                 )
-                if let start { launcher?.open(start, reporter: options.reporter) }
+                launcher?.open(inbox.start(at: url), reporter: options.reporter)
                 return try await inbox.callback()
             }
             do {

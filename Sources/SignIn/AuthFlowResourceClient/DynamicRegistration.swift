@@ -11,9 +11,9 @@ public struct DynamicRegistration: Sendable {
         public var name: String?
         /// `scope`.
         public var scopes: [String]
-        /// `token_endpoint_auth_method`; default, nil: `none`, because native clients are public clients, unless the server's metadata lists
-        /// only others.
-        public var authenticationMethod: ClientAuthentication.Method?
+        /// `token_endpoint_auth_method`: the first of these methods that the server's metadata lists, otherwise the first; default: `none`, because
+        /// native clients are public clients, `client_secret_post`, `client_secret_basic`.
+        public var authenticationMethods: [ClientAuthentication.Method]
         /// `grant_types`; default, nil: `authorization_code` and, unless the server's metadata lists only others, `refresh_token`.
         public var grantTypes: [String]?
         /// Additional metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
@@ -24,13 +24,13 @@ public struct DynamicRegistration: Sendable {
             redirectURIs: [RedirectURI] = [.loopback],
             name: String? = nil,
             scopes: [String] = ["openid"],
-            authenticationMethod: ClientAuthentication.Method? = nil,
+            authenticationMethods: [ClientAuthentication.Method] = [.none, .clientSecretPost, .clientSecretBasic],
             metadata: [String: JSON] = [:]
         ) {
             self.redirectURIs = redirectURIs
             self.name = name
             self.scopes = scopes
-            self.authenticationMethod = authenticationMethod
+            self.authenticationMethods = authenticationMethods
             self.metadata = metadata
         }
 
@@ -41,10 +41,10 @@ public struct DynamicRegistration: Sendable {
                 let refreshes = metadata.json["grant_types_supported"]?.strings?.contains("refresh_token") ?? true
                 grantTypes = ["authorization_code"] + (refreshes ? ["refresh_token"] : [])
             }
-            let known = Set(metadata.tokenEndpointAuthMethods ?? ["none"])
             // Not client_secret_basic first: some servers decode it incorrectly, or accept it only if the body also contains the client_id.
-            let methods = [ClientAuthentication.Method.none, .clientSecretPost, .clientSecretBasic]
-            authenticationMethod = authenticationMethod ?? methods.first { known.contains($0.rawValue) } ?? methods[0]
+            let known = metadata.tokenEndpointAuthMethods ?? []
+            let listed = authenticationMethods.first { known.contains($0.rawValue) }
+            authenticationMethods = (listed ?? authenticationMethods.first).map { [$0] } ?? []
         }
 
         /// The document to send (RFC 7591 section 2).
@@ -55,7 +55,7 @@ public struct DynamicRegistration: Sendable {
                 "application_type": redirectURIs.contains { $0.kind == .https } ? "web" : "native",
             ]
             document["grant_types"] = grantTypes.map { .array($0.map(JSON.string)) }
-            document["token_endpoint_auth_method"] = authenticationMethod.map { .string($0.rawValue) }
+            document["token_endpoint_auth_method"] = authenticationMethods.first.map { .string($0.rawValue) }
             if !scopes.isEmpty { document["scope"] = .string(scopes.joined(separator: " ")) }
             document["client_name"] = name.map(JSON.string)
             return .object(document.merging(metadata) { own, _ in own })
@@ -145,10 +145,8 @@ public struct DynamicRegistration: Sendable {
             }
         }
         let secret = json["client_secret"]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
-        // Section 3.2.1: the response contains "all registered metadata about this client". Section 2: "If unspecified or omitted, the default
-        // is "client_secret_basic"".
-        let requested = request.authenticationMethod ?? ClientAuthentication.Method.none
-        let usual = secret != nil && requested == .none ? .clientSecretBasic : requested
+        // Section 2: "If unspecified or omitted, the default is "client_secret_basic"".
+        let usual = secret == nil ? request.authenticationMethods.first ?? .none : .clientSecretBasic
         let method = json["token_endpoint_auth_method"]?.string ?? usual.rawValue
         let authentication: ClientAuthentication
         switch (ClientAuthentication.Method(rawValue: method), secret) {

@@ -217,6 +217,8 @@ extension ResourceClient {
             name: options.clientName,
             scopes: scopes + later
         )
+        // Also if the server's metadata does not list refresh_token, because some servers list nothing but authorization_code.
+        request.grantTypes = ["authorization_code", "refresh_token"]
         let registration = DynamicRegistration(server: found.server)
         let registered: DynamicRegistration.Registered
         do {

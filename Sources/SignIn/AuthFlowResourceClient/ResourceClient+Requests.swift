@@ -133,7 +133,7 @@ extension ResourceClient {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "The access token is for \(Redaction.url(known.resource)), and \(endpoint) is not below it."
+                "The access token is for \(Redaction.url(known.resource)), and the URL of the request is not below it."
             )
         }
         // Otherwise the request is sent without a token, so that the resource sends a new challenge.

@@ -148,7 +148,7 @@ import Testing
             row: "error without iss although advertised",
             query: "?state=z634l182&error=server_error",
             announces: true,
-            code: .providerRejected
+            code: .issuerMismatch
         ),
         Refused(
             row: "error with wrong iss",

@@ -33,17 +33,10 @@ private struct PlainProvider: ProviderAdapter {
             sent(request, try JSON(parsing: body))
             return TransportResponse(head: HTTPResponse(status: status), body: try response.serialized())
         }
-        return try await DynamicRegistration(
-            server: AuthorizationServer(PlainProvider(change: metadata), transport: transport)
-        )
-        .register(
-            DynamicRegistration.Request(
-                name: "Test",
-                authenticationMethod: method,
-                metadata: ["contacts": ["a@b"]]
-            ),
-            initialAccessToken: token
-        )
+        var asked = DynamicRegistration.Request(name: "Test", metadata: ["contacts": ["a@b"]])
+        if let method { asked.authenticationMethods = [method] }
+        let server = AuthorizationServer(PlainProvider(change: metadata), transport: transport)
+        return try await DynamicRegistration(server: server).register(asked, initialAccessToken: token)
     }
 
     @Test func sendsTheMetadataOfANativeApp() async throws {
@@ -103,15 +96,22 @@ private struct PlainProvider: ProviderAdapter {
         #expect(seen.withLock { $0?["token_endpoint_auth_method"]?.string } == expected)
     }
 
-    /// A server that does not return the method has not confirmed it.
-    @Test(arguments: [
-        (ClientAuthentication.Method?.none, "client_secret_basic"), (.clientSecretPost, "client_secret_post"),
-    ])
-    func aMethodThatIsNotReturnedIsTheRequestedOne(_ method: ClientAuthentication.Method?, _ expected: String)
-        async throws
-    {
-        let registered = try await register(["client_id": "c", "client_secret": "s"], method: method)
-        #expect(registered.authentication.method.rawValue == expected)
+    /// RFC 7591 section 2: the default is client_secret_basic.
+    @Test func aSecretWithoutAMethodIsForBasic() async throws {
+        let registered = try await register(["client_id": "c", "client_secret": "s"], method: .clientSecretPost)
+        #expect(registered.authentication.method == .clientSecretBasic)
+    }
+
+    @Test func anExplicitMethodIsNotReplaced() async throws {
+        let seen = Mutex<JSON?>(nil)
+        _ = try await register(
+            ["client_id": "c"],
+            method: ClientAuthentication.Method.none,
+            metadata: { $0.tokenEndpointAuthMethods = ["client_secret_basic"] }
+        ) { _, json in
+            seen.withLock { $0 = json }
+        }
+        #expect(seen.withLock { $0?["token_endpoint_auth_method"]?.string } == "none")
     }
 
     @Test func aRejectionForLackOfAnInitialAccessTokenSaysSo() async throws {

@@ -129,11 +129,17 @@ import Testing
         (.unchecked(credential("kept"), unavailable), 601, "temporarily_unavailable, stores kept, backs off"),
         (
             .refused(credential("kept"), .init(.invalidIDToken, "")), 0,
-            "invalid_id_token, stores kept, backs off, drops"
+            "invalid_id_token, stores refusal 1, backs off, drops"
         ),
     ])
     func aResponseDeterminesWhatIsStored(_ outcome: RefreshOutcome, _ time: Double, _ expected: String) {
         #expect(describe(Self.refresh().consequence(of: outcome, at: Self.start + time)) == expected)
+    }
+
+    @Test func theUserSignsInAgainAfterTokensHaveFailedACheckTwice() {
+        let kept = Self.credential("kept", refused: 1)
+        let consequence = Self.refresh().consequence(of: .refused(kept, .init(.invalidIDToken, "")), at: Self.start)
+        #expect(describe(consequence) == "login_required, stores refusal 2, backs off, drops, expired")
     }
 
     @Test(arguments: [
@@ -144,6 +150,7 @@ import Testing
         (rejection("invalid_request", 400), "provider_rejected, stores refusal 1, backs off"),
         (rejection("unauthorized_client", 400), "provider_rejected, stores refusal 1, backs off"),
         (AuthError(.invalidResponse, "", status: 400), "invalid_reply, stores refusal 1, backs off"),
+        (AuthError(.invalidUserInfo, ""), "invalid_user_info, stores refusal 1, backs off"),
         (rejection("an unknown code", 401), "provider_rejected, stores refusal 1, backs off"),
     ])
     func oldTokensAreReturnedAfterAFailureUntilTheyExpireOrAreRejected(_ error: AuthError, _ expected: String) {

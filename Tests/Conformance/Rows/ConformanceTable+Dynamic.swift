@@ -22,7 +22,7 @@ extension ConformanceTable {
                 let registered = try await registration.register(
                     DynamicRegistration.Request(
                         name: "Conformance",
-                        authenticationMethod: method,
+                        authenticationMethods: [method],
                         metadata: ["contacts": ["admin@example.com"]]
                     )
                 )

@@ -127,9 +127,8 @@ extension AuthError.Code {
     /// document; other messages may contain the user's name, the path of an API, or the provider's text.
     package var hasPublicMessage: Bool {
         [
-            .invalidConfiguration, .unsupported, .discoveryFailed, .issuerMismatch, .invalidIDToken, .invalidUserInfo,
-            .keyUnavailable, .assertionUnusable, .storageFailed, .storeDamaged, .credentialUnusable,
-            .sessionDataUnusable,
+            .invalidConfiguration, .unsupported, .discoveryFailed, .issuerMismatch, .invalidIDToken, .keyUnavailable,
+            .storageFailed, .storeDamaged, .credentialUnusable, .sessionDataUnusable,
         ].contains(self)
     }
 }

@@ -56,7 +56,7 @@ struct CurlFailure {
                 isBadFile
                 ? ": the CA file could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
             error = failure(
-                "No TLS connection to \(place) was established, because its certificate could not be verified\(reason). A private certificate authority must be configured (\"ca_file\")."
+                "No TLS connection to \(place) was established, because its certificate could not be verified\(reason)."
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(
@@ -104,7 +104,7 @@ struct CurlFailure {
         case 10, 14: ": it has expired"
         case 18: ": it is self-signed"
         case 19, 20, 21:
-            ": its issuer is not among the authorities trusted by this system or by this client's settings"
+            ": its issuer is not among the authorities trusted by this system or by this client's settings (\"ca_file\")"
         case 23: ": it has been revoked"
         case 62, 64: ": it is for another name"
         case 66, 67, 68: ": its key or its signature is too weak"

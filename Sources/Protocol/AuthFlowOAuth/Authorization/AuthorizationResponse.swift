@@ -73,15 +73,18 @@ public struct AuthorizationResponse: Sendable {
             // The sender of the error is unknown, but that makes no difference, because the sign-in has failed either
             // way.
             let refusal = Self.refusal(error)
-            throw refusal.saying(
+            // Other codes, such as invalid_client, could cause a caller to discard its registration.
+            let isHarmless = ["access_denied", "invalid_scope"].contains(error.error)
+            throw AuthError(
+                isHarmless ? refusal.code : .issuerMismatch,
                 "\(refusal.message) The error does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
-                because: nil
+                providerError: error
             )
         }
         if let issuer, !issuer.isIdentical(to: pending.issuer) {
             throw AuthError(
                 .issuerMismatch,
-                "The redirect comes from \"\(DisplayText.sanitized(issuer))\", not from \"\(pending.issuer)\" (RFC 9207). The sign-in was stopped."
+                "The redirect comes from another issuer than \"\(pending.issuer)\" (RFC 9207). The sign-in was stopped."
             )
         }
 

@@ -111,7 +111,10 @@ extension OAuthClient {
                 "The server has users of several tenants, but sent no ID Token that names the tenant. Add the scope openid."
             )
         }
-        let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
+        let identity = try await reporter.step(.identity) { () -> Identity? in
+            if let identity = try await self.identity(of: tokens) { return identity }
+            return isOpenID && mayLackIDToken ? try await self.identityByUserInfo(tokens) : nil
+        }
         // RFC 8628 section 3.5 specifies the response of RFC 6749 section 5.1, which has no ID Token, so another source
         // must identify the user.
         guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {

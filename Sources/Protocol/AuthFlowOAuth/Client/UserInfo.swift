@@ -14,6 +14,34 @@ extension OAuthClient {
         return try await provider.userInfo(for: tokens, in: providerContext)
     }
 
+    /// Like ``userInfo(_:)``, for the tokens of a user who may have been identified without an ID Token.
+    package func userInfo(_ tokens: TokenSet, of credential: Credential) async throws -> JSON {
+        do {
+            return try await userInfo(tokens)
+        } catch let error as AuthError where error.code == .unsupported && credential.isIdentifiedByUserInfo {
+            let claims = try await requestUserInfo(tokens, withoutIDToken: true)
+            guard claims["sub"]?.string.isIdentical(to: credential.identity?.subject) == true else {
+                throw AuthError(.invalidUserInfo, "The userinfo response is for another user, so it was not used.")
+            }
+            return claims
+        }
+    }
+
+    /// The user that the userinfo endpoint names for tokens without an ID Token (OIDC Core section 5.3); nil if the server has no such
+    /// endpoint. The `sub` is the same as in an ID Token (section 5.3.2).
+    func identityByUserInfo(_ tokens: TokenSet) async throws -> Identity? {
+        let metadata = try await metadata()
+        guard tokens.verifiedIDToken == nil, metadata.userInfoEndpoint != nil else { return nil }
+        let claims = try await requestUserInfo(tokens, withoutIDToken: true)
+        guard let subject = claims["sub"]?.string, !subject.isEmpty else {
+            throw AuthError(
+                .invalidUserInfo,
+                "The userinfo response has no \"sub\" (OpenID Connect Core section 5.3.2), so the user cannot be identified."
+            )
+        }
+        return Identity(issuer: metadata.issuer, subject: subject, claims: claims)
+    }
+
     /// - Parameter withoutIDToken: Whether the response is accepted without an ID Token to compare it with.
     func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON {
         let metadata = try await metadata()

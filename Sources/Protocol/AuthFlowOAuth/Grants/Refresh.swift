@@ -146,14 +146,18 @@ extension OAuthClient {
         guard tokens.verifiedIDToken == nil, let known = credential.identity,
             let provider = adapter as? any UserInfoProviding
         else { return }
-        let identity = try await provider.identity(for: tokens, in: providerContext)
+        var identity = try await provider.identity(for: tokens, in: providerContext)
+        if identity == nil, credential.isIdentifiedByUserInfo { identity = try await identityByUserInfo(tokens) }
+        guard let identity else {
+            throw AuthError(.invalidUserInfo, "The provider does not identify the user of the tokens, so they were not used.")
+        }
         // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
         // be used".
-        guard identity?.account == known.account else {
+        guard identity.account == known.account else {
             throw AuthError(
                 .invalidUserInfo,
                 "The tokens belong to another user, so they were not used.",
-                underlyingError: identity.map { _ in AnotherUser() }
+                underlyingError: AnotherUser()
             )
         }
     }

@@ -138,7 +138,7 @@ extension AuthClient {
         try await client.requireBinding(of: credential, with: \ProviderMetadata.userInfoEndpoint)
         return try await perform { tokens in
             try await client.requireUser(of: credential, tokens)
-            return try await client.userInfo(tokens)
+            return try await client.userInfo(tokens, of: credential)
         }
     }
 

@@ -304,7 +304,9 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.good("keys", "the provider's signing keys were fetched")
             }
             Self.compare(client.registration, metadata, &findings)
-            Self.examineFlows(client, metadata, &findings)
+            // The provider's RFC 8414 document may have members that its OpenID Connect document lacks.
+            let supplemented = try await client.client.server.metadata(with: \.deviceAuthorizationEndpoint)
+            Self.examineFlows(client, supplemented, &findings)
             if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
         } catch {
             try Task.checkCancellation()

@@ -75,17 +75,17 @@ extension RegisterCommand {
                 return Secret(text.trimmingWhitespace())
             }
             let issuer = try await DiscoverCommand.issuer(issuer)
+            var request = DynamicRegistration.Request(
+                redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) },
+                name: name,
+                scopes: scopes
+            )
+            if let authentication {
+                request.authenticationMethods = [ClientAuthentication.Method(rawValue: authentication.rawValue)]
+            }
             let registered = try await DynamicRegistration(
                 server: AuthorizationServer(issuer: issuer, transport: ToolEnvironment.transport)
-            ).register(
-                DynamicRegistration.Request(
-                    redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) },
-                    name: name,
-                    scopes: scopes,
-                    authenticationMethod: authentication.map { ClientAuthentication.Method(rawValue: $0.rawValue) }
-                ),
-                initialAccessToken: token
-            )
+            ).register(request, initialAccessToken: token)
             if let secret = registered.clientSecret {
                 try create(secretFile, Array("\(secret.exposed)\n".utf8))
             }

@@ -129,6 +129,10 @@ struct Progress: Sendable {
                 Terminal.talk(
                     "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: \(SignInAdvice.doctor)"
                 )
+            } else if event.details["ignored"] != nil {
+                Terminal.talk(
+                    "The browser arrived without the state that this command expects, which was ignored. If the provider reported an error there, stop with Ctrl-C."
+                )
             } else if let browser = event.details["browser"] {
                 Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
             }
