@@ -63,7 +63,11 @@ extension ProviderFactory {
             }
             var metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
             metadata.tokenIssuer = try profile[tokenIssuer]
-            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, metadata.jwksURI != nil else {
+            // Without an ID Token, no keys are needed.
+            let needsKeys = ![.userInfo, .introspection].contains(source)
+            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil,
+                metadata.jwksURI != nil || !needsKeys
+            else {
                 return OIDCProvider(
                     issuer: issuer,
                     endpoints: metadata,

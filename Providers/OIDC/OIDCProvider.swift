@@ -64,7 +64,7 @@ extension OIDCProvider: ProviderAdapter {
         if let fixed { return fixed }
         var metadata = try await context.discover(
             tokenIssuer: tokenIssuer,
-            advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\")."
+            advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"jwks\")."
         )
         if let endpoints { metadata.replaceEndpoints(by: endpoints) }
         return metadata

@@ -109,6 +109,12 @@ import Testing
             last: "GET /userinfo"
         ),
         Refused(
+            row: "a redirect as the userinfo response",
+            fault: .userInfo(.response { $0.head.status = .found }),
+            code: .invalidResponse,
+            last: "GET /userinfo"
+        ),
+        Refused(
             row: "HTML page as the userinfo response",
             fault: .userInfo(.notJSON),
             code: .invalidResponse,
@@ -172,6 +178,14 @@ import Testing
         Tolerated(row: "unknown metadata members", fault: .metadata(.member("new_member", ["x": [1]]))),
         Tolerated(row: "unknown redirect parameters", fault: .callback(.unknownParameters)),
         Tolerated(row: "no c_hash", fault: .idToken(.claim("c_hash", nil))),
+        Tolerated(
+            row: "scope as an array",
+            fault: .tokenResponse(.member("scope", ["openid", "profile", "email"]))
+        ),
+        // The ID Token has identified the user, and the access token may be for another resource.
+        Tolerated(row: "userinfo refused", fault: .userInfo(.response { $0.head.status = .unauthorized })),
+        Tolerated(row: "userinfo missing", fault: .userInfo(.response { $0.head.status = .notFound })),
+        Tolerated(row: "userinfo unavailable", fault: .userInfo(.response { $0.head.status = .serviceUnavailable })),
     ]
 
     @Test(arguments: tolerated)

@@ -129,8 +129,11 @@ import Testing
 
     // MARK: Responses
 
-    @Test(arguments: [("access_denied", AuthError.Code.accessDenied), ("invalid_scope", .providerRejected), ("server_error", .issuerMismatch),
-        ("invalid_client", .issuerMismatch)])
+    @Test(arguments: [
+        ("access_denied", AuthError.Code.accessDenied), ("invalid_scope", .providerRejected),
+        ("server_error", .issuerMismatch),
+        ("invalid_client", .issuerMismatch),
+    ])
     func reportsAnErrorResponseWithoutIssAsUnconfirmed(_ error: String, _ code: AuthError.Code) async throws {
         let scene = try scene()
         scene.emulator.fault = .callback(

@@ -258,11 +258,15 @@ import Testing
 
     // MARK: Revocation
 
-    @Test(arguments: [("invalid_token", true), ("unsupported_token_type", false), ("server_error", false)])
-    func revocationTreatsAnInvalidTokenAsRevoked(_ error: String, _ isDone: Bool) async throws {
+    /// RFC 7009 section 2.1: with the refresh token, the server also invalidates its access tokens.
+    @Test(arguments: [
+        ("invalid_token", true, true), ("unsupported_token_type", true, true), ("unsupported_token_type", false, false),
+        ("server_error", true, false),
+    ])
+    func revocationTreatsAnInvalidTokenAsRevoked(_ error: String, _ refreshes: Bool, _ isDone: Bool) async throws {
         let network = RevocationResponses(scene.transport, error)
         var settings = try EmulatorScene.registration()
-        settings.scopes = ["openid", "profile", "offline_access"]
+        settings.scopes = ["openid", "profile"] + (refreshes ? ["offline_access"] : [])
         let client = try scene.client(registration: settings, store: store, transport: network, host: time.host)
         _ = try await client.signIn()
         let outcome = try await client.signOut().revocation

@@ -131,11 +131,13 @@ struct CredentialRefresh {
         guard Self.isUnexplained(error, named: name), old.isExpired(at: now) else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
-        let (counted, isLast) = Self.counting(old)
+        var (counted, isLast) = Self.counting(old)
+        // OpenID Connect Core section 3.1.2.6: only the user can resolve these.
+        if ["interaction_required", "login_required", "consent_required"].contains(name) { isLast = true }
         let stored = counted == old ? nil : counted
         guard isLast else { return Consequence(backoff: error, stored: stored, answer: .failure(error)) }
-        let reason =
-            error.providerError.map { "\($0)" } ?? error.status.map { "status \($0), without a reason" } ?? error.message
+        let status = error.status.map { "status \($0), without a reason" }
+        let reason = error.providerError.map { "\($0)" } ?? status ?? error.message
         let hint =
             ["unauthorized_client", "unsupported_grant_type"].contains(name)
             ? " The client may have been registered without the grant refresh_token." : ""
@@ -171,10 +173,15 @@ struct CredentialRefresh {
         // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix. `unauthorized_client` and
         // `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which some providers return for
         // a refresh token that no longer exists.
-        let faults = ["invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce"]
+        let faults = [
+            "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
+            "temporarily_unavailable", "slow_down",
+        ]
         let isFault = error.code == .providerRejected && name.map(faults.contains) == true
         // Tokens that fail a check each time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
-        return (error.status == 400 || error.status == 401 || isCheck) && !isFault
+        // Some providers send their own code, with any status.
+        let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500
+        return ([400, 401, 403].contains(error.status) || isRejection || isCheck) && !isFault
     }
 }

@@ -51,10 +51,12 @@ package struct JWK: Sendable {
     ///   use "kty" ... values that are not understood").
     package init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
-        guard json["use"] == nil || json["use"]?.string == "sig" else { return nil }
-        guard json["key_ops"] == nil || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
+        // Some servers write every member, and null or an empty list for those that are absent.
+        func has(_ name: String) -> Bool { json[name] != nil && json[name] != .null && json[name] != [] }
+        guard !has("use") || json["use"]?.string == "sig" else { return nil }
+        guard !has("key_ops") || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
         // A key whose private part is published proves nothing about the signer.
-        guard json["d"] == nil else { return nil }
+        guard !has("d") else { return nil }
         guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         self.material = material
         self.keyID = json["kid"]?.string

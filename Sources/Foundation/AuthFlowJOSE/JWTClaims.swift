@@ -29,6 +29,9 @@ package struct JWTClaims: Sendable {
 
     package func refused(_ reason: String, _ cause: (any Error)? = nil) -> AuthError { profile.refused(reason, cause) }
 
+    /// The value of an optional claim; nil if it is absent or null, as some servers write it.
+    package subscript(_ claim: String) -> JSON? { json[claim] == .null ? nil : json[claim] }
+
     package func missing(_ claim: String) -> AuthError {
         refused("it has no usable \"\(claim)\" claim, which \(profile.specification) requires")
     }
@@ -60,9 +63,10 @@ package struct JWTClaims: Sendable {
     /// `aud`, which must contain the recipient, and nothing else but the trusted audiences.
     package func requireAudience(_ recipient: String, trusting others: [String]) throws(AuthError) -> [String] {
         let audience = try requireAudience(recipient)
-        for other in audience where !other.isIdentical(to: recipient) && !others.containsIdentical(other) {
-            let name = DisplayText.sanitized(other, limit: 100)
-            throw refused("it is also intended for \"\(name)\", which is not a trusted audience (aud)")
+        let untrusted = audience.filter { !$0.isIdentical(to: recipient) && !others.containsIdentical($0) }
+        guard untrusted.isEmpty else {
+            let names = untrusted.prefix(8).map { DisplayText.sanitized($0, limit: 100) }.joined(separator: ", ")
+            throw refused("it is also intended for \(names), which \"trusted_audiences\" does not list (aud)")
         }
         return audience
     }
@@ -97,7 +101,7 @@ package struct JWTClaims: Sendable {
 
     /// RFC 7519 section 4.1.5: nbf "identifies the time before which the JWT MUST NOT be accepted for processing".
     package func requireStarted() throws(AuthError) {
-        guard let notBefore = json["nbf"] else { return }
+        guard let notBefore = self["nbf"] else { return }
         guard let start = notBefore.number, start <= time + leeway else {
             throw refused("it is not valid yet (nbf)\(clockHint)")
         }

@@ -39,6 +39,10 @@ import Testing
         let message = Array("message".utf8)
         let signature = Array(try key.signature(for: message).rawRepresentation)
         #expect(JWK(json)?.isValid(signature, for: message, algorithm: .es256) == true)
+        // Some servers write every member.
+        let full = (json.object ?? [:]).merging(["d": .null, "use": .null, "key_ops": [], "kid": .null]) { $1 }
+        #expect(JWK(.object(full))?.isValid(signature, for: message, algorithm: .es256) == true)
+        #expect(JWK(.object(full.merging(["d": "AQ"]) { $1 })) == nil)
         // A coordinate that is too long and a point that is not on the curve are both rejected.
         var wrong = json.object ?? [:]
         wrong["x"] = .string(Base64URL.encode([0] + Array(point[0..<32])))

@@ -64,8 +64,10 @@ import Testing
         Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .fragment, isAccepted: true),
         Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .fragment, isAccepted: false),
-        // Some providers append an empty fragment.
+        // Some providers append an empty fragment, or one without meaning.
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#", mode: .query, isAccepted: true),
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#_=_", mode: .query, isAccepted: true),
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#_=_x", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state##", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#x", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=wrong", mode: .query, isAccepted: false),

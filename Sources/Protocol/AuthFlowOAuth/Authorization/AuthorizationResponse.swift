@@ -107,7 +107,8 @@ public struct AuthorizationResponse: Sendable {
     private static func refusal(_ error: ProviderError) -> AuthError {
         switch error.error {
         // OIDC Core section 3.1.2.6: some providers send consent_required when the user denies consent.
-        case "access_denied", "consent_required":
+        // Apple and LinkedIn have their own codes.
+        case "access_denied", "consent_required", "user_cancelled_authorize", "user_cancelled_login":
             AuthError(.accessDenied, "The sign-in was denied.", providerError: error)
         // The same section: the provider "requires End-User" interaction, which the request did not allow.
         case "login_required", "interaction_required", "account_selection_required":

@@ -33,7 +33,7 @@ struct PushedAuthorization: Sendable {
                 "The response to the pushed authorization request has no usable \"request_uri\" (RFC 9126 section 2.2)."
             )
         }
-        guard let lifetime = json["expires_in"]?.number, lifetime > 0 else {
+        guard let lifetime = try json.seconds("expires_in"), lifetime > 0 else {
             throw AuthError(
                 .invalidResponse,
                 "The response to the pushed authorization request has no usable \"expires_in\" (RFC 9126 section 2.2)."

@@ -109,8 +109,10 @@ package struct RedirectResponse: Sendable {
         let rest = url.utf8.dropFirst(redirectURI.utf8.count)
         guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
         let encoded = Substring(rest.dropFirst())
-        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty one, which is harmless.
-        return mode != .fragment && encoded.utf8.last == UInt8(ascii: "#") ? encoded.dropLast() : encoded
+        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty one, or "#_=_", which are harmless.
+        guard mode != .fragment else { return encoded }
+        let harmless = ["#", "#_=_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
+        return encoded.dropLast(harmless?.utf8.count ?? 0)
     }
 
     private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {

@@ -115,12 +115,12 @@ package struct IDTokenValidation: Sendable {
         passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
         // "4. If the ID Token contains multiple audiences, the Client SHOULD verify that an azp Claim is present."
-        guard claims["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
+        guard rules["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
             throw rules.refused("it has several audiences, but does not name the client that it was issued to (azp)")
         }
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
-        guard claims["azp"] == nil || claims["azp"] == .string(expectation.clientID) else {
+        guard rules["azp"] == nil || rules["azp"] == .string(expectation.clientID) else {
             throw rules.refused("it was issued to another client (azp)")
         }
         passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
@@ -187,7 +187,7 @@ package struct IDTokenValidation: Sendable {
             }
             passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
         }
-        if let authenticated = claims["auth_time"] {
+        if let authenticated = rules["auth_time"] {
             guard let authenticated = authenticated.number, authenticated <= time + leeway else {
                 throw rules.refused("its auth_time is not a time in the past\(rules.clockHint)")
             }

@@ -52,9 +52,11 @@ extension OAuthClient {
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
             .required(\.revocationEndpoint, "revocation endpoint")
         var failure: (any Error)?
+        var hasRevokedRefreshToken = false
         for token in tokens {
             do {
                 try await revoke(token, at: endpoint)
+                if token.typeHint == "refresh_token" { hasRevokedRefreshToken = true }
             } catch let error as AuthError where adapter.standardName(of: error.providerError) == "invalid_token" {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
                 // nevertheless, such as Google for an access token that was already revoked together with its refresh
@@ -63,6 +65,9 @@ extension OAuthClient {
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {
+                // Section 2.1: if a refresh token is revoked, the server "SHOULD also invalidate all access tokens based on the same
+                // authorization grant". Servers that do so need not revoke access tokens, such as Amazon Cognito.
+                if hasRevokedRefreshToken, token.typeHint == "access_token" { continue }
                 // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
                 failure =
                     failure

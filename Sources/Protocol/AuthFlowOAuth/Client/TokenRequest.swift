@@ -172,7 +172,8 @@ extension OAuthClient {
     /// 2.3.1 requires in the `Authorization` header.
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
-        guard adapter.standardName(of: error.providerError) == "invalid_client" else { return error }
+        let isUnnamed = error.providerError == nil && [400, 401].contains(error.status)
+        guard adapter.standardName(of: error.providerError) == "invalid_client" || isUnnamed else { return error }
         func adding(_ advice: String) -> AuthError { error.saying("\(error.message) \(advice)", because: error) }
         if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
             !known.contains("none")
@@ -182,6 +183,14 @@ extension OAuthClient {
                 "This client has neither a secret nor a key, and the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
             )
         }
+        let method = registration.authentication.method.rawValue
+        if let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty, !known.contains(method), method != "none" {
+            let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
+            return adding(
+                "This client uses \(method), and the provider's metadata lists only \(names): set \"client_authentication\"."
+            )
+        }
+        guard !isUnnamed else { return error }
         guard registration.authentication.method == .clientSecretBasic,
             let secret = registration.authentication.secret?.exposed,
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
@@ -254,7 +263,10 @@ extension TokenSet {
         let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
-        let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
+        // Some providers send an array.
+        let scopes =
+            parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
+            ?? parameters["scope"]?.strings
         self.init(
             accessToken: Secret(accessToken),
             tokenType: tokenType,

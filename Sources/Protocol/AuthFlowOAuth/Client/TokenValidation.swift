@@ -160,8 +160,9 @@ extension OAuthClient {
         var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
         let metadata = try await metadata()
         let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
-        if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes) {
-            let response = try await requestUserInfo(tokens, withoutIDToken: false)
+        if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes),
+            let response = try await furtherClaims(tokens)
+        {
             var userInfo = (response.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
             for (address, flag) in Self.verifiedClaims {
                 if claims[address] == nil, userInfo[address] != nil {
@@ -173,6 +174,18 @@ extension OAuthClient {
             claims.merge(userInfo) { fromIDToken, _ in fromIDToken }
         }
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
+    }
+
+    /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint does not return them, for example
+    /// because the access token is for another resource. The sign-in does not depend on them.
+    private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
+        do {
+            return try await requestUserInfo(tokens, withoutIDToken: false)
+        } catch let error as AuthError
+            where error.isPassing || error.code == .accessTokenRejected || (400..<500).contains(error.status ?? 0)
+        {
+            return nil
+        }
     }
 
     /// The claims that contain an address, and the claims that state whether it has been verified. OIDC Core section

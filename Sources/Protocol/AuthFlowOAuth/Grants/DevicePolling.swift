@@ -131,7 +131,8 @@ package struct DevicePolling: Sendable {
             case "authorization_pending": return .pending
             case "slow_down":
                 return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0))
-            case "access_denied":
+            // Some servers use the name of a draft of RFC 8628.
+            case "access_denied", "authorization_declined":
                 throw AuthError(
                     .accessDenied,
                     "The sign-in was denied on the other device.",

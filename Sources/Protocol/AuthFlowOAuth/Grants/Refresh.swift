@@ -149,7 +149,10 @@ extension OAuthClient {
         var identity = try await provider.identity(for: tokens, in: providerContext)
         if identity == nil, credential.isIdentifiedByUserInfo { identity = try await identityByUserInfo(tokens) }
         guard let identity else {
-            throw AuthError(.invalidUserInfo, "The provider does not identify the user of the tokens, so they were not used.")
+            throw AuthError(
+                .invalidUserInfo,
+                "The provider does not identify the user of the tokens, so they were not used."
+            )
         }
         // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
         // be used".

@@ -138,6 +138,12 @@ struct Discovery: Sendable {
         // prefix to /.well-known/openid-configuration to retrieve the configuration information."
         let isTemplate = tokenIssuer.map { named.isIdentical(to: $0.text) } ?? false
         guard named.isIdentical(to: issuer) || named.isEmpty || isTemplate else {
+            guard !named.contains("{") else {
+                throw AuthError(
+                    .issuerMismatch,
+                    "The issuer in the metadata of \"\(issuer)\" is a template, because users of several tenants sign in there. Set \"token_issuer\", or use the preset entra-multitenant."
+                )
+            }
             throw AuthError(
                 .issuerMismatch,
                 """

@@ -36,7 +36,8 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
         }
     }
 
-    /// The token for a header field: RFC 6750 section 2.1 lists its characters, none of which is special in a shell or in curl.
+    /// The token for a header field. RFC 6750 section 2.1 lists its characters, but some providers use others of RFC 6749 appendix A.12. Quotation
+    /// marks and backslashes would have a meaning in a shell or in curl.
     private static func bearer(_ tokens: TokenSet) throws -> String {
         guard !tokens.isDPoPBound else {
             throw AuthError(
@@ -45,10 +46,7 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
             )
         }
         let token = tokens.accessToken.exposed
-        let isPlain = token.utf8.allSatisfy {
-            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0 | 0x20)
-                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || "-._~+/=".utf8.contains($0)
-        }
+        let isPlain = token.utf8.allSatisfy { (0x21...0x7E).contains($0) && !"'\"\\".utf8.contains($0) }
         guard isPlain else {
             throw AuthError(
                 .invalidResponse,
