@@ -11,7 +11,7 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document; with identity userinfo or introspection, that endpoint is enough in place of jwks."
         )
         let identity = ConfigurationKey(
             "identity",
@@ -63,11 +63,11 @@ extension ProviderFactory {
             }
             var metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
             metadata.tokenIssuer = try profile[tokenIssuer]
-            // Without an ID Token, no keys are needed.
-            let needsKeys = ![.userInfo, .introspection].contains(source)
-            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil,
-                metadata.jwksURI != nil || !needsKeys
-            else {
+            // Without an ID Token, no keys are needed, but the endpoint that identifies the user.
+            let isComplete =
+                metadata.jwksURI != nil || source == .userInfo && metadata.userInfoEndpoint != nil
+                || source == .introspection && metadata.introspectionEndpoint != nil
+            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, isComplete else {
                 return OIDCProvider(
                     issuer: issuer,
                     endpoints: metadata,

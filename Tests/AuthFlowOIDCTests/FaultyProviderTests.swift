@@ -109,6 +109,12 @@ import Testing
             last: "GET /userinfo"
         ),
         Refused(
+            row: "userinfo unavailable",
+            fault: .userInfo(.response { $0.head.status = .serviceUnavailable }),
+            code: .temporarilyUnavailable,
+            last: "GET /userinfo"
+        ),
+        Refused(
             row: "a redirect as the userinfo response",
             fault: .userInfo(.response { $0.head.status = .found }),
             code: .invalidResponse,
@@ -182,10 +188,14 @@ import Testing
             row: "scope as an array",
             fault: .tokenResponse(.member("scope", ["openid", "profile", "email"]))
         ),
+        Tolerated(
+            row: "scope as an array of one text",
+            fault: .tokenResponse(.member("scope", ["openid profile email"]))
+        ),
+        Tolerated(row: "scope as an empty array", fault: .tokenResponse(.member("scope", []))),
         // The ID Token has identified the user, and the access token may be for another resource.
         Tolerated(row: "userinfo refused", fault: .userInfo(.response { $0.head.status = .unauthorized })),
         Tolerated(row: "userinfo missing", fault: .userInfo(.response { $0.head.status = .notFound })),
-        Tolerated(row: "userinfo unavailable", fault: .userInfo(.response { $0.head.status = .serviceUnavailable })),
     ]
 
     @Test(arguments: tolerated)

@@ -131,6 +131,7 @@ extension ManagedCredential {
             throw error
         }
         state.withLock { $0.machine.succeeded(credential.account) }
+        kept.refusedRefreshes = 0
         kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
         // The refresh token takes precedence: access tokens that do not fit into the record are dropped and requested
         // again later.

@@ -182,6 +182,8 @@ struct CredentialRefresh {
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
         // Some providers send their own code, with any status.
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500
-        return ([400, 401, 403].contains(error.status) || isRejection || isCheck) && !isFault
+        // Not a 403 without an error code, which may be the page of a firewall.
+        let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
+        return (isBareRefusal || isRejection || isCheck) && !isFault
     }
 }

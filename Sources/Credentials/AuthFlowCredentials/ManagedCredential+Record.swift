@@ -347,6 +347,7 @@ extension ManagedCredential {
             defer { unfinished.endSending() }
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = client.host.wholeSecond
+            credential.refusedRefreshes = 0
             await save(credential, in: &accounts, lease, epoch)
             return adopt(credential, epoch)
         }

@@ -74,7 +74,7 @@ public struct AuthorizationResponse: Sendable {
             // way.
             let refusal = Self.refusal(error)
             // Other codes, such as invalid_client, could cause a caller to discard its registration.
-            let isHarmless = ["access_denied", "invalid_scope"].contains(error.error)
+            let isHarmless = refusal.code == .accessDenied || error.error == "invalid_scope"
             throw AuthError(
                 isHarmless ? refusal.code : .issuerMismatch,
                 "\(refusal.message) The error does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",

@@ -263,10 +263,11 @@ extension TokenSet {
         let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
-        // Some providers send an array.
-        let scopes =
-            parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
-            ?? parameters["scope"]?.strings
+        // Some providers send an array; one without scopes says nothing.
+        let list = parameters["scope"]?.strings.map { $0.joined(separator: " ") }
+        let scopes = (parameters["scope"]?.string ?? list.flatMap { $0.isEmpty ? nil : $0 }).map {
+            $0.split(separator: " ").map(String.init)
+        }
         self.init(
             accessToken: Secret(accessToken),
             tokenType: tokenType,

@@ -176,13 +176,13 @@ extension OAuthClient {
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
     }
 
-    /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint does not return them, for example
-    /// because the access token is for another resource. The sign-in does not depend on them.
+    /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint refuses the access token, which may
+    /// be for another resource, or does not exist. After a transient failure, the sign-in fails: the claims would be missing until the next one.
     private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
         do {
             return try await requestUserInfo(tokens, withoutIDToken: false)
         } catch let error as AuthError
-            where error.isPassing || error.code == .accessTokenRejected || (400..<500).contains(error.status ?? 0)
+            where error.code == .accessTokenRejected || [403, 404, 405, 410].contains(error.status)
         {
             return nil
         }

@@ -18,7 +18,9 @@ extension OAuthClient {
     package func userInfo(_ tokens: TokenSet, of credential: Credential) async throws -> JSON {
         do {
             return try await userInfo(tokens)
-        } catch let error as AuthError where error.code == .unsupported && credential.isIdentifiedByUserInfo {
+        } catch let error as AuthError
+            where error.code == .unsupported && tokens.verifiedIDToken == nil && credential.identity != nil
+        {
             let claims = try await requestUserInfo(tokens, withoutIDToken: true)
             guard claims["sub"]?.string.isIdentical(to: credential.identity?.subject) == true else {
                 throw AuthError(.invalidUserInfo, "The userinfo response is for another user, so it was not used.")

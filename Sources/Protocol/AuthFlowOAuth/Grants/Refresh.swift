@@ -143,11 +143,14 @@ extension OAuthClient {
     /// Checks that tokens without an ID Token belong to the user of a credential, according to the adapter.
     /// - Throws: ``AuthError`` with `invalid_user_info` when they belong to another user, or the errors of the adapter.
     package func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
-        guard tokens.verifiedIDToken == nil, let known = credential.identity,
-            let provider = adapter as? any UserInfoProviding
-        else { return }
-        var identity = try await provider.identity(for: tokens, in: providerContext)
-        if identity == nil, credential.isIdentifiedByUserInfo { identity = try await identityByUserInfo(tokens) }
+        guard tokens.verifiedIDToken == nil, let known = credential.identity else { return }
+        let provider = adapter as? any UserInfoProviding
+        var identity = try await provider?.identity(for: tokens, in: providerContext)
+        // The device flow may have identified the user by userinfo.
+        if identity == nil, provider != nil || credential.tokens.scopes.contains("openid") {
+            identity = try await identityByUserInfo(tokens)
+        }
+        if provider == nil, identity == nil { return }
         guard let identity else {
             throw AuthError(
                 .invalidUserInfo,

@@ -50,12 +50,6 @@ public struct Credential: Sendable, Hashable {
         self.authentication = tokens.verifiedIDToken.map { UserAuthentication($0.claims) }
     }
 
-    /// Whether the user was identified by the userinfo endpoint, although `openid` was granted: in the device flow, whose response may have no ID
-    /// Token (RFC 8628 section 3.5).
-    var isIdentifiedByUserInfo: Bool {
-        tokens.verifiedIDToken == nil && identity != nil && tokens.scopes.contains("openid")
-    }
-
     /// A display name for the user, even if the user is unknown. Not an identifier.
     public var displayName: String { identity?.displayName ?? "an unknown user" }
 
