@@ -193,22 +193,26 @@ import Testing
         #expect(await pages.next()?.first?.contains("You are signed out") == true)
     }
 
-    @Test(arguments: [("127.0.0.1", true), ("127.0.0.1:80", true), ("127.0.0.1:81", false), ("evil.example", false)])
-    func acceptsAHostWithoutThePortWhenItIsEighty(_ host: String, _ isBelieved: Bool) async throws {
-        // RFC 9110 section 4.2.3: the scheme's default port is omitted.
-        let inbox = CallbackInbox(
-            redirectURI: "http://127.0.0.1/callback",
+    private func inbox(at redirectURI: String, port: Int, _ reporter: FlowReporter) -> CallbackInbox {
+        CallbackInbox(
+            redirectURI: redirectURI,
             host: "127.0.0.1",
-            port: 80,
+            port: port,
             path: "/callback",
             expected: RedirectOptions(
                 redirectURIs: [.loopback],
                 state: Secret("the-right-state"),
-                reporter: FlowReporter(),
+                reporter: reporter,
                 clock: ContinuousClock()
             ),
             appearance: LoopbackUserAgent.Appearance(applicationName: "", accentColor: nil)
         )
+    }
+
+    @Test(arguments: [("127.0.0.1", true), ("127.0.0.1:80", true), ("127.0.0.1:81", false), ("evil.example", false)])
+    func acceptsAHostWithoutThePortWhenItIsEighty(_ host: String, _ isBelieved: Bool) async throws {
+        // RFC 9110 section 4.2.3: the scheme's default port is omitted.
+        let inbox = inbox(at: "http://127.0.0.1/callback", port: 80, FlowReporter())
         inbox.conclude(.succeeded)
         let target = "/callback?code=1&state=the-right-state"
         let request = HTTPRequest(method: .get, scheme: "http", authority: host, path: target)
@@ -218,21 +222,8 @@ import Testing
     /// Some providers omit the state from error responses, and the terminal shows nothing of the page that the browser shows.
     @Test func aRedirectWithoutTheStateIsReportedOnce() async throws {
         let ignored = Mutex<[String]>([])
-        let inbox = CallbackInbox(
-            redirectURI: "http://127.0.0.1:8400/callback",
-            host: "127.0.0.1",
-            port: 8400,
-            path: "/callback",
-            expected: RedirectOptions(
-                redirectURIs: [.loopback],
-                state: Secret("the-right-state"),
-                reporter: FlowReporter { event in
-                    ignored.withLock { $0 += [event.details["ignored"]].compactMap { $0 } }
-                },
-                clock: ContinuousClock()
-            ),
-            appearance: LoopbackUserAgent.Appearance(applicationName: "", accentColor: nil)
-        )
+        let reporter = FlowReporter { event in ignored.withLock { $0 += [event.details["ignored"]].compactMap { $0 } } }
+        let inbox = inbox(at: "http://127.0.0.1:8400/callback", port: 8400, reporter)
         for query in ["error=access_denied", "error=access_denied&state=wrong", "code=1"] {
             let request = HTTPRequest(
                 method: .get,

@@ -21,7 +21,9 @@ import AuthFlowOAuth
 /// | tokens that cannot be checked now | the new refresh token | yes | the old tokens until they expire, then the error |
 /// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached; from the second on, `login_required` |
 /// | `invalid_grant`, or tokens of another user | the end of the session | | `login_required` |
-/// | another 400 or 401, unless it is about the client or the request, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
+/// | another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
+/// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
+/// | an OAuth error about the client, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400

@@ -25,7 +25,7 @@ public struct ProviderError: Sendable, Hashable {
 
 extension ProviderError {
     /// The code for events and logs; `other` for text that is not a code: any visitor can send an error response, and a provider can return
-    /// text, even a token, in place of a code.
+    /// text, even a token, instead of a code.
     package var publicCode: String {
         let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
         let isCode = error.utf8.allSatisfy { letters.contains($0) || $0 == UInt8(ascii: "_") }
