@@ -115,6 +115,17 @@ import Testing
             last: "GET /userinfo"
         ),
         Refused(
+            row: "userinfo limits the rate with status 403",
+            fault: .userInfo(
+                .response {
+                    $0.head.status = .forbidden
+                    $0.head.headerFields[.retryAfter] = "5"
+                }
+            ),
+            code: .temporarilyUnavailable,
+            last: "GET /userinfo"
+        ),
+        Refused(
             row: "a redirect as the userinfo response",
             fault: .userInfo(.response { $0.head.status = .found }),
             code: .invalidResponse,

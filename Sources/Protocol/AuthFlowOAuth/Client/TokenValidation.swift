@@ -182,7 +182,8 @@ extension OAuthClient {
         do {
             return try await requestUserInfo(tokens, withoutIDToken: false)
         } catch let error as AuthError
-            where error.code == .accessTokenRejected || [403, 404, 405, 410].contains(error.status)
+            where error.code == .accessTokenRejected
+            || !error.isPassing && [403, 404, 405, 410].contains(error.status)
         {
             return nil
         }
