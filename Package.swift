@@ -312,6 +312,11 @@ let package = Package(
                     package: "swift-service-lifecycle",
                     condition: .when(traits: ["Hummingbird"])
                 ),
+                .product(
+                    name: "UnixSignals",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Hummingbird"])
+                ),
             ]
         ),
         // Metrics and tracing spans for events; empty without its trait.

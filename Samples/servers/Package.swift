@@ -45,7 +45,15 @@ let package = Package(
                 "AuthFlowRedis", "AuthFlowSQLite",
             ]
         ),
-        program("router-login", ["AuthFlowServerConfiguration", "AuthFlowOIDC"], [hummingbird, httpTypes]),
+        program(
+            "router-login",
+            ["AuthFlowServerConfiguration", "AuthFlowOIDC"],
+            [
+                hummingbird, httpTypes,
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ]
+        ),
         program(
             "nio-login",
             ["AuthFlowServerConfiguration", "AuthFlowOIDC"],

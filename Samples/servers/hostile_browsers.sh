@@ -16,5 +16,5 @@ for program; do
   processes+=($!)
   answers "$origin/" $! "$folder/$name"
   python3 "$here/hostile_browser.py" "$origin" || { cat "$folder/$name" >&2; exit 1; }
-  kill $! && wait $! || { echo "$name did not exit with status 0" >&2; cat "$folder/$name" >&2; exit 1; }
+  stop $! || { echo "$name did not exit with status 0" >&2; cat "$folder/$name" >&2; exit 1; }
 done

@@ -1,9 +1,15 @@
 # Helpers for demonstrations that run several processes: a temporary directory, processes that are terminated when the script
 # exits, and functions that wait until a process is ready.
 folder=$(mktemp -d)
+# Terminates a process that this script has started, and returns its exit status; a process that does not exit within 20 s is killed.
+stop() { # a process ID
+  kill "$1" || return
+  (for _ in $(seq 200); do kill -0 "$1" 2>/dev/null || exit 0; sleep 0.1; done; kill -KILL "$1") &
+  wait "$1"
+}
 processes=()
 cleanup() {
-  for process in "${processes[@]}"; do kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true; done
+  for process in "${processes[@]}"; do stop "$process" 2>/dev/null || true; done
   rm -rf "$folder"
 }
 trap cleanup EXIT

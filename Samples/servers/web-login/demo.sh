@@ -51,6 +51,12 @@ hidden "$origin"
 WEB_LOGIN_PROCESS=$application WEB_LOGIN_ADDRESS=127.0.0.1:${ports[0]} WEB_LOGIN_STRANGER=http://127.0.0.1:$backends/wiki/ \
  WEB_LOGIN_COOKIE=$folder/cookie \
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
+# The largest send queue of a process's connections.
+queue() { awk -v port="$(printf ':%04X$' "$1")" '$2 ~ port { split($5, q, ":"); if (q[1] > most) most = q[1] } END { print most }' /proc/net/tcp; }
+until_stalled() { # a port
+  local before now=
+  until before=$now && now=$(queue "$1") && [ "$now" = "$before" ] && [[ $now == *[1-9A-F]* ]]; do sleep 0.2; done
+}
 no_errors() { ! grep -iE "error|fatal" "$folder"/web-* || exit 1; }
 no_errors
 case $store in
@@ -76,8 +82,10 @@ if [ ${#ports[@]} -gt 1 ]; then
     download=$!
     until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to abort" >&2; exit 1; }; done
     kill -STOP "$download"
+    # The first process is between two writes when it is stopped, and the last one waits for the client to read.
+    [ "$each" != "${ports[-1]}" ] || until_stalled "$each"
     began=$SECONDS
-    kill "${applications[$each]}" && wait "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }
+    stop "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }
     kill -CONT "$download"
     ! wait "$download" || { echo "an aborted download looked complete" >&2; exit 1; }
     [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to exit" >&2; exit 1; }
@@ -96,7 +104,7 @@ case $store in *postgresql* | *sqlite* | *redis*)
   earlier=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
   "$here/operations.sh" backup "$store" "$folder/backup"
   later=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
-  for each in "${ports[@]}"; do kill "${applications[$each]}" && wait "${applications[$each]}" || exit 1; done
+  for each in "${ports[@]}"; do stop "${applications[$each]}" || exit 1; done
   no_errors
   "$here/operations.sh" restore "$store" "$folder/backup"
   for each in "${ports[@]}"; do : >"$folder/web-$each" && start "$each" && applications[$each]=$application; done
@@ -111,7 +119,7 @@ case $store in *postgresql*)
   no_errors
   "$here/operations.sh" needed-tables
   each=${ports[0]}
-  kill "${applications[$each]}" && wait "${applications[$each]}" || exit 1
+  stop "${applications[$each]}" || exit 1
   : >"$folder/web-$each" && start "$each"
   [ "$(status "http://127.0.0.1:$each/ready")" = 503 ] && grep -q "Upgrade the program" "$folder/answer" || { echo "ready with tables of a later version" >&2; exit 1; }
   ! "$authflow" store check --config "$folder/authflow.json" >"$folder/answer" 2>/dev/null || exit 1

@@ -6,11 +6,8 @@ public import ServiceLifecycle
 /// The background service of a session server: it removes expired sessions, and at shutdown it waits until the
 /// results of all refreshes in progress are stored.
 ///
-/// ```swift
-/// var application = Application(router: router)
-/// application.addServices(SessionService(server: server))
-/// try await application.runService()
-/// ```
+/// `Application.runService(sessions:)` runs it. In a service group of your own, add it before the application, and limit the
+/// graceful shutdown with `maximumGracefulShutdownDuration`, which by default waits for clients that do not read.
 public struct SessionService: Service {
     private let server: SessionServer
     private let patience: Duration

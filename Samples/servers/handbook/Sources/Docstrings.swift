@@ -120,7 +120,6 @@ func token(
 }
 
 func application(_ router: Router<WebContext>, _ server: SessionServer) async throws {
-    var application = Application(router: router)
-    application.addServices(SessionService(server: server))
-    try await application.runService()
+    let application = Application(router: router)
+    try await application.runService(sessions: server)
 }

@@ -65,6 +65,5 @@ router.group("/payments")  // the same, with a second factor within the last fiv
     .requireAuthentication(.init(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
     .get { _, _ in HTML(content: "Payments") }
 
-var application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 8400)))
-application.addServices(SessionService(server: server))  // removes ended sessions; waits for refreshes at the end
-try await application.runService()
+let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 8400)))
+try await application.runService(sessions: server)  // removes ended sessions; waits for refreshes at the end

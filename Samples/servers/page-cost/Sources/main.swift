@@ -28,10 +28,9 @@ router.get("/") { _, context in
 }
 var logger = Logger(label: "page-cost")
 logger.logLevel = .notice
-var application = Application(
+let application = Application(
     router: router,
     configuration: .init(address: .hostname("127.0.0.1", port: port)),
     logger: logger
 )
-application.addServices(SessionService(server: server))
-try await application.runService()
+try await application.runService(sessions: server)

@@ -6,6 +6,8 @@ import AuthFlowServerConfiguration
 import HTTPTypes
 import Hummingbird
 import SampleStart
+import ServiceLifecycle
+import UnixSignals
 
 let (path, port) = arguments("router-login CONFIGURATION PORT")
 let server = configured {
@@ -53,5 +55,13 @@ router.get("/") { request, _ in
     let html = ByteBuffer(string: page ?? "<a href='/login?return_to=/'>Sign in</a>")
     return Response(status: .ok, headers: fields, body: .init(byteBuffer: html))
 }
-try await Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port))).runService()
+let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
+var services = ServiceGroupConfiguration(
+    services: [application],
+    gracefulShutdownSignals: [.sigterm, .sigint],
+    logger: application.logger
+)
+// A client that does not read its response must not prevent the process from exiting.
+services.maximumGracefulShutdownDuration = .seconds(5)
+try await ServiceGroup(configuration: services).run()
 _ = await server.drain()  // refreshed tokens are stored before the process ends

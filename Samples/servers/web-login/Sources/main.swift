@@ -114,6 +114,5 @@ router.group("/payments")
     .requireAuthentication(AuthenticationRequirement(acrValues: ["mfa"], maximumAge: .seconds(300)), by: server)
     .get { _, context in Page.payments(try context.requireSession()) }
 
-var application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
-application.addServices(SessionService(server: server))
-try await application.runService()
+let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
+try await application.runService(sessions: server, patience: .seconds(2))
