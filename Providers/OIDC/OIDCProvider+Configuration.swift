@@ -11,7 +11,7 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document; with identity userinfo or introspection, the endpoint of that name replaces jwks."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document; with identity userinfo or introspection, the endpoint of that name replaces jwks, unless the provider issues ID Tokens."
         )
         let identity = ConfigurationKey(
             "identity",

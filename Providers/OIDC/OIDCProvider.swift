@@ -62,9 +62,15 @@ public struct OIDCProvider: Sendable {
 extension OIDCProvider: ProviderAdapter {
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         if let fixed { return fixed }
+        let needed =
+            switch identitySource {
+            case .userInfo: "userinfo"
+            case .introspection: "introspection"
+            case .idToken, .accessToken: "jwks"
+            }
         var metadata = try await context.discover(
             tokenIssuer: tokenIssuer,
-            advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"jwks\")."
+            advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"\(needed)\")."
         )
         if let endpoints { metadata.replaceEndpoints(by: endpoints) }
         return metadata

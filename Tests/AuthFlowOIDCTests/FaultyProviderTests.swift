@@ -206,6 +206,15 @@ import Testing
         Tolerated(row: "scope as an empty array", fault: .tokenResponse(.member("scope", []))),
         // The ID Token has identified the user, and the access token may be for another resource.
         Tolerated(row: "userinfo refused", fault: .userInfo(.response { $0.head.status = .unauthorized })),
+        Tolerated(
+            row: "userinfo refused with status 400",
+            fault: .userInfo(
+                .response {
+                    $0.head.status = .badRequest
+                    $0.body = Array(#"{"error": "invalid_token"}"#.utf8)
+                }
+            )
+        ),
         Tolerated(row: "userinfo missing", fault: .userInfo(.response { $0.head.status = .notFound })),
     ]
 

@@ -53,6 +53,19 @@ import Testing
         return try await client.freshTokens()
     }
 
+    /// The other process has sent the refresh token that this one has used.
+    @Test func aRefusalThatAnotherProcessRecordsDoesNotReplaceTheOnlyCopy() async throws {
+        let client = try client()
+        let unsaved = try await refreshedUnsaved(client)
+        store.fail(false)
+        transport.respond(TransportResponse(head: HTTPResponse(status: .badRequest)))
+        await expectError(.invalidResponse) { try await self.client().freshTokens() }
+        transport.respond(nil)
+        #expect(try await client.freshTokens() == unsaved)
+        #expect(await client.drain())
+        #expect(try await self.client().freshTokens() == unsaved)
+    }
+
     @Test func aDrainStoresWhatCouldNotBeStored() async throws {
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)

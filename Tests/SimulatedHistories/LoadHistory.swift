@@ -109,6 +109,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
                     "access_token": .string("at.\(parts.grant).\(serial).-"),
                     "refresh_token": .string("rt.\(parts.grant).\(serial)"), "token_type": "Bearer",
                     "expires_in": .integer(history.size.lifetime.components.seconds),
+                    "user": .string("user \(parts.grant)"),
                 ]
             )
         }

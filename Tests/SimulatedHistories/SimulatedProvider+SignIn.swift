@@ -70,6 +70,7 @@ extension SimulatedProvider {
             [
                 "access_token": .string("at.\(grant).0.-"), "refresh_token": .string("rt.\(grant).0"),
                 "token_type": "Bearer", "expires_in": .integer(lifetime), "id_token": .string(idToken),
+                "user": .string(user),
             ]
         )
     }

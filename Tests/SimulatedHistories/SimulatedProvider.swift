@@ -122,9 +122,12 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     /// Whether the tokens of a grant may be revoked now.
     package var mayRevoke: (Int) -> Bool = { _ in true }
 
-    /// The adapter of the provider, whose endpoints are fixed.
-    package struct Adapter: ProviderAdapter {
+    /// The adapter of the provider, whose endpoints are fixed, and whose token responses name the user.
+    package struct Adapter: UserInfoProviding {
         package init() {}
+        package func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
+            tokens.parameters.exposed["user"]?.string.map { Identity(issuer: issuer, subject: $0) }
+        }
         package var issuer: String { SimulatedProvider.issuer }
         package func metadata(in context: ServerContext) async throws -> ProviderMetadata {
             try ProviderMetadata(SimulatedProvider.metadata)
@@ -252,7 +255,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let json: JSON = [
             "access_token": .string("at.\(grant).\(access).\(resource ?? "-")"),
             "refresh_token": .string("rt.\(grant).\(refresh)"),
-            "token_type": "Bearer", "expires_in": .integer(lifetime),
+            "token_type": "Bearer", "expires_in": .integer(lifetime), "user": .string(grants[grant].user),
         ]
         return (Self.response(200, json), (grant, serial))
     }

@@ -79,10 +79,10 @@ struct CredentialMachine {
         case unknown
         case entry(StoredAccounts.Entry?)
 
-        /// Whether an entry has the same tokens. A change only to application data does not make it newer.
+        /// Whether an entry has the same tokens. A change only to application data, or another refused refresh, does not make it newer.
         func isTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
-            return entry?.withoutApplicationData == other?.withoutApplicationData
+            return entry?.tokensOnly == other?.tokensOnly
         }
     }
 }

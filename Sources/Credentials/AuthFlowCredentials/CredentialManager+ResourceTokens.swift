@@ -107,6 +107,7 @@ extension ManagedCredential {
         if let wait = waitToRefresh(credential.account) { throw wait }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
+        let decisions = decisions(for: credential.account.subject, freshnessMargin, nil)
         let outcome: RefreshOutcome
         do {
             outcome = try await reporter().step(.refresh) {
@@ -118,7 +119,11 @@ extension ManagedCredential {
             // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
             // Neither error ends the session.
             let isAboutRequest = ["invalid_target", "invalid_scope"].contains(error.providerError?.error)
-            if !isAboutRequest { backOff(error, credential.account) }
+            guard !isAboutRequest else { throw error }
+            let name = client.adapter.standardName(of: error.providerError)
+            let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
+            _ = try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
+            // The main tokens are for other resources, even if they are usable.
             throw error
         }
         var kept = credential
@@ -126,8 +131,13 @@ extension ManagedCredential {
         let refreshed: Credential
         switch outcome {
         case .refreshed(let credential): refreshed = credential
-        case .unchecked(_, let error), .refused(_, let error):
+        case .unchecked(_, let error):
+            backOff(error, credential.account)
             await save(kept, in: &accounts, lease, epoch)
+            throw error
+        case .refused(_, let error):
+            let consequence = decisions.consequence(of: .refused(kept, error), at: client.host.now())
+            _ = try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
             throw error
         }
         state.withLock { $0.machine.succeeded(credential.account) }

@@ -23,7 +23,7 @@ import AuthFlowOAuth
 /// | `invalid_grant`, or tokens of another user | the end of the session | | `login_required` |
 /// | another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
-/// | an OAuth error about the client, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
+/// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, the resource, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
@@ -103,7 +103,8 @@ struct CredentialRefresh {
                 isLast
                 ? AuthError(
                     .loginRequired,
-                    "The refreshed tokens were not used, for the second time. \(error.message) Sign in again.",
+                    "The refreshed tokens were not used again. \(error.message) Sign in again.",
+                    retryAfter: error.retryAfter,
                     underlyingError: error
                 )
                 : error.saying(
@@ -111,7 +112,8 @@ struct CredentialRefresh {
                     because: error
                 )
             return Consequence(
-                backoff: error,
+                // Callers during the backoff are told the same.
+                backoff: isLast ? answer : error,
                 dropsCache: true,
                 stored: counted,
                 state: isLast ? .expired : nil,
@@ -130,7 +132,9 @@ struct CredentialRefresh {
     /// The consequences of an error that does not end the session.
     /// - Parameter name: The standard name of the provider's error code.
     func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
-        guard Self.isUnexplained(error, named: name), old.isExpired(at: now) else {
+        // Without an expiry, the rejection by an API shows that the access token cannot be used.
+        let isSpent = old.isExpired(at: now) || old.tokens.expiresAt == nil && !isUsable(old, at: now)
+        guard Self.isUnexplained(error, named: name), isSpent else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
         var (counted, isLast) = Self.counting(old)
@@ -141,16 +145,22 @@ struct CredentialRefresh {
         let status = error.status.map { "status \($0), without a reason" }
         let reason = error.providerError.map { "\($0)" } ?? status ?? error.message
         let hint =
-            ["unauthorized_client", "unsupported_grant_type"].contains(name)
-            ? " The client may have been registered without the grant refresh_token." : ""
+            if ["unauthorized_client", "unsupported_grant_type"].contains(name) {
+                " The client may have been registered without the grant refresh_token."
+            } else if error.providerError == nil, error.status == 401 {
+                " If that fails too, check the client's secret or key."
+            } else {
+                ""
+            }
         let end = AuthError(
             .loginRequired,
             "The access token of \(old.displayName) has expired, and its refresh fails (\(reason)). Sign in again.\(hint)",
             providerError: error.providerError,
             status: error.status,
+            retryAfter: error.retryAfter,
             underlyingError: error
         )
-        return Consequence(backoff: error, stored: stored, state: .expired, answer: .failure(end))
+        return Consequence(backoff: end, stored: stored, state: .expired, answer: .failure(end))
     }
 
     /// The old credential after an error, if it is usable.
@@ -176,14 +186,15 @@ struct CredentialRefresh {
         // `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which some providers return for
         // a refresh token that no longer exists.
         let faults = [
-            "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
+            "invalid_client", "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
             "temporarily_unavailable", "slow_down",
         ]
         let isFault = error.code == .providerRejected && name.map(faults.contains) == true
         // Tokens that fail a check each time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
-        // Some providers send their own code, with any status.
-        let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500
+        // Some providers send their own code, but with 403 or 404 text such as "Forbidden" is that of a gateway.
+        let isCode = [200, 400, 401].contains(error.status) || error.providerError?.publicCode != "other"
+        let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
         // Not a 403 without an error code, which may be the page of a firewall.
         let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
         return (isBareRefusal || isRejection || isCheck) && !isFault

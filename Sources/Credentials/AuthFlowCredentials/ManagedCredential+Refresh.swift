@@ -15,13 +15,7 @@ extension ManagedCredential {
     ) async throws -> Credential {
         guard isCurrent(epoch) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
-        let refresh = CredentialRefresh(
-            account: account,
-            margin: margin,
-            rejected: rejected,
-            isRenewable: renewal != nil,
-            requestsOfflineAccess: client.registration.scopes.contains("offline_access")
-        )
+        let refresh = decisions(for: account, margin, rejected)
         let stored = Result { () throws(AuthError) in try signedIn(in: accounts, account) }
         switch try refresh.action(for: stored, at: client.host.now()) {
         case .answer(let credential):
@@ -41,6 +35,17 @@ extension ManagedCredential {
             publish(.expired, of: credential.account)
             throw error
         }
+    }
+
+    /// The decisions of one refresh by this client.
+    func decisions(for account: String?, _ margin: Duration, _ rejected: Secret?) -> CredentialRefresh {
+        CredentialRefresh(
+            account: account,
+            margin: margin,
+            rejected: rejected,
+            isRenewable: renewal != nil,
+            requestsOfflineAccess: client.registration.scopes.contains("offline_access")
+        )
     }
 
     /// Obtains a credential that belongs to no user, to replace one that has expired.
@@ -107,7 +112,8 @@ extension ManagedCredential {
         return try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
     }
 
-    private func perform(
+    /// - Returns: The answer to the callers.
+    func perform(
         _ consequence: CredentialRefresh.Consequence,
         for account: AccountID,
         in accounts: inout StoredAccounts,

@@ -41,9 +41,11 @@ package struct StoredAccounts: Sendable, Hashable {
             if case .signedIn(let credential) = self { credential } else { nil }
         }
 
-        var withoutApplicationData: Self {
+        /// The entry without what changes while the tokens remain the same.
+        var tokensOnly: Self {
             guard case .signedIn(var credential) = self else { return self }
             credential.applicationData = nil
+            credential.refusedRefreshes = 0
             return .signedIn(credential)
         }
     }

@@ -140,6 +140,7 @@ import Testing
         let kept = Self.credential("kept", refused: 1)
         let consequence = Self.refresh().consequence(of: .refused(kept, .init(.invalidIDToken, "")), at: Self.start)
         #expect(describe(consequence) == "login_required, stores refusal 2, backs off, drops, expired")
+        #expect(consequence.backoff?.code == .loginRequired)
     }
 
     @Test(arguments: [
@@ -152,6 +153,9 @@ import Testing
         (rejection("unauthorized_client", 403), "provider_rejected, stores refusal 1, backs off"),
         (rejection("invalid_refresh_token", 200), "provider_rejected, stores refusal 1, backs off"),
         (AuthError(.invalidResponse, "", status: 403), "invalid_reply, stores nothing, backs off"),
+        (rejection("Forbidden", 403), "provider_rejected, stores nothing, backs off"),
+        (rejection("Not Found", 404), "provider_rejected, stores nothing, backs off"),
+        (rejection("invalid_target", 400), "provider_rejected, stores nothing, backs off"),
         (AuthError(.discoveryFailed, "", status: 401), "discovery_failed, stores nothing, backs off"),
         (AuthError(.assertionUnusable, "", status: 400), "assertion_unusable, stores nothing, backs off"),
         (rejection("interaction_required", 400), "login_required, stores refusal 1, backs off, expired"),
@@ -176,11 +180,20 @@ import Testing
     }
 
     @Test func theUserSignsInAgainAfterASecondUnexplainedRejection() {
-        let error = AuthError(.invalidResponse, "", status: 400)
+        let error = AuthError(.invalidResponse, "", status: 400, retryAfter: .seconds(30))
         func after(_ refusals: Int64) -> String {
             let old = Self.credential(refused: refusals)
             return describe(Self.refresh().consequence(of: error, named: nil, for: old, at: Self.start + 601))
         }
+        let last = Self.refresh().consequence(
+            of: error,
+            named: nil,
+            for: Self.credential(refused: 1),
+            at: Self.start + 601
+        )
+        // Callers during the backoff receive the same error.
+        #expect(last.backoff?.code == .loginRequired)
+        #expect(last.backoff?.retryAfter == .seconds(30))
         #expect(after(1) == "login_required, stores refusal 2, backs off, expired")
         #expect(after(2) == "login_required, stores nothing, backs off, expired")
     }

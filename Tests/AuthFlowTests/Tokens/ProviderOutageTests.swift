@@ -101,6 +101,12 @@ import Testing
         #expect(outage.ask(at: now + 76) == nil)
     }
 
+    @Test(arguments: [403, 429]) func aRateLimitHoldsBackNobodyElse(_ status: Int) {
+        let outage = outage(after: 9, AuthError(.temporarilyUnavailable, "Too many requests.", status: status))
+        var asked = outage
+        #expect(asked.ask(at: Self.start + 1) == nil)
+    }
+
     @Test(arguments: [400, 401, 429]) func aRefusalIsAnAnswer(_ status: Int) {
         var outage = outage(after: 5)
         outage.failed(

@@ -163,12 +163,13 @@ extension OAuthClient {
         var sent = request
         sent.head.headerFields[.authorization] = tokens.authorization
         let response = try await send(request, with: tokens).withoutSecrets(of: sent)
-        if response.status == 401 {
+        // RFC 6750 section 3.1: for invalid_token, the server "SHOULD respond with the HTTP 401".
+        if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(
                 .accessTokenRejected,
                 "\(Redaction.url(request.url)) no longer accepts the access token. Sign in again.",
                 providerError: response.providerError,
-                status: 401
+                status: response.status
             )
         }
         try response.requireAvailable(from: request.head.authority ?? "The provider", now: host.now())

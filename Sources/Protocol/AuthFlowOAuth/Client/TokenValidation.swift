@@ -179,14 +179,16 @@ extension OAuthClient {
     /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint refuses the access token, which may
     /// be for another resource, or does not exist. After a transient failure, the sign-in fails: the claims would be missing until the next one.
     private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
+        let response: TransportResponse
         do {
-            return try await requestUserInfo(tokens, withoutIDToken: false)
+            response = try await userInfoResponse(tokens)
         } catch let error as AuthError
             where error.code == .accessTokenRejected
             || !error.isPassing && [403, 404, 405, 410].contains(error.status)
         {
             return nil
         }
+        return try await claims(of: response, comparedWith: tokens)
     }
 
     /// The claims that contain an address, and the claims that state whether it has been verified. OIDC Core section

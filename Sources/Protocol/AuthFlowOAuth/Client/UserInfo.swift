@@ -23,7 +23,10 @@ extension OAuthClient {
         {
             let claims = try await requestUserInfo(tokens, withoutIDToken: true)
             guard claims["sub"]?.string.isIdentical(to: credential.identity?.subject) == true else {
-                throw AuthError(.invalidUserInfo, "The userinfo response is for another user, so it was not used.")
+                throw AuthError(
+                    .invalidUserInfo,
+                    "The \"sub\" of the userinfo response is not the identifier of the signed-in user, so the response was not used."
+                )
             }
             return claims
         }
@@ -46,23 +49,30 @@ extension OAuthClient {
 
     /// - Parameter withoutIDToken: Whether the response is accepted without an ID Token to compare it with.
     func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON {
-        let metadata = try await metadata()
-        let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
         guard withoutIDToken || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .unsupported,
                 "Userinfo must be compared with an ID Token. Request the scope \"openid\"."
             )
         }
-        let response = try await resource(
-            TransportRequest(.get, endpoint, headerFields: [.accept: "application/json, application/jwt"]),
-            with: tokens
-        )
+        return try await claims(of: try await userInfoResponse(tokens), comparedWith: tokens)
+    }
+
+    /// The userinfo endpoint's response, which is not checked yet.
+    func userInfoResponse(_ tokens: TokenSet) async throws -> TransportResponse {
+        let endpoint = try await metadata().required(\.userInfoEndpoint, "userinfo endpoint")
+        let fields: HTTPFields = [.accept: "application/json, application/jwt"]
+        return try await resource(TransportRequest(.get, endpoint, headerFields: fields), with: tokens)
+    }
+
+    /// The claims of a userinfo response, which must be about the user of the ID Token, if there is one.
+    func claims(of response: TransportResponse, comparedWith tokens: TokenSet) async throws -> JSON {
+        let metadata = try await metadata()
         // OIDC Core section 5.3.2: a signed response has the content type application/jwt.
         let claims =
             response.mediaType == "application/jwt"
             ? try await protectedClaims(response, metadata)
-            : try plainClaims(response, endpoint)
+            : try plainClaims(response, metadata.required(\.userInfoEndpoint, "userinfo endpoint"))
         // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
         // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
         if let idToken = tokens.verifiedIDToken {

@@ -145,13 +145,9 @@ extension OAuthClient {
     package func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
         guard tokens.verifiedIDToken == nil, let known = credential.identity else { return }
         let provider = adapter as? any UserInfoProviding
-        var identity = try await provider?.identity(for: tokens, in: providerContext)
+        let named = try await provider?.identity(for: tokens, in: providerContext)
         // The device flow may have identified the user by userinfo.
-        if identity == nil, provider != nil || credential.tokens.scopes.contains("openid") {
-            identity = try await identityByUserInfo(tokens)
-        }
-        if provider == nil, identity == nil { return }
-        guard let identity else {
+        guard let identity = if let named { named } else { try await identityByUserInfo(tokens) } else {
             throw AuthError(
                 .invalidUserInfo,
                 "The provider does not identify the user of the tokens, so they were not used."
@@ -160,10 +156,12 @@ extension OAuthClient {
         // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
         // be used".
         guard identity.account == known.account else {
+            // The adapter may have identified the user from another source before its configuration was changed.
+            let isSameSource = named != nil || provider == nil || credential.tokens.scopes.contains("openid")
             throw AuthError(
                 .invalidUserInfo,
                 "The tokens belong to another user, so they were not used.",
-                underlyingError: AnotherUser()
+                underlyingError: isSameSource ? AnotherUser() : nil
             )
         }
     }
@@ -195,7 +193,12 @@ extension OAuthClient {
                 occasion: .refresh(of: original, nonce: credential.authentication?.nonce),
                 response
             )
-            (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
+            do {
+                let verified = try await verifyIDToken(idToken, expectation, metadata: metadata)
+                (tokens.idToken, tokens.verifiedIDToken) = verified
+            } catch let error as AuthError where error.code == .invalidResponse {
+                throw uncheckable(error)
+            }
         } else {
             // OIDC Core section 12.2: the response "might not contain an id_token". The sign-in's ID Token remains usable as a hint.
             tokens.idToken = credential.tokens.idToken
@@ -208,6 +211,8 @@ extension OAuthClient {
                 } _: { [tokens] in
                     try await requireUser(of: credential, tokens)
                 }
+            } catch let error as AuthError where error.code == .invalidResponse {
+                throw uncheckable(error)
             } catch let error as AuthError where !error.isPassing {
                 // Without the status code, because the refresh itself was not rejected.
                 throw AuthError(
@@ -224,6 +229,16 @@ extension OAuthClient {
         while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
         return refreshed
+    }
+
+    /// The error when another endpoint, such as the key set, has not responded as it must: the refresh itself was not rejected, and a new
+    /// sign-in would have the same result.
+    private func uncheckable(_ error: AuthError) -> AuthError {
+        AuthError(
+            .temporarilyUnavailable,
+            "The refreshed tokens cannot be checked now. \(error.message)",
+            underlyingError: error
+        )
     }
 
     /// The refresh token in a token response that is rejected for another reason. It has replaced the old one, so the

@@ -1,0 +1,136 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import Expectations
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Refreshes that neither succeed nor end the session: which of them ask the user to sign in, and when.
+@Suite struct RefusedRefreshTests {
+    private let life: TokenLifeScene
+    private let empty = TransportResponse(head: HTTPResponse(status: .badRequest))
+
+    init() throws { self.life = try TokenLifeScene() }
+
+    private func code(_ body: () async throws -> TokenSet) async -> AuthError.Code? {
+        do {
+            _ = try await body()
+            return nil
+        } catch {
+            return (error as? AuthError)?.code
+        }
+    }
+
+    @Test func everyCallerIsAskedToSignInWhileTheClientWaitsAfterTheSecondRefusal() async throws {
+        let client = try life.client()
+        _ = try await client.signIn()
+        life.transport.respond(empty)
+        life.time.advance(3600)
+        #expect(await code { try await client.freshTokens() } == .invalidResponse)
+        life.time.advance(10)
+        #expect(await code { try await client.freshTokens() } == .loginRequired)
+        let calls = life.transport.calls
+        #expect(await code { try await client.freshTokens() } == .loginRequired)
+        #expect(life.transport.calls == calls)
+        // The credential is still stored, because it is not known to be invalid.
+        life.transport.respond(nil)
+        life.time.advance(400)
+        #expect(await code { try await client.freshTokens() } == nil)
+    }
+
+    @Test func tokensWithoutAnExpiryThatAnAPIRejectsLeadToASignIn() async throws {
+        life.scene.emulator.fault = .tokenResponse(.missingExpiry)
+        let client = try life.client()
+        _ = try await client.signIn()
+        life.transport.respond(empty)
+        func call() async -> AuthError.Code? {
+            await code { try await client.perform { _ in throw AuthError(.accessTokenRejected, "Rejected.") } }
+        }
+        #expect(await call() == .invalidResponse)
+        life.time.advance(10)
+        #expect(await call() == .loginRequired)
+    }
+
+    /// A missing key set says nothing about the session, and a new sign-in would not help.
+    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting], [400, 401, 403, 404])
+    func aKeySetThatCannotBeFetchedIsNotARefusedRefresh(
+        _ policy: OIDCEmulator.RefreshPolicy,
+        _ status: Int
+    ) async throws {
+        life.scene.emulator.refreshPolicy = policy
+        let store = MemoryTokenStore()
+        let first = try await life.client(store: store).signIn().credential
+        // This client has no keys yet.
+        let client = try life.client(store: store)
+        life.scene.emulator.fault = .jwks(.response { $0.head.status = .init(code: status) })
+        life.time.advance(3550)
+        #expect(try await client.freshTokens().accessToken == first.tokens.accessToken)
+        for _ in 0..<3 {
+            life.time.advance(400)
+            #expect(await code { try await client.freshTokens() } == .temporarilyUnavailable)
+        }
+        life.scene.emulator.fault = nil
+        life.time.advance(400)
+        #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
+    }
+
+    @Test func aResourceTokenThatIsRefusedTwiceLeadsToASignIn() async throws {
+        let api = "https://api.example.com"
+        let client = try life.client(settings: { $0.resources = [api] })
+        _ = try await client.signIn()
+        life.transport.respond(empty)
+        life.time.advance(3600)
+        #expect(await code { try await client.freshTokens(for: api) } == .invalidResponse)
+        life.time.advance(10)
+        #expect(await code { try await client.freshTokens(for: api) } == .loginRequired)
+    }
+
+    @Test func aResourceTokenIsNotRequestedAgainAtOnceWhileItCannotBeChecked() async throws {
+        let api = "https://api.example.com"
+        let store = MemoryTokenStore()
+        _ = try await life.client(store: store, settings: { $0.resources = [api] }).signIn()
+        let client = try life.client(store: store, settings: { $0.resources = [api] })
+        life.scene.emulator.fault = .jwks(.unavailable)
+        for _ in 0..<5 { #expect(await code { try await client.freshTokens(for: api) } == .temporarilyUnavailable) }
+        #expect(life.refreshes == 1)
+        life.scene.emulator.fault = nil
+        life.time.advance(400)
+        #expect(await code { try await client.freshTokens(for: api) } == nil)
+    }
+
+    /// The scopes that were granted may not include `openid`, which was requested.
+    @Test func aRefreshNeverReturnsTheTokensOfAnotherUserToADevice() async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.fault = .tokenResponse(
+                .members { members in
+                    members["id_token"] = nil
+                    members["scope"] = "profile"
+                }
+            )
+            let server = AuthorizationServer(issuer: emulator.issuer, transport: scene.transport, host: time.host)
+            var registration = try EmulatorScene.registration()
+            registration.scopes.append("offline_access")
+            let client = AuthClient(
+                client: OAuthClient(server: server, registration: try ClientRegistration(registration)),
+                methods: [.device(DecidingPresenter { emulator.decide($0.userCode, as: .alice) })],
+                store: MemoryTokenStore()
+            )
+            let first = try await client.signIn().credential
+            #expect(first.identity?.subject == "248289761001")
+            #expect(try await client.refresh().tokens.accessToken != first.tokens.accessToken)
+            emulator.customResponse = { exchange in
+                guard exchange.request.path == "/userinfo" else { return exchange.response }
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                    body: Array(#"{"sub": "someone-else"}"#.utf8)
+                )
+            }
+            #expect(await code { try await client.refresh().tokens } == .loginRequired)
+        }
+    }
+}
