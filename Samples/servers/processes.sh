@@ -37,14 +37,14 @@ provide() {
 JSON
 }
 answers() { # the URL to wait for, the process ID, the output file
-  until curl -sf -o "$folder/answer" "$1"; do kill -0 "$2" || { cat "$3" >&2; exit 1; }; sleep 0.05; done
+  until curl -sf --max-time 20 -o "$folder/answer" "$1"; do kill -0 "$2" || { cat "$3" >&2; exit 1; }; sleep 0.05; done
 }
 # Checks that the operator's routes cannot be reached through the reverse proxy, however their paths are written: hidden ORIGIN
 hidden() {
   local path status
   for path in ready ready/ gauges gauges/ forward-auth forward-auth/ %72eady /ready ./ready x/../ready READY 'ready;x' gauges/. gauges%2f '%67auges?' \
     wiki/../gauges wiki/%2e%2e/gauges forward%2dauth; do
-    status=$(curl -s --path-as-is -o "$folder/answer" -w '%{http_code}' "$1/$path")
+    status=$(curl -s --max-time 20 --path-as-is -o "$folder/answer" -w '%{http_code}' "$1/$path")
     [ "$status" = 404 ] || { echo "/$path can be reached from outside: $status" >&2; exit 1; }
   done
 }

@@ -46,7 +46,7 @@ sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s/127.0.0.1:8401/127.0.0.1:${port
   "$here/nginx.conf" >"$folder/nginx.conf"
 nginx -c "$folder/nginx.conf" -p "$folder" 2>"$folder/nginx" & processes+=($!)
 answers "$origin/" $! "$folder/nginx"
-status() { curl -s -o "$folder/answer" -w '%{http_code}' "$@"; }
+status() { curl -s --max-time 30 -o "$folder/answer" -w '%{http_code}' "$@"; }
 hidden "$origin"
 WEB_LOGIN_PROCESS=$application WEB_LOGIN_ADDRESS=127.0.0.1:${ports[0]} WEB_LOGIN_STRANGER=http://127.0.0.1:$backends/wiki/ \
  WEB_LOGIN_COOKIE=$folder/cookie \
@@ -62,7 +62,7 @@ no_errors
 case $store in
   *memory*) ;;
   *) # Each alert uses a gauge that the process reports.
-    curl -sf -o "$folder/gauges" "http://127.0.0.1:${ports[0]}/gauges"
+    curl -sf --max-time 20 -o "$folder/gauges" "http://127.0.0.1:${ports[0]}/gauges"
     for name in $(grep -o "authflow_[a-z_]*" "$here/alerts.yml"); do
       grep -q "^$name[ {]" "$folder/gauges" || { echo "there is no gauge $name" >&2; cat "$folder/gauges" >&2; exit 1; }
     done ;;
@@ -108,7 +108,7 @@ case $store in *postgresql* | *sqlite* | *redis*)
   no_errors
   "$here/operations.sh" restore "$store" "$folder/backup"
   for each in "${ports[@]}"; do : >"$folder/web-$each" && start "$each" && applications[$each]=$application; done
-  page() { curl -s -H "Cookie: $1" "$origin/" | sed 's/<[^>]*>//g'; }
+  page() { curl -s --max-time 20 -H "Cookie: $1" "$origin/" | sed 's/<[^>]*>//g'; }
   [[ $(page "$earlier") == *"Signed in as Alice Example"* && $(page "$later") == *"No user is signed in"* ]] || { echo "the backup was not restored correctly" >&2; exit 1; }
   "$authflow" store check --config "$folder/authflow.json"
   echo "Restored a backup: its sessions remain valid, and a later session is lost" ;;
