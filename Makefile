@@ -205,7 +205,7 @@ bench-build: dependencies ## Time clean and incremental builds of small programs
 	Benchmarks/build_costs.py debug
 
 PEERS := .build/peers
-bench-peers: dependencies ## Compare the performance with other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
+bench-peers: dependencies ## Compare the performance with that of other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
 	$(call install_missing,golang-go golang-github-coreos-go-oidc-dev golang-golang-x-oauth2-dev node-jose gh python3-venv)
 	test -x $(PEERS)/bin/python || python3 -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 requests==2.32.5 cryptography==48.0.0

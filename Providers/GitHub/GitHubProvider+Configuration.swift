@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderFactory {
-    /// `github`: any GitHub instance. No scopes are requested by default: `scopes` lists the scopes that an app needs.
+    /// `github`: any GitHub instance. No scopes are requested by default; list the required scopes in `scopes`.
     public static var gitHub: ProviderFactory {
         let host = ConfigurationKey(
             "host",

@@ -160,7 +160,7 @@ import Testing
         }
     }
 
-    /// A secret that is a JWT contains the time, too.
+    /// A client secret that is a JWT contains timestamps, so it also depends on the clock.
     @Test func aSignedSecretIsCreatedAgainWithTheServersTime() async throws {
         let registered = OIDCEmulator.Client(
             id: "machine",

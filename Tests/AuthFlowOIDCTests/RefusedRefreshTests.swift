@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowHeadless
 import AuthFlowJSON
+import AuthFlowOIDC
 import AuthFlowTesting
 import Expectations
 import Foundation
@@ -33,7 +34,11 @@ import Testing
         life.time.advance(10)
         #expect(await code { try await client.freshTokens() } == .loginRequired)
         let calls = life.transport.calls
-        #expect(await code { try await client.freshTokens() } == .loginRequired)
+        let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(waiting?.code == .loginRequired)
+        // Nothing is retried without the user.
+        #expect(waiting?.message.contains("Retrying") == false)
+        #expect(waiting?.status == 400)
         #expect(life.transport.calls == calls)
         // The credential is still stored, because it is not known to be invalid.
         life.transport.respond(nil)
@@ -77,15 +82,52 @@ import Testing
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
     }
 
-    @Test func aResourceTokenThatIsRefusedTwiceLeadsToASignIn() async throws {
+    @Test(arguments: [0, 3600] as [TimeInterval])
+    func aResourceTokenThatIsRefusedTwiceLeadsToASignIn(_ age: TimeInterval) async throws {
         let api = "https://api.example.com"
         let client = try life.client(settings: { $0.resources = [api] })
-        _ = try await client.signIn()
+        let first = try await client.signIn().credential.tokens
         life.transport.respond(empty)
-        life.time.advance(3600)
+        life.time.advance(age)
         #expect(await code { try await client.freshTokens(for: api) } == .invalidResponse)
         life.time.advance(10)
         #expect(await code { try await client.freshTokens(for: api) } == .loginRequired)
+        if age == 0 { #expect(try await client.freshTokens() == first) }
+    }
+
+    /// One resource whose tokens are unusable does not affect the others.
+    @Test func aResourceWhoseTokensFailACheckDoesNotEndTheSession() async throws {
+        let api = "https://api.example.com"
+        let client = try life.client(settings: { $0.resources = [api] })
+        _ = try await client.signIn()
+        life.scene.emulator.fault = .tokenResponse(.member("token_type", "mac"))
+        for _ in 0..<3 {
+            #expect(await code { try await client.freshTokens(for: api) } == .unsupported)
+            life.time.advance(400)
+        }
+        life.scene.emulator.fault = nil
+        #expect(await code { try await client.freshTokens(for: api) } == nil)
+    }
+
+    /// A user who may no longer be identified must sign in again, and the provider is not away.
+    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting])
+    func userinfoThatRefusesTheNewTokensIsARefusedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
+        let emulator = life.scene.emulator
+        emulator.refreshPolicy = policy
+        var registration = try EmulatorScene.registration()
+        registration.scopes = ["profile", "offline_access"]
+        let client = try life.scene.client(
+            registration: registration,
+            adapter: OIDCProvider(issuer: emulator.issuer, identitySource: .userInfo),
+            transport: life.transport,
+            host: life.time.host
+        )
+        _ = try await client.signIn()
+        emulator.fault = .userInfo(.response { $0.head.status = .forbidden })
+        life.time.advance(3600)
+        #expect(await code { try await client.freshTokens() } == .invalidUserInfo)
+        life.time.advance(10)
+        #expect(await code { try await client.freshTokens() } == .loginRequired)
     }
 
     @Test func aResourceTokenIsNotRequestedAgainAtOnceWhileItCannotBeChecked() async throws {
@@ -102,7 +144,8 @@ import Testing
     }
 
     /// The scopes that were granted may not include `openid`, which was requested.
-    @Test func aRefreshNeverReturnsTheTokensOfAnotherUserToADevice() async throws {
+    @Test(arguments: [true, false])
+    func aRefreshNeverReturnsTheTokensOfAnotherUserToADevice(_ isGeneric: Bool) async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
@@ -112,7 +155,10 @@ import Testing
                     members["scope"] = "profile"
                 }
             )
-            let server = AuthorizationServer(issuer: emulator.issuer, transport: scene.transport, host: time.host)
+            let server =
+                isGeneric
+                ? scene.server(host: time.host)
+                : AuthorizationServer(issuer: emulator.issuer, transport: scene.transport, host: time.host)
             var registration = try EmulatorScene.registration()
             registration.scopes.append("offline_access")
             let client = AuthClient(
@@ -131,6 +177,8 @@ import Testing
                 )
             }
             #expect(await code { try await client.refresh().tokens } == .loginRequired)
+            // The other user's refresh token is not stored either.
+            #expect(try await client.credential() == nil)
         }
     }
 }

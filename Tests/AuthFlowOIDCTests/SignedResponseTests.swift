@@ -82,8 +82,8 @@ import Testing
         #expect(error?.code == .accessDenied)
     }
 
-    /// Keys are fetched only for a response with the right issuer and client. Otherwise, anyone could trigger fetches
-    /// at will.
+    /// Keys are fetched only for a response with the expected issuer and audience. Otherwise, an attacker could
+    /// trigger fetches at will.
     @Test(arguments: [SignedResponseFault.wrongIssuer, .wrongAudience, .expired])
     func fetchesNoKeysForAResponseThatItsClaimsRefuse(_ fault: SignedResponseFault) async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))

@@ -388,7 +388,7 @@ import Testing
     }
 
     @Test func acceptsTheNonceOfTheFirstSignInInAnExchangedIDToken() async throws {
-        // Facts, defect 7: an ID Token from a token exchange may contain the nonce of the original sign-in.
+        // An ID Token from a token exchange may contain the nonce of the original sign-in.
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.repeatsNonce = true
             _ = try await scene.app("mail", user: .alice).signIn()

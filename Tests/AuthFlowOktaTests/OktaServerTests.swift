@@ -47,7 +47,7 @@ import Testing
             let first = try await client.signIn().credential
             #expect(first.identity?.issuer == scene.emulator.origin)
             #expect(first.tokens.deviceSecret == nil)
-            // Refresh tokens of native apps are not rotated, and refreshed ID Tokens are verified (defect 6).
+            // Refresh tokens of native apps are not rotated, and refreshed ID Tokens are verified.
             let second = try await client.refresh()
             #expect(second.tokens.refreshToken == first.tokens.refreshToken)
             #expect(second.tokens.verifiedIDToken != first.tokens.verifiedIDToken)
@@ -245,7 +245,7 @@ import Testing
     }
 
     @Test func sendsEveryConfiguredAuthorizationParameter() async throws {
-        // Defect 10: some parameters were dropped.
+        // okta-mobile-swift silently drops ui_locales and claims_locales.
         try await OktaScene.with(.inProcess) { scene in
             var settings = try scene.settings("mail")
             settings.parameters[.authorization] = ["ui_locales": "de", "claims_locales": "fr", "acr_values": "urn:x"]
@@ -279,7 +279,7 @@ import Testing
     }
 
     @Test func sendsNoMoreRequestsAfterTheSessionHasEnded() async throws {
-        // Defect 1: thousands of requests per second.
+        // okta-mobile-swift sends thousands of requests per second here.
         let time = VirtualTime()
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
             let client = try scene.app("mail", user: .alice, host: time.host)
@@ -297,7 +297,7 @@ import Testing
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
             let settings = try scene.settings("mail")
             let custom = scene.emulator.custom
-            // Defect 2: slow_down must slow the very next poll.
+            // slow_down must slow the very next poll.
             custom.devicePollResponses = [.slowDown(interval: nil)]
             let client = AuthClient(
                 client: OAuthClient(

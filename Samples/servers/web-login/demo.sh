@@ -55,7 +55,14 @@ WEB_LOGIN_PROCESS=$application WEB_LOGIN_ADDRESS=127.0.0.1:${ports[0]} WEB_LOGIN
 queue() { awk -v port="$(printf ':%04X$' "$1")" '$2 ~ port { split($5, q, ":"); if (q[1] > most) most = q[1] } END { print most }' /proc/net/tcp; }
 until_stalled() { # a port
   local before now=
-  until before=$now && now=$(queue "$1") && [ "$now" = "$before" ] && [[ $now == *[1-9A-F]* ]]; do sleep 0.2; done
+  for _ in $(seq 100); do
+    before=$now
+    now=$(queue "$1")
+    [ "$now" != "$before" ] || [[ $now != *[1-9A-F]* ]] || return 0
+    sleep 0.2
+  done
+  echo "the download has not stalled" >&2
+  exit 1
 }
 no_errors() { ! grep -iE "error|fatal" "$folder"/web-* || exit 1; }
 no_errors
@@ -68,6 +75,9 @@ case $store in
     done ;;
 esac
 
+# A stopped process would remain after an error.
+stopped=
+trap '[ -z "$stopped" ] || kill -KILL "$stopped"; cleanup' EXIT
 # Replaces both processes, one after the other, while requests continue. A stalled download does not prevent a process from exiting: the
 # download is aborted, and the client can detect that it is incomplete.
 if [ ${#ports[@]} -gt 1 ]; then
@@ -82,11 +92,13 @@ if [ ${#ports[@]} -gt 1 ]; then
     download=$!
     until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to abort" >&2; exit 1; }; done
     kill -STOP "$download"
+    stopped=$download
     # The first process is between two writes when it is stopped, and the last one waits for the client to read.
     [ "$each" != "${ports[-1]}" ] || until_stalled "$each"
     began=$SECONDS
     stop "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }
     kill -CONT "$download"
+    stopped=
     ! wait "$download" || { echo "an aborted download looked complete" >&2; exit 1; }
     [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to exit" >&2; exit 1; }
     rm "$folder/download"

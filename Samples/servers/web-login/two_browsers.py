@@ -111,7 +111,7 @@ class User:
         url = f"ws://{HOST}/wiki/live"
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": [url]})
         expect(result == "changed by 248289761001", f"the WebSocket of the application's page: {result}")
-        # The same host with a different port is a different origin of the same site, so its requests contain the cookies.
+        # The same host with a different port is a different origin but the same site, so its requests contain the cookies.
         self.browser.command("POST", "/url", {"url": os.environ["WEB_LOGIN_STRANGER"]})
         result = self.browser.command("POST", "/execute/async", {"script": read, "args": [url]})
         expect(result == "refused", f"the WebSocket of a page of another origin: {result}")

@@ -41,10 +41,12 @@ struct Backoff: Sendable {
         // If the clock was set back, no caller waits longer than intended.
         guard now >= since, now < until else { return nil }
         let wait = Int(until.timeIntervalSince(now).rounded(.up))
+        let advice = failure.code == .loginRequired ? "" : " Retrying in \(wait) s."
         return AuthError(
             failure.code,
-            "\(failure.message) Retrying in \(wait) s.",
+            "\(failure.message)\(advice)",
             providerError: failure.providerError,
+            status: failure.status,
             retryAfter: .seconds(wait),
             underlyingError: failure
         )

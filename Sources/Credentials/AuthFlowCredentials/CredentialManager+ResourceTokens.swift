@@ -107,7 +107,8 @@ extension ManagedCredential {
         if let wait = waitToRefresh(credential.account) { throw wait }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
-        let decisions = decisions(for: credential.account.subject, freshnessMargin, nil)
+        var decisions = decisions(for: credential.account.subject, freshnessMargin, nil)
+        decisions.isForResource = true
         let outcome: RefreshOutcome
         do {
             outcome = try await reporter().step(.refresh) {
@@ -116,14 +117,16 @@ extension ManagedCredential {
         } catch let error as AuthError where isEnd(error) {
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
         } catch let error as AuthError {
-            // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
-            // Neither error ends the session.
-            let isAboutRequest = ["invalid_target", "invalid_scope"].contains(error.providerError?.error)
-            guard !isAboutRequest else { throw error }
             let name = client.adapter.standardName(of: error.providerError)
+            // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
+            if ["invalid_target", "invalid_scope"].contains(name) { throw error }
+            // Only the user can grant this resource; the tokens for others remain usable.
+            if ["interaction_required", "login_required", "consent_required"].contains(name) {
+                backOff(error, credential.account)
+                throw error
+            }
             let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
             _ = try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
-            // The main tokens are for other resources, even if they are usable.
             throw error
         }
         var kept = credential
@@ -131,13 +134,9 @@ extension ManagedCredential {
         let refreshed: Credential
         switch outcome {
         case .refreshed(let credential): refreshed = credential
-        case .unchecked(_, let error):
+        case .unchecked(_, let error), .refused(_, let error):
             backOff(error, credential.account)
             await save(kept, in: &accounts, lease, epoch)
-            throw error
-        case .refused(_, let error):
-            let consequence = decisions.consequence(of: .refused(kept, error), at: client.host.now())
-            _ = try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
             throw error
         }
         state.withLock { $0.machine.succeeded(credential.account) }

@@ -380,7 +380,7 @@ public enum CredentialState: Sendable, Hashable {
     case signedIn(Identity?)
     /// The tokens were refreshed.
     case refreshed
-    /// The access token has expired and cannot be refreshed. The user must sign in again.
+    /// The access token has expired or was rejected, and cannot be refreshed. The user must sign in again.
     case expired
     /// The provider has ended the session.
     case ended(EndedSession)

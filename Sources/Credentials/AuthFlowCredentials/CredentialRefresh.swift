@@ -23,7 +23,7 @@ import AuthFlowOAuth
 /// | `invalid_grant`, or tokens of another user | the end of the session | | `login_required` |
 /// | another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
-/// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, the resource, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
+/// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
@@ -40,6 +40,8 @@ struct CredentialRefresh {
     let isRenewable: Bool
     /// Whether the client requests the scope `offline_access`.
     var requestsOfflineAccess = false
+    /// Whether a token for one of several resources is requested, so that the stored access token is no answer.
+    var isForResource = false
 
     /// The action for a stored credential.
     enum Action {
@@ -133,7 +135,7 @@ struct CredentialRefresh {
     /// - Parameter name: The standard name of the provider's error code.
     func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
         // Without an expiry, the rejection by an API shows that the access token cannot be used.
-        let isSpent = old.isExpired(at: now) || old.tokens.expiresAt == nil && !isUsable(old, at: now)
+        let isSpent = old.isExpired(at: now) || isForResource || old.tokens.expiresAt == nil && !isUsable(old, at: now)
         guard Self.isUnexplained(error, named: name), isSpent else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
@@ -154,13 +156,14 @@ struct CredentialRefresh {
             }
         let end = AuthError(
             .loginRequired,
-            "The access token of \(old.displayName) has expired, and its refresh fails (\(reason)). Sign in again.\(hint)",
+            "The tokens of \(old.displayName) cannot be refreshed (\(reason)). Sign in again.\(hint)",
             providerError: error.providerError,
             status: error.status,
             retryAfter: error.retryAfter,
             underlyingError: error
         )
-        return Consequence(backoff: end, stored: stored, state: .expired, answer: .failure(end))
+        let isExpired = !isForResource || old.isExpired(at: now)
+        return Consequence(backoff: end, stored: stored, state: isExpired ? .expired : nil, answer: .failure(end))
     }
 
     /// The old credential after an error, if it is usable.
@@ -170,7 +173,7 @@ struct CredentialRefresh {
 
     /// Whether an access token has neither expired nor been rejected: better than none.
     func isUsable(_ credential: Credential, at now: Date) -> Bool {
-        !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
+        !isForResource && !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
     }
 
     /// Whether the provider has ended the session, or has issued another user's tokens for it.
@@ -186,14 +189,18 @@ struct CredentialRefresh {
         // `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which some providers return for
         // a refresh token that no longer exists.
         let faults = [
-            "invalid_client", "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
+            "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
             "temporarily_unavailable", "slow_down",
         ]
         let isFault = error.code == .providerRejected && name.map(faults.contains) == true
         // Tokens that fail a check each time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
-        // Some providers send their own code, but with 403 or 404 text such as "Forbidden" is that of a gateway.
-        let isCode = [200, 400, 401].contains(error.status) || error.providerError?.publicCode != "other"
+        // Some providers send their own code. With 403 or 404, a text such as "Forbidden" or "not_found" is that of a gateway.
+        let codes = [
+            "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
+            "interaction_required", "login_required", "consent_required",
+        ]
+        let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
         // Not a 403 without an error code, which may be the page of a firewall.
         let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)

@@ -90,7 +90,7 @@ struct ProviderOutage: Sendable {
 extension AuthError {
     /// Whether the provider did not respond, or responded with a server error. A rate limit (status 429, or 403) is not an outage: it
     /// asks this client to send fewer requests.
-    fileprivate var isProviderAway: Bool { isPassing && status != 429 && status != 403 }
+    fileprivate var isProviderAway: Bool { isPassing && status.map { $0 >= 500 } != false }
 }
 
 /// The single ``ProviderOutage`` of a manager.

@@ -4,7 +4,7 @@ public import Hummingbird
 import ServiceLifecycle
 import UnixSignals
 
-extension ApplicationProtocol {
+extension Application {
     /// Runs the application together with a ``SessionService`` until SIGTERM or SIGINT.
     ///
     /// ```swift
@@ -21,9 +21,11 @@ extension ApplicationProtocol {
     ///     timeout must be longer than the sum.
     /// - Throws: The error that prevented the application from starting, such as an address that is in use.
     public func runService(sessions server: SessionServer, patience: Duration = .seconds(5)) async throws {
+        var application = self
+        // Services stop in reverse order: first the requests, then the refreshes, and then the services that the store may need.
+        application.addServices(SessionService(server: server, logger: logger))
         var configuration = ServiceGroupConfiguration(
-            // The group stops its services in reverse order: no request is in progress when the refreshes are awaited.
-            services: [SessionService(server: server, logger: logger), self],
+            services: [application],
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: logger
         )

@@ -140,7 +140,7 @@ public final class SessionServer: Sendable {
             )
         }
         guard origin.origin == options.origin else {
-            throw refused("The application's origin must have no path or trailing slash: \(origin.origin).")
+            throw refused("The application's origin must be written as \(origin.origin).")
         }
         guard let headerName = HTTPField.Name(options.headerName) else {
             throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is not a header field name.")

@@ -119,7 +119,7 @@ extension ConfigurationShape {
 
 extension ProviderPreset {
     /// The schema of a profile that names one of these presets: keys that the preset sets are not required.
-    /// - Parameter profile: The schema of a profile of their provider.
+    /// - Parameter profile: The schema of a profile for the provider that the presets configure.
     /// - Returns: The schema; nil if there are no presets.
     fileprivate static func jsonSchema(_ presets: [ProviderPreset], profile: JSON) -> JSON? {
         guard !presets.isEmpty, var schema = profile.object, var properties = schema["properties"]?.object else {

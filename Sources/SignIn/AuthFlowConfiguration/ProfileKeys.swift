@@ -230,7 +230,7 @@ public enum ProfileKeys {
         "client_id_at_sign_out",
         .flag,
         default: true,
-        "Whether a logout request contains client_id in addition to the ID Token, which some providers require to accept the post-logout redirect URI."
+        "Whether a logout request contains client_id. Some providers require it to accept the post-logout redirect URI."
     )
     static let usesDPoP = ConfigurationKey(
         "dpop",

@@ -21,7 +21,7 @@ extension UserAgentFactory {
     private static let nameKey = ConfigurationKey(
         "application_name",
         .text,
-        "The name of the program on the final pages in the browser. Default: the program's own name."
+        "The name of the program on the result page in the browser. Default: the program's own name."
     )
     private static let colorKey = ConfigurationKey(
         "accent_color",

@@ -46,7 +46,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers must reject it.
     public init(checking json: JSON, at address: String) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
-            AuthError(.invalidConfiguration, "The client metadata document cannot be used: \(reason).")
+            AuthError(.invalidConfiguration, "The client ID metadata document cannot be used: \(reason).")
         }
         try Self.checkAddress(address)
         // Section 4.1: "The client_id property's value MUST match the client_id URL using simple string comparison".
@@ -84,7 +84,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client_id \"\(endpoint)\" cannot be the URL of a client metadata document: the URL must use https and have a path without \".\" or \"..\"."
+                "The client_id \"\(endpoint)\" cannot be the URL of a client ID metadata document: the URL must use https and have a path without \".\" or \"..\"."
             )
         }
     }
@@ -107,7 +107,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard response.status == 200, let json = try? response.parsed() else {
             throw AuthError(
                 .invalidConfiguration,
-                "There is no client metadata document at \(request.url) (status \(response.status)).",
+                "There is no client ID metadata document at \(request.url) (status \(response.status)).",
                 status: response.status
             )
         }

@@ -251,8 +251,8 @@ extension ResourceClient {
         }
     }
 
-    /// Whether an authorization server no longer recognizes a client that was dynamically registered a while ago. Its error page would never
-    /// redirect back, and the user could do nothing about it.
+    /// Whether an authorization server no longer recognizes a client that was dynamically registered more than a minute
+    /// ago. The server's error page would never redirect back, and the user could do nothing about it.
     func isForgotten(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
         guard known.identification == .dynamic,
             let kept = try await registrations.registration(at: known.issuer, for: redirectURI),

@@ -155,7 +155,8 @@ import Testing
         (AuthError(.invalidResponse, "", status: 403), "invalid_reply, stores nothing, backs off"),
         (rejection("Forbidden", 403), "provider_rejected, stores nothing, backs off"),
         (rejection("Not Found", 404), "provider_rejected, stores nothing, backs off"),
-        (rejection("invalid_target", 400), "provider_rejected, stores nothing, backs off"),
+        (rejection("forbidden", 403), "provider_rejected, stores nothing, backs off"),
+        (rejection("invalid_target", 400), "provider_rejected, stores refusal 1, backs off"),
         (AuthError(.discoveryFailed, "", status: 401), "discovery_failed, stores nothing, backs off"),
         (AuthError(.assertionUnusable, "", status: 400), "assertion_unusable, stores nothing, backs off"),
         (rejection("interaction_required", 400), "login_required, stores refusal 1, backs off, expired"),
@@ -196,6 +197,20 @@ import Testing
         #expect(last.backoff?.retryAfter == .seconds(30))
         #expect(after(1) == "login_required, stores refusal 2, backs off, expired")
         #expect(after(2) == "login_required, stores nothing, backs off, expired")
+    }
+
+    @Test func aStoredTokenIsNoAnswerForOneOfSeveralResources() {
+        var refresh = Self.refresh()
+        refresh.isForResource = true
+        func after(_ refusals: Int64, _ error: AuthError) -> String {
+            let old = Self.credential(refused: refusals)
+            return describe(refresh.consequence(of: error, named: nil, for: old, at: Self.start))
+        }
+        #expect(after(0, Self.unavailable) == "temporarily_unavailable, stores nothing, backs off")
+        let empty = AuthError(.invalidResponse, "", status: 400)
+        #expect(after(0, empty) == "invalid_reply, stores refusal 1, backs off")
+        // The tokens for other resources have not expired.
+        #expect(after(1, empty) == "login_required, stores refusal 2, backs off")
     }
 
     private static let anotherUser = AuthError(.invalidIDToken, "", underlyingError: AnotherUser())

@@ -7,7 +7,7 @@ extension ConformanceTable {
 
     static let fapi: [ConformanceRow] =
         [
-            bound("87", prefix + "happy-path", "Sign in and call a resource with nonces.") { scene in
+            bound("87", prefix + "happy-path", "Sign in and call a resource with DPoP nonces.") { scene in
                 scene.emulator.dpop = .requiredWithNonce
                 scene.emulator.resourceWantsNonce = true
             },
@@ -103,7 +103,8 @@ extension ConformanceTable {
                 scene.emulator.dpop = .required
                 scene.emulator.resourceWantsNonce = true
             },
-            bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource without nonces.") { scene in
+            bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource without DPoP nonces.") {
+                scene in
                 scene.emulator.dpop = .required
             },
             .row(

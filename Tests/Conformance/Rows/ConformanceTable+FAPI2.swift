@@ -72,7 +72,8 @@ extension ConformanceTable {
                 "Use the nonce from a challenge whose scheme is spelled dPoP.",
                 .accepted
             ),
-            row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource without nonces.", .accepted) { scene in
+            row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource without DPoP nonces.", .accepted) {
+                scene in
                 scene.emulator.dpop = .required
                 scene.emulator.resourceWantsNonce = false
             },

@@ -93,7 +93,7 @@ extension ConformanceTable {
             claims["exp"] = .integer((claims["iat"]?.integer ?? 0) - 3600)
         },
         logout("L12", "exp, missing", "rejects a token without exp") { _, claims in claims["exp"] = nil },
-        logout("L13", "sub, sid", "rejects a token without sub and sid") { _, claims in claims["sub"] = nil },
+        logout("L13", "sub, sid", "rejects a token with neither sub nor sid") { _, claims in claims["sub"] = nil },
         logout("L14", "sub, not a string", "rejects a sub that is not a string") { _, claims in claims["sub"] = 7 },
         logout("L15", "events", "rejects a token without the event") { _, claims in
             claims["events"] = ["http://schemas.openid.net/event/other": [:]]

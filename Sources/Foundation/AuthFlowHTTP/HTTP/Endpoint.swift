@@ -78,7 +78,7 @@ public struct Endpoint: Sendable, Hashable {
         return "\(scheme)://\(host)" + (isDefault ? "" : ":\(port ?? 0)")
     }
 
-    /// Whether a host (IPv6 in brackets) is a loopback address or `localhost`.
+    /// Whether a host is `127.0.0.1`, `[::1]` or `localhost`. Other addresses in 127.0.0.0/8 do not count.
     package static func isLoopback(host: String) -> Bool {
         host == "127.0.0.1" || host == "[::1]" || host == "localhost"
     }

@@ -60,7 +60,7 @@ struct CurlFailure {
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(
-                "The client certificate for \(place) cannot be used. Is it in PEM format, does the key match it, and is the key unencrypted?"
+                "The client certificate for \(place) cannot be used. It must be PEM, and the key must match it and be unencrypted."
             )
         // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
         case _ where presentsCertificate && Self.rejections.contains(result):

@@ -121,7 +121,21 @@ private struct IssuerKeys: KeySet {
     }
 
     private func verdict(on jws: JWS, at place: Endpoint) async throws -> SignatureVerdict {
-        try await server.keys.verdict(on: jws, at: place, template: template, fetch: server.fetchKeys)
+        do {
+            return try await server.keys.verdict(on: jws, at: place, template: template, fetch: server.fetchKeys)
+        } catch let error as AuthError where error.code == .invalidResponse {
+            throw error.saying(error.message, because: UnreadableKeySet())
+        }
+    }
+}
+
+/// The cause of an error: the response was not a key set. It says nothing about the token.
+private struct UnreadableKeySet: Error {}
+
+extension AuthError {
+    /// Whether a key set could not be read.
+    var isOfKeySet: Bool {
+        underlyingError is UnreadableKeySet || (underlyingError as? AuthError)?.isOfKeySet == true
     }
 }
 

@@ -252,11 +252,11 @@ package struct IDTokenValidation: Sendable {
         // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
         // issued at the time of the original authentication"
         guard claims["nonce"] == nil || claims["nonce"] == nonce.map(JSON.string) else {
-            throw rules.refused("its nonce is not that of the sign-in")
+            throw rules.refused("its nonce has changed")
         }
         // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
         // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
-        guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
+        guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp has changed") }
     }
 
     /// The error for a token for the expected user whose authentication did not meet the requirements of the request.

@@ -11,8 +11,8 @@ public enum RefreshOutcome: Sendable {
     /// The response was rejected, and no tokens may be returned: the credential to store, with the rotated refresh token and
     /// nothing else from the response, and the reason.
     case refused(Credential, AuthError)
-    /// The response could not be validated, because the provider's keys could not be fetched: the credential to store,
-    /// which still has the old access token, and the reason.
+    /// The response could not be validated, because the key set or the user information could not be fetched: the credential to
+    /// store, which still has the old access token, and the reason.
     case unchecked(Credential, AuthError)
 
     /// The credential to store.
@@ -155,13 +155,15 @@ extension OAuthClient {
         }
         // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
         // be used".
-        guard identity.account == known.account else {
-            // The adapter may have identified the user from another source before its configuration was changed.
-            let isSameSource = named != nil || provider == nil || credential.tokens.scopes.contains("openid")
+        // Before its configuration was changed, the adapter may have read the subject from another claim of a response with a `sub`.
+        let wasReadElsewhere =
+            named == nil && known.issuer == identity.issuer
+            && known.claims["sub"]?.string.isIdentical(to: identity.subject) == true
+        guard identity.account == known.account || wasReadElsewhere else {
             throw AuthError(
                 .invalidUserInfo,
                 "The tokens belong to another user, so they were not used.",
-                underlyingError: isSameSource ? AnotherUser() : nil
+                underlyingError: AnotherUser()
             )
         }
     }
@@ -196,7 +198,7 @@ extension OAuthClient {
             do {
                 let verified = try await verifyIDToken(idToken, expectation, metadata: metadata)
                 (tokens.idToken, tokens.verifiedIDToken) = verified
-            } catch let error as AuthError where error.code == .invalidResponse {
+            } catch let error as AuthError where error.isOfKeySet {
                 throw uncheckable(error)
             }
         } else {
@@ -211,7 +213,7 @@ extension OAuthClient {
                 } _: { [tokens] in
                     try await requireUser(of: credential, tokens)
                 }
-            } catch let error as AuthError where error.code == .invalidResponse {
+            } catch let error as AuthError where error.isOfKeySet {
                 throw uncheckable(error)
             } catch let error as AuthError where !error.isPassing {
                 // Without the status code, because the refresh itself was not rejected.
@@ -231,12 +233,12 @@ extension OAuthClient {
         return refreshed
     }
 
-    /// The error when another endpoint, such as the key set, has not responded as it must: the refresh itself was not rejected, and a new
-    /// sign-in would have the same result.
+    /// The error when the key set could not be read: the refresh itself was not rejected, and a new sign-in would have the same result.
     private func uncheckable(_ error: AuthError) -> AuthError {
         AuthError(
             .temporarilyUnavailable,
             "The refreshed tokens cannot be checked now. \(error.message)",
+            status: error.status,
             underlyingError: error
         )
     }

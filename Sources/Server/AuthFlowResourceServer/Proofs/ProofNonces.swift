@@ -12,7 +12,7 @@ public struct NonceKey: Sendable {
     /// Creates a key.
     /// - Parameters:
     ///   - key: At least 32 random bytes, base64url.
-    ///   - lifetime: How long a nonce is accepted; default: five minutes.
+    ///   - lifetime: The lifetime of a nonce; default: five minutes.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` for a shorter key.
     public init(_ key: Secret, lifetime: Duration = .seconds(300)) throws(AuthError) {
         guard let bytes = Base64URL.decode(key.exposed), bytes.count >= 32 else {
@@ -81,7 +81,7 @@ struct ProofNonces: Sendable {
         return age > lifetime / 2 ? next() : nil
     }
 
-    /// Compares two authentication codes in constant time.
+    /// Compares two message authentication codes (MACs) in constant time.
     private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         left.count == right.count && zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }

@@ -77,7 +77,7 @@ extension OIDCEmulator {
         set { state.withLock { $0.nativeSSO = newValue } }
     }
 
-    /// Whether clients without a secret may introspect tokens.
+    /// Whether public clients may introspect tokens.
     public var answersPublicClients: Bool {
         get { state.withLock { $0.answersPublicClients } }
         set { state.withLock { $0.answersPublicClients = newValue } }

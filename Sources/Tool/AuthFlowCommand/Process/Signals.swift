@@ -33,7 +33,7 @@ enum Signals {
     static func install() -> Bool {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return false }
-        // A handler that blocked on a full pipe would deadlock, and no child process must inherit the pipe.
+        // A handler that blocked on a full pipe would deadlock, and a child process must not inherit the pipe.
         for index in ends.indices {
             // Low numbers are reserved for descriptors that a caller passes on: see authflow exec.
             let high = fcntl(ends[index], F_DUPFD_CLOEXEC, 200)

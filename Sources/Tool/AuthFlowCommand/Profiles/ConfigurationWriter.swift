@@ -107,7 +107,7 @@ struct ConfigurationWriter {
             .joined(separator: "\n")
         let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
         var new = Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
-        // Until now, the only profile was the default implicitly, and it must remain the default.
+        // Until now, the only profile was implicitly the default, and it must remain the default.
         if profiles.count == 1, json["default_profile"] == nil, let only = profiles.keys.first,
             let root = new.firstIndex(of: UInt8(ascii: "{"))
         {
