@@ -173,7 +173,7 @@ import Testing
                 guard exchange.request.path == "/userinfo" else { return exchange.response }
                 return TransportResponse(
                     head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
-                    body: Array(#"{"sub": "someone-else"}"#.utf8)
+                    body: Array(#"{"sub": "bob"}"#.utf8)
                 )
             }
             #expect(await code { try await client.refresh().tokens } == .loginRequired)

@@ -77,6 +77,34 @@ import Testing
         }
     }
 
+    /// There is no user to sign in.
+    @Test func aMachineIsNeverDescribedAsAUser() async throws {
+        try await withRobot { emulator, path, _ in
+            let first = try await CommandHarness.run(["token", "--refresh", "--config", path])
+            #expect(first.status == 0 && first.output.count > 20, "\(first.talk)")
+            let status = try await CommandHarness.run(["status", "--config", path])
+            #expect(status.output.hasPrefix("Tokens of the client robot, without a user\n"))
+            let claims = try await CommandHarness.run(["userinfo", "--config", path])
+            #expect(claims.status != 0 && claims.talk.contains("belong to no user"), "\(claims.talk)")
+            let out = try await CommandHarness.run(["logout", "--config", path])
+            #expect(out.talk.contains("The tokens of the client robot were removed."), "\(out.talk)")
+            for outcome in [status, claims, out] { #expect(!outcome.talk.contains("unknown user")) }
+        }
+    }
+
+    /// RFC 6749 section 4.4: the grant is for confidential clients only.
+    @Test func aMachineWithoutAKeyOrSecretIsFoundByTheCheck() async throws {
+        try await withRobot(["client_key": nil]) { emulator, path, _ in
+            let check = try await CommandHarness.run(["config", "check", "--config", path])
+            #expect(check.status == 2)
+            #expect(
+                check.talk.contains(#"needs a "client_secret", a "client_key" or a "client_assertion""#),
+                "\(check.talk)"
+            )
+            #expect(emulator.requests.isEmpty)
+        }
+    }
+
     @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {
         try await withRobot { emulator, path, _ in
             emulator.accessTokenLifetime = 0

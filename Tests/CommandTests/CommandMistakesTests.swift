@@ -16,6 +16,26 @@ import Testing
         var testDescription: String { name }
     }
 
+    @Test(arguments: [
+        (#"{"profiles": {"a": 1,}}"#, "1:23", "Remove the comma before it"),
+        (#"{"a": [1,]}"#, "1:11", "Remove the comma before it"),
+        ("{\"a\": 1\n \"b\": 2}", "2:5", "A comma is missing before it"), ("{'a': 1}", "1:3", "in double quotes"),
+        ("{\u{201C}a\u{201D}: 1}", "1:5", "in straight double quotes"),
+        ("{\"a\": 1 // no\n}", "1:10", "JSON has no comments"),
+        ("{\n  // no\n}", "2:4", "JSON has no comments"), ("\u{FEFF}{}", "1:4", "without a byte order mark"),
+        (" \n", ":", "The file is empty"), (#"{"a": 1, "b": 2, "a": 3}"#, "1:", #"the same key twice: "a""#),
+        (#"{"a": tru}"#, "1:10", "invalid syntax\n"), ("{\"", "1:", "not valid JSON"),
+        ("\u{201C}", "1:", "not valid JSON"), ("}", "1:", "not valid JSON"),
+        ("\"", "1:", "not valid JSON"),
+    ])
+    func aMistakeInTheSyntaxIsNamed(_ text: String, _ position: String, _ words: String) async throws {
+        try await CommandHarness.withConfiguration(text) { path, _ in
+            let outcome = try await CommandHarness.run(["config", "check", "--config", path])
+            #expect(outcome.status == 2)
+            #expect(outcome.talk.contains(position) && outcome.talk.contains(words), "\(outcome.talk)")
+        }
+    }
+
     static let mistakes: [Mistake] = [
         Mistake(
             name: "a missing key",
@@ -29,6 +49,12 @@ import Testing
             changes: ["provider": #""oidcc""#],
             status: 2,
             words: #"Did you mean "oidc"?"#
+        ),
+        Mistake(
+            name: "a preset as the provider",
+            changes: ["provider": #""google""#],
+            status: 2,
+            words: #"write "preset": "google""#
         ),
         Mistake(
             name: "an unreachable issuer",

@@ -150,7 +150,7 @@ import Testing
                     (["--user-agent", "headless"], 0, "User agent: headless"),
                     (["--user-agent", "paste"], 4, "no terminal to paste into"),
                     (["--user-agent", "auto"], 4, "no terminal"),
-                    (["--user-agent", "tree"], 2, "needs options"),
+                    (["--user-agent", "tree"], 2, "needs \"base_url\""),
                     (["--user-agent", "loobpack"], 2, "Did you mean \"loopback\"?"),
                     (["--user-agent", "paste", "--device"], 2, "--device needs no user agent"),
                 ] as [([String], Int32, String)] {

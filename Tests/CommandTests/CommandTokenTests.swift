@@ -197,6 +197,13 @@ import Testing
                     environment: ["PASSWORD": "x"]
                 )
                 #expect(alice.output.contains("Alice Example"))
+                // A misspelled account is not a sign-out.
+                let mistyped = try await CommandHarness.run(
+                    ["logout", "--account", "alice", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(mistyped.status == 4)
+                #expect(mistyped.talk.contains(#"The account "alice" is not signed in"#), "\(mistyped.talk)")
                 _ = try await CommandHarness.run(
                     ["accounts", "--select", "248289761001", "--config", path],
                     environment: ["PASSWORD": "x"]

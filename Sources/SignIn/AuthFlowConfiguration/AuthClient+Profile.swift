@@ -104,6 +104,13 @@ extension AuthClient {
                 )
             }
         }
+        // RFC 6749 section 4.4: "The client credentials grant type MUST only be used by confidential clients."
+        if flows == [.clientCredentials], registration.authentication.method == .none {
+            throw configuration.error(
+                "\"client_credentials\" needs a \"client_secret\", a \"client_key\" or a \"client_assertion\"",
+                at: ProfileKeys.flow
+            )
+        }
         let assertion = try configuration[choices.assertion]?.make(in: context)
         if flows == [.jwtBearer], assertion == nil {
             throw configuration.error("\"jwt_bearer\" needs an \"assertion\"", at: ProfileKeys.flow)

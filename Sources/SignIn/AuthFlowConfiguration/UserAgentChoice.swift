@@ -65,10 +65,12 @@ struct UserAgentChoice: Sendable {
             )
         }
         let factory = factories.first { $0.name == name }
-        guard factory?.isAutomatic != false else {
+        if let factory, !factory.isAutomatic {
+            let keys = factory.keys.filter(\.isRequired).map { "\"\($0.name)\"" }.joined(separator: ", ")
+            let needed = keys.isEmpty ? "options" : keys
             throw AuthError(
                 .invalidConfiguration,
-                "The user agent \"\(name)\" needs options. Set them in the profile, under \"user_agent\"."
+                "The user agent \"\(name)\" needs \(needed). Set them in a profile, under \"user_agent\"."
             )
         }
         return Choice(name: name, thing: factory, options: ConfigurationObject(empty: configuration))

@@ -25,7 +25,9 @@ struct MisspelledCommand: CommandFailure {
                 let near = NearestName.of(word, among: commands.keys.sorted())
                 let shown = DisplayText.sanitized(word, limit: 60)
                 let help = "See: \(path.joined(separator: " ")) --help"
-                self.description = "There is no command \"\(shown)\". \(near.map { "Did you mean \"\($0)\"?" } ?? help)"
+                let meant = ["revoke": "logout", "signout": "logout", "signin": "login", "refresh": "token --refresh"]
+                let name = near ?? (path.count == 1 ? meant[word] : nil)
+                self.description = "There is no command \"\(shown)\". \(name.map { "Did you mean \"\($0)\"?" } ?? help)"
                 return
             }
             parent = command
@@ -39,9 +41,9 @@ struct MisspelledCommand: CommandFailure {
         // After options, the first word may be an option's value; in that case, the program follows "--".
         guard !own.isEmpty || !rest.isEmpty else { return nil }
         guard own.isEmpty || !rest.contains("--") else { return nil }
-        let program = own.isEmpty ? rest.first ?? "PROGRAM" : "PROGRAM"
+        let program = own.isEmpty ? ShellWord.line(Array(rest)) : "PROGRAM"
         self.description =
-            "Put -- before the program: authflow exec -- \(DisplayText.sanitized(program, limit: 60))"
+            "Put -- before the program: authflow exec -- \(DisplayText.sanitized(program, limit: 200))"
     }
 
     private static func commands(of command: any ParsableCommand.Type) -> [String: any ParsableCommand.Type] {

@@ -181,9 +181,10 @@ extension ClientRegistration.Values {
             )
         }
         for scope in scopes where !Self.isScopeToken(scope) {
+            let advice = scope.contains(" ") ? " Each scope is a separate value in the list." : ""
             throw AuthError(
                 .invalidConfiguration,
-                "The scope \"\(DisplayText.sanitized(scope))\" has a character that RFC 6749 section 3.3 does not allow."
+                "The scope \"\(DisplayText.sanitized(scope))\" has a character that RFC 6749 section 3.3 does not allow.\(advice)"
             )
         }
         guard !redirectURIs.isEmpty else {

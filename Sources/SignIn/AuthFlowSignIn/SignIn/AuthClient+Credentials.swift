@@ -104,11 +104,13 @@ extension AuthClient {
         }
     }
 
-    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them.
+    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them. A client without a user
+    /// obtains new tokens, also if there are none yet.
     /// - Throws: The same errors as ``freshTokens(account:)``.
     @discardableResult
     public func refresh() async throws -> Credential {
-        try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
+        let known = isWithoutUser ? try await credential() : try await current().lastCredential()
+        return try await current().credential(rejected: known?.tokens.accessToken)
     }
 
     /// The replacement for a credential whose access token was rejected: a newer credential from another task or

@@ -20,6 +20,7 @@ struct AccountsCommand: AsyncParsableCommand {
         if let select { try await client.selectAccount(select) }
         let accounts = try await client.accounts()
         guard json else {
+            if accounts.isEmpty { Terminal.talk("No account is signed in.") }
             for account in accounts {
                 Terminal.result("\(DisplayText.sanitized(account.subject))  \(account.displayName)")
             }

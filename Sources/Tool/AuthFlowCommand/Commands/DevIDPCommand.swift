@@ -1,6 +1,8 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowTesting
+import Foundation
 
 struct DevIDPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -35,6 +37,12 @@ struct DevIDPCommand: AsyncParsableCommand {
     @Option(help: "The origin of a web application, which is registered as the client authflow-web with a secret.")
     var webClient: String?
 
+    @Option(
+        help:
+            "A file with the public keys of a client without a user, as authflow keys new prints them. The client is \"robot\"."
+    )
+    var machineClient: String?
+
     @Option(help: "The lifetime of ForgeRock's persistent cookie, in seconds.")
     var cookieLifetime = 3600
 
@@ -54,6 +62,9 @@ struct DevIDPCommand: AsyncParsableCommand {
                 "\"\(scenario)\" is not a scenario. Known: \(ResourceScenario.all.map(\.name).joined(separator: ", "))."
             )
         }
+        if let webClient, (try? Endpoint(webClient)).map({ $0.origin == webClient }) != true {
+            throw ValidationError("--web-client must be an origin, such as http://127.0.0.1:8400.")
+        }
         if let port, !(1...65_535).contains(port) { throw ValidationError("--port must be a number from 1 to 65535.") }
     }
 
@@ -71,9 +82,10 @@ struct DevIDPCommand: AsyncParsableCommand {
     private func runProvider() async throws {
         switch provider {
         case .oidc:
+            let machine = try machineClient.map { try Self.machineClient(keys: $0) }
+            let clients = [.demo] + (webClient.map { [Self.webClient(of: $0)] } ?? []) + (machine.map { [$0] } ?? [])
             try await EmulatorServer.run(port: port) {
-                let clients = [.demo] + (webClient.map { [Self.webClient(of: $0)] } ?? [])
-                return LoggedEmulator(try OIDCEmulator(issuer: $0, clients: clients), log: Terminal.talk)
+                LoggedEmulator(try OIDCEmulator(issuer: $0, clients: clients), log: Terminal.talk)
             } _: { logged in
                 let emulator = logged.base
                 emulator.accessTokenLifetime = tokenLifetime
@@ -82,7 +94,8 @@ struct DevIDPCommand: AsyncParsableCommand {
                 try await wait(
                     emulator.issuer,
                     "alice / wonderland; client_id authflow-demo"
-                        + (webClient == nil ? "." : ", or authflow-web with the secret \(Self.webSecret).")
+                        + (webClient == nil ? "" : ", or authflow-web with the secret \(Self.webSecret)")
+                        + (machine.map { ", or \($0.id) with its key and the flow client_credentials." } ?? ".")
                 )
             }
         case .okta:
@@ -125,6 +138,15 @@ struct DevIDPCommand: AsyncParsableCommand {
             authenticationMethod: "client_secret_basic",
             redirectURIs: ["\(origin)/callback", "\(origin)/"]
         )
+    }
+
+    private static func machineClient(keys file: String) throws -> OIDCEmulator.Client {
+        var client = OIDCEmulator.Client(id: "robot", authenticationMethod: "private_key_jwt", redirectURIs: [])
+        guard let text = FileManager.default.contents(atPath: file), let keys = try? JSON(parsing: Array(text)) else {
+            throw ValidationError("\(DisplayText.sanitized(file, limit: 200)) cannot be read, or is not JSON.")
+        }
+        client.jwks = keys
+        return client
     }
 
     private func runResource() async throws {

@@ -313,7 +313,8 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.bad("provider", "\(error)")
         }
         let clientID = DisplayText.sanitized(client.registration.clientID, limit: 200)
-        findings.note("client ID", "\"\(clientID)\": only the provider can tell whether it is registered")
+        let test = client.isWithoutUser ? ". To test it, run: authflow token --refresh" : ""
+        findings.note("client ID", "\"\(clientID)\": only the provider can tell whether it is registered\(test)")
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"

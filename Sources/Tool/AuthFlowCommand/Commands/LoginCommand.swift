@@ -108,7 +108,8 @@ struct LoginCommand: AsyncParsableCommand {
         try Report.print(
             signIn.credential,
             asJSON: json,
-            coversDetails: client.coversAuthorizationDetails(signIn.credential)
+            coversDetails: client.coversAuthorizationDetails(signIn.credential),
+            clientID: client.isWithoutUser ? client.registration.clientID : nil
         )
         // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError { throw error }

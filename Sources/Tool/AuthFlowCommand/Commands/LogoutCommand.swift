@@ -54,7 +54,13 @@ struct LogoutCommand: AsyncParsableCommand {
             try await client.signOut(endingSession: browser && !client.isWithoutUser)
         }
         await forgetAWSKeys(of: client)
-        try say(signOut)
+        if let account = options.account, signOut.credential == nil {
+            throw AuthError(
+                .loginRequired,
+                "The account \"\(DisplayText.sanitized(account, limit: 80))\" is not signed in. See: authflow accounts"
+            )
+        }
+        try say(signOut, clientID: client.isWithoutUser ? client.registration.clientID : nil)
     }
 
     /// Removes the credentials: before the sign-out, which may be interrupted, and after it, because a program may have
@@ -68,12 +74,17 @@ struct LogoutCommand: AsyncParsableCommand {
         }
     }
 
-    /// - Parameter resource: The URL of a protected resource; nil for a profile.
-    private func say(_ signOut: SignOut, of resource: String? = nil) throws {
+    /// - Parameters:
+    ///   - resource: The URL of a protected resource; nil for a profile.
+    ///   - clientID: The client whose tokens belong to no user; nil for a user.
+    private func say(_ signOut: SignOut, of resource: String? = nil, clientID: String? = nil) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
         if !options.quiet {
             Terminal.talk(
                 resource.map { "Signed out of \($0) on this machine." }
+                    ?? clientID.map {
+                        "The tokens of the client \(DisplayText.sanitized($0, limit: 200)) were removed."
+                    }
                     ?? "\(credential.displayName) is signed out on this machine."
             )
         }

@@ -42,7 +42,12 @@ struct StatusRequest: Hashable {
                 try await printAbsence(of: client, error)
                 throw error
             }
-            try Report.print(credential, asJSON: asJSON, coversDetails: client.coversAuthorizationDetails(credential))
+            try Report.print(
+                credential,
+                asJSON: asJSON,
+                coversDetails: client.coversAuthorizationDetails(credential),
+                clientID: client.isWithoutUser ? client.registration.clientID : nil
+            )
         }
         guard credential.state != .ended else {
             throw AuthError(

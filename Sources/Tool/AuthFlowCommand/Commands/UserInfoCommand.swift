@@ -10,6 +10,13 @@ struct UserInfoCommand: AsyncParsableCommand {
     @OptionGroup var options: ProfileOptions
 
     func run() async throws {
-        try Terminal.result(try await options.choice.client().userInfo())
+        let client = try options.choice.client()
+        guard !client.isWithoutUser else {
+            throw AuthError(
+                .unsupported,
+                "The tokens of this profile belong to no user, so there is no user information."
+            )
+        }
+        try Terminal.result(try await client.userInfo())
     }
 }

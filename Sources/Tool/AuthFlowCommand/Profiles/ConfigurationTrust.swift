@@ -135,7 +135,7 @@ struct ConfigurationChoice {
     init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
         let user = Self.userPath(environment)
         if let option {
-            (self.path, self.origin) = (option, .option)
+            (self.path, self.origin) = (option, option == user ? .user : .option)
         } else if let named = environment["AUTHFLOW_CONFIG"], !named.isEmpty {
             (self.path, self.origin) = (named, .environment)
         } else if FileManager.default.fileExists(atPath: Self.localName)
@@ -161,6 +161,12 @@ struct ConfigurationChoice {
                 throw AuthError(.invalidConfiguration, "\(error.message) It is \(origin.rawValue).")
             }
             let user = Self.userPath(ToolEnvironment.host.environment)
+            guard origin == .workingDirectory else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)), and other programs' helpers use no ./\(Self.localName). To create one, run: authflow init. Or set AUTHFLOW_CONFIG."
+                )
+            }
             throw AuthError(
                 .invalidConfiguration,
                 "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. To create one, run: authflow init. Or use --issuer and --client-id, or specify a file with --config."

@@ -3,14 +3,20 @@ import AuthFlowEssentials
 
 /// Prints a credential without its tokens.
 enum Report {
-    /// - Parameter coversDetails: Whether the tokens cover the requested authorization details (RFC 9396); nil when none were requested.
-    static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?) throws {
+    /// - Parameters:
+    ///   - coversDetails: Whether the tokens cover the requested authorization details (RFC 9396); nil when none were requested.
+    ///   - clientID: The client whose tokens belong to no user; nil for a user.
+    static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?, clientID: String? = nil) throws {
         if asJSON {
             try Terminal.result(json(credential, coversDetails))
         } else {
             let name = credential.displayName
-            Terminal.result(credential.state == .ended ? "The session of \(name) has ended" : "Signed in as \(name)")
-            for (name, value) in lines(credential, coversDetails) {
+            let client = clientID.map {
+                "Tokens of the client \(DisplayText.sanitized($0, limit: 200)), without a user"
+            }
+            let ended = credential.state == .ended ? "The session of \(name) has ended" : nil
+            Terminal.result(client ?? ended ?? "Signed in as \(name)")
+            for (name, value) in lines(credential, coversDetails) where clientID == nil || name != "subject" {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
         }
