@@ -22,9 +22,9 @@ struct ConfigurationChecker {
             }
             if let problem = problem(text) { report(problem, at: path) }
         case .number(let range):
-            guard let number = json.integer, range.contains(Int(number)) else {
-                return expected("a whole number from \(range.lowerBound) to \(range.upperBound)", json, at: path)
-            }
+            let needed = "a whole number from \(range.lowerBound) to \(range.upperBound)"
+            guard let number = json.integer else { return expected(needed, json, at: path) }
+            if !range.contains(Int(number)) { report("expected \(needed), found \(number)", at: path) }
         case .flag:
             if json.bool == nil { expected("true or false", json, at: path) }
         case .choice(let names):
@@ -34,7 +34,8 @@ struct ConfigurationChecker {
             checkSecret(json, at: path)
         case .list(let element, let canBeEmpty):
             guard let elements = json.array, canBeEmpty || !elements.isEmpty else {
-                return expected(canBeEmpty ? "an array" : "an array with at least one element", json, at: path)
+                let form = json.string == nil ? "" : ", such as [\"a\", \"b\"]"
+                return expected((canBeEmpty ? "an array" : "an array with at least one element") + form, json, at: path)
             }
             for (index, value) in elements.enumerated() { check(value, element, at: path.element(index)) }
         case .map(let value, let problem):

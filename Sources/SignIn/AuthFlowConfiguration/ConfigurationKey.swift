@@ -90,5 +90,8 @@ public struct ConfigurationKeyDeclaration: Sendable {
     }
 
     /// The issue with an object that lacks this required key.
-    var missing: String { "the key \"\(name)\" is missing. \(summary)" }
+    var missing: String {
+        guard case .choice(let names) = shape else { return "the key \"\(name)\" is missing. \(summary)" }
+        return "the key \"\(name)\" is missing. \(summary) Known: \(names.joined(separator: ", "))"
+    }
 }

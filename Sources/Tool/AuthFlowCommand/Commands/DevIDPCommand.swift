@@ -34,7 +34,7 @@ struct DevIDPCommand: AsyncParsableCommand {
     )
     var refreshLeeway = 0.0
 
-    @Option(help: "The origin of a web application, which is registered as the client authflow-web with a secret.")
+    @Option(help: "The URL of a web application, which is registered as the client authflow-web with a secret.")
     var webClient: String?
 
     @Option(
@@ -62,8 +62,8 @@ struct DevIDPCommand: AsyncParsableCommand {
                 "\"\(scenario)\" is not a scenario. Known: \(ResourceScenario.all.map(\.name).joined(separator: ", "))."
             )
         }
-        if let webClient, (try? Endpoint(webClient)).map({ $0.origin == webClient }) != true {
-            throw ValidationError("--web-client must be an origin, such as http://127.0.0.1:8400.")
+        if let webClient, (try? Endpoint(webClient)) == nil {
+            throw ValidationError("--web-client must be a URL, such as http://127.0.0.1:8400.")
         }
         if let port, !(1...65_535).contains(port) { throw ValidationError("--port must be a number from 1 to 65535.") }
     }
