@@ -51,12 +51,6 @@ import Testing
             words: #"Did you mean "oidc"?"#
         ),
         Mistake(
-            name: "a preset as the provider",
-            changes: ["provider": #""google""#],
-            status: 2,
-            words: #"write "preset": "google""#
-        ),
-        Mistake(
             name: "an unreachable issuer",
             changes: ["issuer": #""http://127.0.0.1:1""#],
             status: 7,

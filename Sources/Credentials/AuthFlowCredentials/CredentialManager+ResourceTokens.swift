@@ -123,7 +123,13 @@ extension ManagedCredential {
             // Only the user can grant this resource; the tokens for others remain usable.
             if ["interaction_required", "login_required", "consent_required"].contains(name) {
                 backOff(error, credential.account)
-                throw error
+                throw AuthError(
+                    .loginRequired,
+                    "The provider issues no token for \(Redaction.url(resource)) without the user. Sign in again.",
+                    providerError: error.providerError,
+                    status: error.status,
+                    underlyingError: error
+                )
             }
             let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
             _ = try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)

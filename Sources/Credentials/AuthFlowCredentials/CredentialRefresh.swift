@@ -135,7 +135,9 @@ struct CredentialRefresh {
     /// - Parameter name: The standard name of the provider's error code.
     func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
         // Without an expiry, the rejection by an API shows that the access token cannot be used.
-        let isSpent = old.isExpired(at: now) || isForResource || old.tokens.expiresAt == nil && !isUsable(old, at: now)
+        let isSpent =
+            old.isExpired(at: now) || isForResource && error.providerError == nil
+            || old.tokens.expiresAt == nil && !isUsable(old, at: now)
         guard Self.isUnexplained(error, named: name), isSpent else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }

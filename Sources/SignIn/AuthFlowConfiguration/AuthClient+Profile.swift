@@ -105,7 +105,7 @@ extension AuthClient {
             }
         }
         // RFC 6749 section 4.4: "The client credentials grant type MUST only be used by confidential clients."
-        if flows == [.clientCredentials], registration.authentication.method == .none {
+        if flows == [.clientCredentials], registration.authentication.method == .none, !registration.usesCertificate {
             throw configuration.error(
                 "\"client_credentials\" needs a \"client_secret\", a \"client_key\" or a \"client_assertion\"",
                 at: ProfileKeys.flow

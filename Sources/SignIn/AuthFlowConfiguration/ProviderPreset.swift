@@ -155,15 +155,6 @@ extension ProviderPreset {
         file["profiles"] = .object(
             try profiles.reduce(into: [:]) { expanded, entry in
                 let path = JSONPath().member("profiles").member(entry.key).member("preset")
-                let adapters = presets.compactMap { $0.members["provider"]?.string }
-                if let provider = entry.value["provider"]?.string, !adapters.contains(provider),
-                    presets.contains(where: { $0.name == provider })
-                {
-                    throw source.error(
-                        "\"\(provider)\" is a preset: write \"preset\": \"\(provider)\"",
-                        at: JSONPath().member("profiles").member(entry.key).member("provider")
-                    )
-                }
                 guard var members = entry.value.object, let choice = members.removeValue(forKey: "preset") else {
                     expanded[entry.key] = entry.value
                     return
