@@ -228,7 +228,8 @@ extension ConfigurationValue<Secret> {
             if let name = node.json["value"]?.string { return try node.required(node.source.secrets[name]) }
             if let variable = node.json["env"]?.string {
                 guard let value = node.environment[variable], !value.isEmpty else {
-                    throw node.error("the environment variable \(DisplayText.sanitized(variable)) is not set, or is empty")
+                    let name = DisplayText.sanitized(variable)
+                    throw node.error("the environment variable \(name) is not set, or is empty")
                 }
                 return Secret(value)
             }
