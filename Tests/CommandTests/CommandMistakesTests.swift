@@ -17,16 +17,20 @@ import Testing
     }
 
     @Test(arguments: [
-        (#"{"profiles": {"a": 1,}}"#, "1:23", "Remove the comma before it"),
-        (#"{"a": [1,]}"#, "1:11", "Remove the comma before it"),
-        ("{\"a\": 1\n \"b\": 2}", "2:5", "A comma is missing before it"), ("{'a': 1}", "1:3", "in double quotes"),
-        ("{\u{201C}a\u{201D}: 1}", "1:5", "in straight double quotes"),
-        ("{\"a\": 1 // no\n}", "1:10", "JSON has no comments"),
-        ("{\n  // no\n}", "2:4", "JSON has no comments"), ("\u{FEFF}{}", "1:4", "without a byte order mark"),
-        (" \n", ":", "The file is empty"), (#"{"a": 1, "b": 2, "a": 3}"#, "1:", #"the same key twice: "a""#),
-        (#"{"a": tru}"#, "1:10", "invalid syntax\n"), ("{\"", "1:", "not valid JSON"),
-        ("\u{201C}", "1:", "not valid JSON"), ("}", "1:", "not valid JSON"),
-        ("\"", "1:", "not valid JSON"),
+        (#"{"profiles": {"a": 1,}}"#, "1:22", "Remove the comma before it"),
+        (#"{"a": [1,]}"#, "1:10", "Remove the comma before it"), (#"{"a": ]}"#, "1:7", "invalid syntax\n"),
+        ("{\"a\": 1\n \"b\": 2}", "2:2", "A comma is missing before it"),
+        (#"{"a": {} "b": 2}"#, "1:10", "A comma is missing before it"),
+        (#"{"issuer" "https://x"}"#, "1:11", "A colon is missing before it"),
+        (#"{"a": 1} "x""#, "1:10", "continues after the end"), ("{'a': 1}", "1:2", "in double quotes"),
+        ("{\"a\": \"http://127.0.0.1/\n}", "1:25", "no closing quote"),
+        ("{\u{201C}a\u{201D}: 1}", "1:2", "in straight double quotes"),
+        ("{\"a\": 1 // no\n}", "1:9", "JSON has no comments"), ("{\n  // no\n}", "2:3", "JSON has no comments"),
+        ("\u{FEFF}{}", "1:1", "without a byte order mark"), (" \n", ":", "The file is empty"),
+        (#"{"a": 1, "b": 2, "a": 3}"#, "1:18", #"the same key twice: "a""#),
+        (#"{"a": tru}"#, "1:10", "invalid syntax\n"), ("{\"", "1:3", "ends too early\n"),
+        ("\u{201C}", "1:1", "in straight double quotes"), ("}", "1:1", "invalid syntax\n"),
+        ("\"", "1:2", "ends too early\n"),
     ])
     func aMistakeInTheSyntaxIsNamed(_ text: String, _ position: String, _ words: String) async throws {
         try await CommandHarness.withConfiguration(text) { path, _ in

@@ -40,7 +40,7 @@ struct CredentialRefresh {
     let isRenewable: Bool
     /// Whether the client requests the scope `offline_access`.
     var requestsOfflineAccess = false
-    /// Whether a token for one of several resources is requested, so that the stored access token is no answer.
+    /// Whether a token for one of several resources is requested, which the stored access token cannot replace.
     var isForResource = false
 
     /// The action for a stored credential.

@@ -5,7 +5,10 @@
 struct JSONScanner {
     private let text: [UInt8]
     private let limits: JSONLimits
-    private var offset = 0
+    /// The offset of the next byte; after an error, of the first unexpected byte, or of a duplicate key.
+    private(set) var offset = 0
+    /// The token that was expected at the offset of an error; nil for a value.
+    private(set) var expected: JSONMistake.Expected?
 
     /// The paths of the numbers that are written with a fraction or an exponent. Foundation decodes 1.0 as the integer 1.
     private(set) var fractions: Set<JSONPath> = []
@@ -23,10 +26,13 @@ struct JSONScanner {
         skipSpace()
         try scanValue(at: JSONPath(), start: offset, depth: 0, report)
         skipSpace()
-        guard offset == text.count else { throw error(.invalidSyntax) }
+        guard offset == text.count else { throw error(.invalidSyntax, expected: .end) }
     }
 
-    private func error(_ code: JSONError.Code) -> JSONError { JSONError(code, in: text, at: offset) }
+    private mutating func error(_ code: JSONError.Code, expected: JSONMistake.Expected? = nil) -> JSONError {
+        self.expected = expected
+        return JSONError(code, in: text, at: offset)
+    }
 
     private mutating func skipSpace() {
         while offset < text.count, [0x20, 0x09, 0x0A, 0x0D].contains(text[offset]) { offset += 1 }
@@ -38,14 +44,14 @@ struct JSONScanner {
         return text[offset]
     }
 
-    private func peek() throws(JSONError) -> UInt8 {
+    private mutating func peek() throws(JSONError) -> UInt8 {
         guard offset < text.count else { throw error(.prematureEndOfInput) }
         return text[offset]
     }
 
-    private mutating func expect(_ literal: StaticString) throws(JSONError) {
-        for expected in String(describing: literal).utf8 {
-            guard try peek() == expected else { throw error(.invalidSyntax) }
+    private mutating func expect(_ literal: StaticString, _ token: JSONMistake.Expected? = nil) throws(JSONError) {
+        for byte in String(describing: literal).utf8 {
+            guard try peek() == byte else { throw error(.invalidSyntax, expected: token) }
             offset += 1
         }
     }
@@ -84,11 +90,14 @@ struct JSONScanner {
         while true {
             skipSpace()
             let start = offset
-            guard try peek() == UInt8(ascii: "\"") else { throw error(.invalidSyntax) }
+            guard try peek() == UInt8(ascii: "\"") else { throw error(.invalidSyntax, expected: .key) }
             let name = try scanString()
-            guard names.insert(name).inserted else { throw JSONError(.duplicateKey, in: text, at: start) }
+            guard names.insert(name).inserted else {
+                offset = start
+                throw error(.duplicateKey)
+            }
             skipSpace()
-            try expect(":")
+            try expect(":", .colon)
             skipSpace()
             try scanValue(at: path.member(name), start: start, depth: depth, report)
             skipSpace()
@@ -97,7 +106,7 @@ struct JSONScanner {
             case UInt8(ascii: "}"): return
             default:
                 offset -= 1
-                throw error(.invalidSyntax)
+                throw error(.invalidSyntax, expected: .comma)
             }
         }
     }
@@ -125,7 +134,7 @@ struct JSONScanner {
             case UInt8(ascii: "]"): return
             default:
                 offset -= 1
-                throw error(.invalidSyntax)
+                throw error(.invalidSyntax, expected: .comma)
             }
         }
     }
@@ -151,7 +160,7 @@ struct JSONScanner {
                 plainStart = offset
             case 0..<0x20:
                 offset -= 1
-                throw error(.invalidSyntax)
+                throw error(.invalidSyntax, expected: .closingQuote)
             default:
                 continue
             }

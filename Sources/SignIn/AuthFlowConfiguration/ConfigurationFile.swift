@@ -61,13 +61,15 @@ public struct ConfigurationFile: Sendable {
         do throws(JSONError) {
             json = try JSON(parsing: text)
         } catch {
+            let mistake = JSONMistake(in: text)
+            let hint = mistake.map { SyntaxHint.text(for: $0, in: text) } ?? ""
             throw ConfigurationError(issues: [
                 ConfigurationIssue(
                     file: name,
-                    line: error.line ?? 1,
-                    column: error.column ?? 1,
+                    line: mistake?.position.line ?? error.line ?? 1,
+                    column: mistake?.position.column ?? error.column ?? 1,
                     keyPath: "",
-                    problem: "this is not valid JSON: \(error.code.rawValue)\(Self.hint(text, error))"
+                    problem: "this is not valid JSON: \((mistake?.code ?? error.code).rawValue)\(hint)"
                 )
             ])
         }
@@ -93,43 +95,6 @@ public struct ConfigurationFile: Sendable {
         }
         if let defaultProfile, !profileNames.contains(defaultProfile) {
             throw unknownProfile(defaultProfile, at: JSONPath().member("default_profile"))
-        }
-    }
-
-    /// A hint about a common cause.
-    private static func hint(_ text: [UInt8], _ error: JSONError) -> String {
-        if text.allSatisfy({ $0 <= UInt8(ascii: " ") }) { return ". The file is empty" }
-        if text.starts(with: [0xEF, 0xBB, 0xBF]) { return ". Save the file without a byte order mark" }
-        let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        guard let line = error.line, let column = error.column, lines.indices.contains(line - 1) else { return "" }
-        let start = lines[line - 1].drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-        let isComment = ["//", "/*", "#"].contains { start.starts(with: $0.utf8) }
-        // The text as far as it was read: the last token is the one that does not belong there.
-        let read = lines.prefix(line - 1).joined(separator: [UInt8(ascii: "\n")]) + [UInt8(ascii: "\n")]
-        let before = (line == 1 ? [] : Array(read)) + lines[line - 1].prefix(column - 1)
-        func last(of text: some Collection<UInt8>) -> Character? {
-            Array(text).last { $0 > UInt8(ascii: " ") }.map { Character(Unicode.Scalar($0)) }
-        }
-        if error.code == .duplicateKey {
-            let key = before.split(separator: UInt8(ascii: "\""), omittingEmptySubsequences: false).dropLast().last
-            return key.map { ": \"\(DisplayText.sanitized(String(decoding: $0, as: UTF8.self), limit: 60))\"" } ?? ""
-        }
-        guard error.code == .invalidSyntax, !isComment else { return isComment ? ". JSON has no comments" : "" }
-        switch last(of: before) {
-        case "}", "]":
-            return last(of: before.dropLast()) == "," ? ". Remove the comma before it" : ""
-        case "/": return ". JSON has no comments"
-        case "'": return ". A string must be in double quotes"
-        case "\"":
-            let opening = before.dropLast().lastIndex(of: UInt8(ascii: "\"")) ?? 0
-            let previous = last(of: before[..<opening])
-            return previous.map { "\"}]".contains($0) || $0.isLetter || $0.isNumber } == true
-                ? ". A comma is missing before it" : ""
-        default:
-            let isQuote = ["\u{201C}", "\u{201D}", "\u{2018}", "\u{2019}"].contains {
-                before.suffix(3).elementsEqual($0.utf8)
-            }
-            return isQuote ? ". A string must be in straight double quotes" : ""
         }
     }
 

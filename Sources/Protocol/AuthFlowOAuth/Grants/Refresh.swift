@@ -11,7 +11,7 @@ public enum RefreshOutcome: Sendable {
     /// The response was rejected, and no tokens may be returned: the credential to store, with the rotated refresh token and
     /// nothing else from the response, and the reason.
     case refused(Credential, AuthError)
-    /// The response could not be validated, because the key set or the user information could not be fetched: the credential to
+    /// The response could not be validated, because the key set could not be read or the provider was unavailable: the credential to
     /// store, which still has the old access token, and the reason.
     case unchecked(Credential, AuthError)
 

@@ -142,6 +142,9 @@ public final class AuthClient: Sendable {
     /// Whether the client acts on its own behalf, without a user.
     package var isWithoutUser: Bool { methods.withoutUser != nil }
 
+    /// Whether the tokens belong to the user of another profile, whose assertion is exchanged.
+    package var hasOwner: Bool { methods.withoutUser?.owner != nil }
+
     /// The flow, if it needs no user; nil when a user signs in.
     package var flowWithoutUser: SignInFlow? { methods.withoutUser?.flow }
 

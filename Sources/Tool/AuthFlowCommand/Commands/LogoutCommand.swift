@@ -50,17 +50,26 @@ struct LogoutCommand: AsyncParsableCommand {
             await forgetAWSKeys(of: client)
             return Terminal.talk(hadTokens ? "Signed out on this machine." : "No user was signed in.")
         }
+        let wasEnded = options.account != nil ? try await isEnded(client) : false
         let signOut = try await redirects.accepting(for: client) {
             try await client.signOut(endingSession: browser && !client.isWithoutUser)
         }
         await forgetAWSKeys(of: client)
-        if let account = options.account, signOut.credential == nil {
-            throw AuthError(
-                .loginRequired,
-                "The account \"\(DisplayText.sanitized(account, limit: 80))\" is not signed in. See: authflow accounts"
+        if let account = options.account, signOut.credential == nil, !wasEnded {
+            throw AccountIsUnknown(
+                message: "The account \"\(DisplayText.sanitized(account, limit: 80))\" is not signed in."
             )
         }
-        try say(signOut, clientID: client.isWithoutUser ? client.registration.clientID : nil)
+        try say(signOut, clientID: client.clientWithoutUser)
+    }
+
+    /// Whether the provider has ended the session, whose record the sign-out removes.
+    private func isEnded(_ client: AuthClient) async throws -> Bool {
+        for await state in try await client.states() {
+            if case .ended = state { return true }
+            break
+        }
+        return false
     }
 
     /// Removes the credentials: before the sign-out, which may be interrupted, and after it, because a program may have
@@ -115,4 +124,10 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         return false
     }
+}
+
+/// The account to sign out is not signed in. A command to sign in would not be helpful here.
+private struct AccountIsUnknown: CommandFailure {
+    let message: String
+    var status: ExitCode { ExitStatus.loginRequired }
 }

@@ -46,7 +46,7 @@ struct StatusRequest: Hashable {
                 credential,
                 asJSON: asJSON,
                 coversDetails: client.coversAuthorizationDetails(credential),
-                clientID: client.isWithoutUser ? client.registration.clientID : nil
+                clientID: client.clientWithoutUser
             )
         }
         guard credential.state != .ended else {

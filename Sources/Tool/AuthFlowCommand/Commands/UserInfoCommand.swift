@@ -11,7 +11,7 @@ struct UserInfoCommand: AsyncParsableCommand {
 
     func run() async throws {
         let client = try options.choice.client()
-        guard !client.isWithoutUser else {
+        guard client.clientWithoutUser == nil else {
             throw AuthError(
                 .unsupported,
                 "The tokens of this profile belong to no user, so there is no user information."

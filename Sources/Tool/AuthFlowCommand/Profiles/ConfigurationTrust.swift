@@ -164,7 +164,7 @@ struct ConfigurationChoice {
             guard origin == .workingDirectory else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)), and other programs' helpers use no ./\(Self.localName). To create one, run: authflow init. Or set AUTHFLOW_CONFIG."
+                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)), and programs such as git do not use ./\(Self.localName). To create one, run: authflow init. Or set AUTHFLOW_CONFIG."
                 )
             }
             throw AuthError(

@@ -1,6 +1,11 @@
 import AuthFlow
 import AuthFlowEssentials
 
+extension AuthClient {
+    /// The client whose tokens belong to no user; nil if a user is signed in, with this profile or the one that provides the assertion.
+    var clientWithoutUser: String? { isWithoutUser && !hasOwner ? registration.clientID : nil }
+}
+
 /// Prints a credential without its tokens.
 enum Report {
     /// - Parameters:

@@ -1,0 +1,31 @@
+/// An error in JSON text that a user has written: where the unexpected text begins, and which token was expected there.
+///
+/// The libraries that parse JSON report different positions; this one is the same with each of them.
+package struct JSONMistake: Sendable {
+    /// The token that was expected.
+    package enum Expected: Sendable {
+        case key, colon, comma, end, closingQuote
+    }
+
+    /// The kind of error.
+    package let code: JSONError.Code
+    /// The expected token; nil for a value, or when the error is not about the grammar.
+    package let expected: Expected?
+    /// The offset of the first unexpected byte, or of a duplicate key.
+    package let offset: Int
+    /// The line and the column of ``offset``.
+    package let position: JSONPosition
+
+    /// Finds the first mistake.
+    /// - Returns: nil when there is none.
+    package init?(in text: [UInt8]) {
+        var scanner = JSONScanner(text, limits: JSONLimits())
+        do throws(JSONError) {
+            try scanner.scan { _, _ in }
+            return nil
+        } catch {
+            (self.code, self.expected, self.offset) = (error.code, scanner.expected, scanner.offset)
+            self.position = JSONPosition(of: scanner.offset, in: text)
+        }
+    }
+}

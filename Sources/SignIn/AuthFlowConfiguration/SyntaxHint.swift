@@ -1,0 +1,48 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+
+/// The common cause of a syntax error in a configuration file, in words.
+enum SyntaxHint {
+    /// - Returns: A sentence without its period, after a separator; an empty string when the cause is unknown.
+    static func text(for mistake: JSONMistake, in text: [UInt8]) -> String {
+        if text.starts(with: [0xEF, 0xBB, 0xBF]) { return ". Save the file without a byte order mark" }
+        let rest = text[min(mistake.offset, text.count)...]
+        guard let byte = rest.first else {
+            return text.allSatisfy { $0 <= UInt8(ascii: " ") } ? ". The file is empty" : ""
+        }
+        switch mistake.code {
+        case .duplicateKey:
+            let key = rest.dropFirst().prefix { $0 != UInt8(ascii: "\"") }
+            return ": \"\(DisplayText.sanitized(String(decoding: key, as: UTF8.self), limit: 60))\""
+        case .invalidSyntax: return cause(of: mistake, byte, before: text[..<rest.startIndex], rest)
+        default: return ""
+        }
+    }
+
+    private static func cause(
+        of mistake: JSONMistake,
+        _ byte: UInt8,
+        before: ArraySlice<UInt8>,
+        _ rest: ArraySlice<UInt8>
+    ) -> String {
+        if mistake.expected == .closingQuote { return ". A string has no closing quote on its line" }
+        switch byte {
+        case UInt8(ascii: "/"), UInt8(ascii: "#"): return ". JSON has no comments"
+        case UInt8(ascii: "'"): return ". A string must be in double quotes"
+        case UInt8(ascii: "}"), UInt8(ascii: "]"):
+            let isAfterComma = before.last { $0 > UInt8(ascii: " ") } == UInt8(ascii: ",")
+            return isAfterComma ? ". Remove the comma before it" : ""
+        default: break
+        }
+        // Quotation marks of a word processor.
+        if ["\u{201C}", "\u{201D}", "\u{2018}", "\u{2019}"].contains(where: { rest.starts(with: $0.utf8) }) {
+            return ". A string must be in straight double quotes"
+        }
+        return switch mistake.expected {
+        case .colon: ". A colon is missing before it"
+        case .comma: ". A comma is missing before it"
+        case .end: ". The file continues after the end of its object"
+        case .key, .closingQuote, nil: ""
+        }
+    }
+}
