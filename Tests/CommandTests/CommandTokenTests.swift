@@ -109,6 +109,15 @@ import Testing
                     #expect(outcome.talk.contains("was ended by the provider"), "\(outcome.talk)")
                 }
                 #expect(refreshes(emulator) == 1)
+                // The record of the end is removed once; afterwards, the account is unknown.
+                for status in [0, 4] as [Int32] {
+                    let outcome = try await CommandHarness.run(
+                        ["logout", "--account", "248289761001", "--config", path],
+                        environment: ["PASSWORD": "x"]
+                    )
+                    #expect(outcome.status == status, "\(outcome.talk)")
+                    #expect(!outcome.talk.contains("authflow login"), "\(outcome.talk)")
+                }
             }
         }
     }
