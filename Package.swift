@@ -9,12 +9,14 @@ let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "Flyin
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// The modules of a program that verifies tokens, or sends OAuth and OpenID Connect requests itself.
-let protocolModules = [
-    "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowSystem", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport",
+/// The modules of a program that verifies ID Tokens.
+let issuerModules = [
+    "AuthFlowIssuer", "AuthFlowEssentials", "AuthFlowSystem", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport",
     "AuthFlowJOSE",
-    "AuthFlowStorage",
 ]
+
+/// The modules of a program that sends OAuth and OpenID Connect requests itself.
+let protocolModules = issuerModules + ["AuthFlowOAuth", "AuthFlowStorage"]
 
 /// The modules that `import AuthFlow` re-exports. Their dependents name each of them: the build does not notice that a re-exported module
 /// has changed.
@@ -25,6 +27,7 @@ let engineModules =
         "AuthFlowConfiguration",
     ]
 let engine = engineModules.map { Target.Dependency(stringLiteral: $0) }
+let protocolLayer = protocolModules.map { Target.Dependency(stringLiteral: $0) }
 
 /// A module, by its path in `Sources`. The comment above each is its description in docs/architecture.md.
 func module(_ path: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -43,6 +46,7 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
         .library(name: "AuthFlow", targets: engineModules),
+        .library(name: "AuthFlowIssuer", targets: issuerModules),
         .library(name: "AuthFlowOAuth", targets: protocolModules),
         .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC"] + engineModules),
         .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub"] + engineModules),
@@ -164,23 +168,27 @@ let package = Package(
         // The store seam: records, leases, and the in-memory store.
         module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials", "AuthFlowSystem"]),
 
-        // OAuth and OpenID Connect requests and responses: authorization servers, clients, and the adapter seam.
+        // An issuer: its metadata, its keys, and the verification of its ID Tokens.
+        module(
+            "Protocol/AuthFlowIssuer",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowEssentials",
+                "AuthFlowSystem", httpTypes, crypto,
+            ]
+        ),
+        // A client of an authorization server: OAuth and OpenID Connect requests and responses, and the adapter seam.
         module(
             "Protocol/AuthFlowOAuth",
             [
                 "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage",
-                "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto, cryptoExtras,
+                "AuthFlowIssuer", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto, cryptoExtras,
             ]
         ),
 
         // The lifecycle of a credential: refreshes, leases, accounts, and the sessions of many users.
         module(
             "Credentials/AuthFlowCredentials",
-            [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowEssentials", "AuthFlowSystem", httpTypes,
-                crypto,
-            ]
+            protocolLayer + [httpTypes, crypto]
         ),
         // Stores on one machine: files, encrypted files, and the key stores of the operating systems.
         module(
@@ -194,35 +202,27 @@ let package = Package(
         // `AuthClient`, sign-in methods, and the user agent seam.
         module(
             "SignIn/AuthFlowSignIn",
-            [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowCredentials", "AuthFlowStores", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
-            ]
+            protocolLayer + ["AuthFlowCredentials", "AuthFlowStores", httpTypes, crypto]
         ),
         // The client for protected resources (RFC 9728), which needs only their URL.
         module(
             "SignIn/AuthFlowResourceClient",
-            [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowCredentials", "AuthFlowSignIn", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
-            ]
+            protocolLayer + ["AuthFlowCredentials", "AuthFlowSignIn", httpTypes, crypto]
         ),
         // Configuration files, their validation and their schema; the creation of a client from a profile.
         module(
             "SignIn/AuthFlowConfiguration",
-            [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
-                "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
-                "AuthFlowResourceClient", "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
+            protocolLayer + [
+                "AuthFlowPKCS11", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn", "AuthFlowResourceClient",
+                httpTypes, crypto,
             ]
         ),
         // The single import for the engine: re-exports its modules.
         module(
             "SignIn/AuthFlow",
-            [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
-                "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
-                "AuthFlowResourceClient", "AuthFlowConfiguration", httpTypes,
+            protocolLayer + [
+                "AuthFlowPKCS11", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn", "AuthFlowResourceClient",
+                "AuthFlowConfiguration", httpTypes,
             ]
         ),
         // The system browser, URL schemes, and the handoff of a redirect between processes; on Apple platforms,
@@ -285,18 +285,12 @@ let package = Package(
         // The resource server: an API that validates access tokens; independent of web frameworks.
         module(
             "Server/AuthFlowResourceServer",
-            [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
-                "AuthFlowEssentials", "AuthFlowSystem", httpTypes, crypto,
-            ]
+            protocolLayer + [httpTypes, crypto]
         ),
         // An API that is configured by a file.
         module(
             "Server/AuthFlowResourceServerConfiguration",
-            [
-                "AuthFlowResourceServer", "AuthFlowConfiguration", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport",
-                "AuthFlowJOSE", "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowSystem", httpTypes,
-            ]
+            protocolLayer + ["AuthFlowResourceServer", "AuthFlowConfiguration", httpTypes]
         ),
         // A web application that is configured by a file.
         module("Server/AuthFlowServerConfiguration", engine + ["AuthFlowServer"]),

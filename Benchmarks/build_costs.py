@@ -15,7 +15,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAMS = {
-    "floor": "third-party packages only", "verifier": "AuthFlowOAuth: verifies ID Tokens", "api": "AuthFlowResourceServer",
+    "floor": "third-party packages only", "verifier": "AuthFlowIssuer: verifies ID Tokens", "api": "AuthFlowResourceServer",
     "app": "AuthFlowOIDC and AuthFlowLoopback", "server": "AuthFlowOIDC, AuthFlowServer and AuthFlowPostgreSQL",
     "jwt-kit-verifier": "jwt-kit", "async-http-client-get": "async-http-client",
 }
@@ -38,7 +38,7 @@ def modules(folder, configuration):
 
 
 def change(tree, number):
-    path = tree / "Sources/Protocol/AuthFlowOAuth/AuthorizationServer/AuthorizationServer.swift"
+    path = tree / "Sources/Protocol/AuthFlowOAuth/Client/OAuthClient.swift"
     path.write_text(path.read_text() + f"\nfunc buildCostMark{number}() -> Int {{ {number} }}\n")
 
 

@@ -21,7 +21,7 @@ let package = Package(
     ],
     targets: [
         program("floor", [("Crypto", "swift-crypto"), ("CryptoExtras", "swift-crypto"), ("HTTPTypes", "swift-http-types"), ("FlyingSocks", "FlyingFox")]),
-        program("verifier", [("AuthFlowOAuth", "AuthFlow")]),
+        program("verifier", [("AuthFlowIssuer", "AuthFlow")]),
         program("api", [("AuthFlowResourceServer", "AuthFlow")]),
         program("app", [("AuthFlowOIDC", "AuthFlow"), ("AuthFlowLoopback", "AuthFlow")]),
         program("server", [("AuthFlowOIDC", "AuthFlow"), ("AuthFlowServer", "AuthFlow"), ("AuthFlowPostgreSQL", "AuthFlow")]),

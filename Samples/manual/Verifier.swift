@@ -1,4 +1,4 @@
-import AuthFlowOAuth
+import AuthFlowIssuer
 
 // The code from the article "Verifying ID Tokens".
 

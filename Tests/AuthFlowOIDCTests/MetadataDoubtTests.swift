@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-@testable import AuthFlowOAuth
+@testable import AuthFlowIssuer
 
 /// Metadata that is fetched again because a signature could not be verified.
 @Suite struct MetadataDoubtTests {

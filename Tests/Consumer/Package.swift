@@ -10,7 +10,7 @@ let package = Package(
     targets: [
         .executableTarget(name: "Consumer", dependencies: [.product(name: "AuthFlowOIDC", package: "AuthFlow")]),
         .executableTarget(name: "API", dependencies: [.product(name: "AuthFlowResourceServer", package: "AuthFlow")]),
-        .executableTarget(name: "Verifier", dependencies: [.product(name: "AuthFlowOAuth", package: "AuthFlow")]),
+        .executableTarget(name: "Verifier", dependencies: [.product(name: "AuthFlowIssuer", package: "AuthFlow")]),
     ],
     swiftLanguageModes: [.v6]
 )

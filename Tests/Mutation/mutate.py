@@ -13,7 +13,7 @@ import argparse, os, pathlib, re, signal, subprocess, sys, threading, time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
-AuthFlowOAuth/IDTokenValidation AuthFlowJOSE/DPoPKey AuthFlowOAuth/VerifiedResponse AuthFlowJOSE/CertificateBinding
+AuthFlowIssuer/IDTokenValidation AuthFlowJOSE/DPoPKey AuthFlowOAuth/VerifiedResponse AuthFlowJOSE/CertificateBinding
 AuthFlowOAuth/Assertion AuthFlowSignIn/AssertionSource+Platform AuthFlowOAuth/JWTBearer AuthFlowOAuth/Introspection
 AuthFlowOAuth/IdentityAssertion AuthFlowOAuth/ClientAuthentication AuthFlowOAuth/PushedAuthorization
 AuthFlowOAuth/SignedAuthorizationResponse AuthFlowOAuth/SecurityProfile AuthFlowOAuth/AuthorizationDetails
@@ -22,8 +22,8 @@ AuthFlowOAuth/AuthorizationRequest+Codable AuthFlowOAuth/AuthorizationResponse A
 AuthFlowOAuth/TokenRequest AuthFlowOAuth/AccessTokenClaims AuthFlowOAuth/CodeExchange AuthFlowOAuth/DPoP
 AuthFlowOAuth/DeviceAuthorization AuthFlowOAuth/DevicePolling AuthFlowResourceClient/DynamicRegistration AuthFlowOAuth/EndSession
 AuthFlowOAuth/Refresh AuthFlowOAuth/TokenExchangeGrant AuthFlowOAuth/AuthorizationDetails+Comparison AuthFlowOAuth/TokenValidation AuthFlowOAuth/UserInfo
-AuthFlowOAuth/AuthorizationServer AuthFlowOAuth/AuthorizationServer+Verification AuthFlowOAuth/Discovery
-AuthFlowOAuth/ProviderMetadata AuthFlowSignIn/WebFinger AuthFlowOAuth/ProviderContext AuthFlowOAuth/ProviderRequest
+AuthFlowIssuer/AuthorizationServer AuthFlowIssuer/AuthorizationServer+Verification AuthFlowIssuer/Discovery
+AuthFlowIssuer/ProviderMetadata AuthFlowSignIn/WebFinger AuthFlowOAuth/ProviderContext AuthFlowOAuth/ProviderRequest
 AuthFlowHTTP/RedirectURI AuthFlowOAuth/ResourceToken
 AuthFlowJOSE/JWTVerifier AuthFlowJOSE/JWTClaims AuthFlowJOSE/KeySet AuthFlowJOSE/JWK AuthFlowJOSE/JWKSet AuthFlowJOSE/JWS AuthFlowJOSE/KeySource
 AuthFlowJOSE/HMACSignature AuthFlowJOSE/PrivateKey AuthFlowJOSE/SigningKey AuthFlowJOSE/PrivateKeyFile AuthFlowJOSE/JWE
@@ -84,19 +84,19 @@ EQUIVALENT = {
     ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "only avoids a question mark",
     ("AuthFlowOAuth/RedirectResponse", "let parameters = FormURLEncoding.decode(encoded)"): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted sends nothing",
-    ("AuthFlowOAuth/AuthorizationServer+Verification", "moved != place"): "the same keys would be read again",
+    ("AuthFlowIssuer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read again",
     ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTClaims", 'let named = json["iss"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTClaims", 'let subject = json["sub"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTClaims", 'let audience = json["aud"]?.string'): NEXT,
-    ("AuthFlowOAuth/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "earlier checks ensure that every audience is this client",
+    ("AuthFlowIssuer/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "earlier checks ensure that every audience is this client",
     ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto also rejects shorter keys",
     ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto also rejects longer keys",
-    ("AuthFlowOAuth/IDTokenValidation", 'claims["iss"] == .string(original.issuer)'): "earlier checks ensure that the issuer is that of the stored tokens",
+    ("AuthFlowIssuer/IDTokenValidation", 'claims["iss"] == .string(original.issuer)'): "earlier checks ensure that the issuer is that of the stored tokens",
     ("AuthFlowJOSE/KeyMaterial", "bytes.count == curve.size"): "swift-crypto also requires 32 bytes",
     ("AuthFlowJOSE/KeySource", "known.count < 32"): "bounds memory",
     ("AuthFlowOAuth/TokenRequest", 'let accessToken = parameters["access_token"]?.string'): NEXT,
-    ("AuthFlowOAuth/ProviderMetadata", "let url = value.string"): NEXT,
+    ("AuthFlowIssuer/ProviderMetadata", "let url = value.string"): NEXT,
     ("AuthFlowSignIn/WebFinger", "let issuer = links.first"): NEXT,
     ("AuthFlowSignIn/WebFinger", "!host.isEmpty"): NEXT,
     ("AuthFlowJOSE/JWS", "let payload = Base64URL.decode"): NEXT,

@@ -1,7 +1,8 @@
-// The public API of this module uses types from these modules, so a program that only verifies tokens needs no other
+// The public API of this module uses types from these modules, so a program that sends requests itself needs no other
 // import.
 
 @_exported public import AuthFlowHTTP
+@_exported public import AuthFlowIssuer
 @_exported public import AuthFlowJOSE
 @_exported public import AuthFlowJSON
 @_exported public import HTTPTypes

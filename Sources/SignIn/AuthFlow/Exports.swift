@@ -3,6 +3,7 @@
 @_exported public import AuthFlowConfiguration
 @_exported public import AuthFlowCredentials
 @_exported public import AuthFlowHTTP
+@_exported public import AuthFlowIssuer
 @_exported public import AuthFlowJOSE
 @_exported public import AuthFlowJSON
 @_exported public import AuthFlowOAuth

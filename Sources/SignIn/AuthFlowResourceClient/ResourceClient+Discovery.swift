@@ -48,7 +48,7 @@ extension ResourceClient {
         if methods.withoutUser == nil {
             try OAuthClient.requireAnnouncedPKCE(serverMetadata)
             // This check must precede the registration of a client at these endpoints.
-            try (server.adapter as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
+            try (server.source as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
         }
         return FoundServer(
             resource: metadata?.resource ?? options.resource ?? address.resourceIdentifier,

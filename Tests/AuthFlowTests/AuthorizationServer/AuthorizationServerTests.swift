@@ -6,6 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
+@testable import AuthFlowIssuer
 @testable import AuthFlowOAuth
 
 @Suite struct AuthorizationServerTests {

@@ -3,6 +3,7 @@ import Expectations
 import Foundation
 import Testing
 
+@testable import AuthFlowIssuer
 @testable import AuthFlowOAuth
 
 /// Authorization responses (RFC 6749 section 4.1.2, RFC 9207, RFC 9700 section 4).

@@ -9,6 +9,7 @@ import Synchronization
 import Testing
 
 @testable import AuthFlowHeadless
+@testable import AuthFlowIssuer
 @testable import AuthFlowOAuth
 @testable import AuthFlowResourceClient
 

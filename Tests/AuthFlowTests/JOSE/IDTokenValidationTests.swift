@@ -4,6 +4,7 @@ import Expectations
 import Foundation
 import Testing
 
+@testable import AuthFlowIssuer
 @testable import AuthFlowJSON
 @testable import AuthFlowOAuth
 @testable import AuthFlowPKCS11
@@ -19,14 +20,15 @@ import Testing
     ]
 
     private static func expectation(_ occasion: IDTokenValidation.Occasion) -> IDTokenValidation.Expectation {
-        IDTokenValidation.Expectation(
+        var expectation = IDTokenValidation.Expectation(
             issuer: "https://id.example.com",
             clientID: "client",
             algorithms: [.es256],
-            occasion: occasion,
-            accessToken: Secret("access"),
-            code: Secret("code")
+            occasion: occasion
         )
+        expectation.accessToken = Secret("access")
+        expectation.code = Secret("code")
+        return expectation
     }
 
     private static func check(

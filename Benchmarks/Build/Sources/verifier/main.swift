@@ -1,3 +1,3 @@
-import AuthFlowOAuth
+import AuthFlowIssuer
 
 print(AuthorizationServer(issuer: "https://id.example.com").issuer)

@@ -1,3 +1,5 @@
+public import AuthFlowIssuer
+
 /// A type that describes one identity provider: its endpoints, and how it deviates from the standards.
 ///
 /// The engine builds every request, validates every response, and handles polling, retries and timeouts. An adapter
@@ -40,17 +42,7 @@
 /// ## How to test an adapter
 ///
 /// Run `ProviderConformance` from `AuthFlowTesting` against it, and sign in with an emulator of the provider.
-public protocol ProviderAdapter: Sendable {
-    /// The issuer in the metadata, compared code point by code point. Stored credentials are bound to it.
-    var issuer: String { get }
-
-    /// Returns the provider's endpoints and capabilities, either discovered
-    /// (``ServerContext/discover(at:order:tokenIssuer:advice:)``) or fixed.
-    ///
-    /// Called once for all waiting callers, and again when the discovered document expires. If it throws, the previous
-    /// metadata, if any, is used.
-    func metadata(in context: ServerContext) async throws -> ProviderMetadata
-
+public protocol ProviderAdapter: MetadataSource {
     /// Adjusts a request that the engine has built. Called for each request to an endpoint of the metadata, immediately before it
     /// is sent. Default: leaves the request unchanged.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
@@ -72,4 +64,13 @@ extension ProviderAdapter {
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {}
     public func check(_ credential: Credential, in context: ProviderContext) async throws {}
     public var standardErrorNames: [String: String] { [:] }
+}
+
+/// A provider without deviations from the standards, whose metadata comes from a source that is not an adapter.
+struct StandardProvider: ProviderAdapter {
+    let source: any MetadataSource
+
+    var issuer: String { source.issuer }
+
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await source.metadata(in: context) }
 }

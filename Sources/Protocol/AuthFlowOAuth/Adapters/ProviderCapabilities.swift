@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+import AuthFlowIssuer
 public import AuthFlowJSON
 
 /// A provider whose back-channel responses are neither JSON nor form-encoded, or use non-standard member names.

@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 public import AuthFlowHTTP
+public import AuthFlowIssuer
 public import AuthFlowJSON
 public import AuthFlowStorage
 import HTTPTypes

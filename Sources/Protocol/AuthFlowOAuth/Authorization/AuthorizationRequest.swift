@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 package import AuthFlowHTTP
+package import AuthFlowIssuer
 import AuthFlowJOSE
 public import AuthFlowJSON
 

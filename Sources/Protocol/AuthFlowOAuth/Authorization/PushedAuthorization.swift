@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJSON
 
 /// The `request_uri` of a pushed authorization request.

@@ -1,4 +1,5 @@
 import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 

@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 package import HTTPTypes

@@ -1,4 +1,5 @@
 public import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 public import AuthFlowJSON
 import HTTPTypes

@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+public import AuthFlowIssuer
 import AuthFlowJSON
 public import AuthFlowStorage
 import HTTPTypes
@@ -23,6 +24,9 @@ public struct OAuthClient: Sendable {
     /// The store that the apps of one vendor share on this machine; nil when the app shares nothing.
     public let sharedCredentials: SharedCredentialStore?
 
+    /// The adapter, which implements the provider's deviations from the standards.
+    package let adapter: any ProviderAdapter
+
     /// Creates a client.
     /// - Parameters:
     ///   - server: The server, shared by all of its clients in the process.
@@ -34,6 +38,7 @@ public struct OAuthClient: Sendable {
         sharedCredentials: SharedCredentialStore? = nil
     ) {
         self.server = server
+        self.adapter = server.source as? any ProviderAdapter ?? StandardProvider(source: server.source)
         self.registration = registration
         self.sharedCredentials = sharedCredentials
     }
@@ -89,7 +94,6 @@ public struct OAuthClient: Sendable {
             ?? registration.scopes.contains("openid")
     }
 
-    package var adapter: any ProviderAdapter { server.adapter }
     package var host: HostServices { server.host }
 
     /// The parameters that the registration adds to requests with the given purpose.

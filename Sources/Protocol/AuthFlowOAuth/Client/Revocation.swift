@@ -1,4 +1,5 @@
 import AuthFlowHTTP
+import AuthFlowIssuer
 import HTTPTypes
 
 extension OAuthClient {

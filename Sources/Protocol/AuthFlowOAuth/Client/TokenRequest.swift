@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes

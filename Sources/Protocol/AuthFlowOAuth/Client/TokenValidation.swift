@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+package import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 

@@ -1,4 +1,5 @@
 import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 public import AuthFlowJSON
 import HTTPTypes

@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes

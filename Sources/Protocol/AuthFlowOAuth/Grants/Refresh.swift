@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 public import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJSON
 import HTTPTypes
 

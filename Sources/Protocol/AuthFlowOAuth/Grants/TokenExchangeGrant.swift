@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJSON
 import HTTPTypes
 

@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+import AuthFlowIssuer
 public import AuthFlowJSON
 
 /// Rich authorization requests (RFC 9396): the requested authorization as structured data, in addition to scopes.

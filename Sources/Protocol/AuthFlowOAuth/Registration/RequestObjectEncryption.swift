@@ -1,4 +1,5 @@
 import AuthFlowHTTP
+import AuthFlowIssuer
 public import AuthFlowJOSE
 import AuthFlowJSON
 

@@ -1,4 +1,5 @@
 public import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJSON
 import HTTPTypes
 

@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 

@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 import AuthFlowHTTP
+import AuthFlowIssuer
 import AuthFlowJOSE
 package import AuthFlowJSON
 

@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
+public import AuthFlowIssuer
 package import AuthFlowJOSE
 public import AuthFlowJSON
 

@@ -1,4 +1,4 @@
-import AuthFlowOAuth
+import AuthFlowIssuer
 
 // A program that only verifies ID Tokens: the README example with a string that is not a token, for a provider
 // whose documents are embedded here.

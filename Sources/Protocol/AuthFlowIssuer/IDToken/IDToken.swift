@@ -60,11 +60,11 @@ package struct IDTokenClaims: Sendable {
 
 extension IDToken {
     /// The token in its stored form.
-    var stored: JSON { ["header": header.json, "claims": claims] }
+    package var stored: JSON { ["header": header.json, "claims": claims] }
 
     /// Decodes a token from its ``stored`` form. It was verified before it was stored, and what the store returns is as
     /// trustworthy as the refresh token stored with it.
-    init?(stored json: JSON) {
+    package init?(stored json: JSON) {
         guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,
             let subject = claims["sub"]?.string, let expiry = claims["exp"]?.number, let issued = claims["iat"]?.number
         else { return nil }

@@ -222,7 +222,7 @@ extension ProviderMetadata {
     /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
     /// mtls_endpoint_aliases metadata" instead of the usual one.
     /// - Throws: ``AuthError`` with `discovery_failed` when an endpoint is not safe.
-    func withCertificateEndpoints() throws(AuthError) -> ProviderMetadata {
+    package func withCertificateEndpoints() throws(AuthError) -> ProviderMetadata {
         guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
         let home = try? Endpoint(issuer, name: "issuer")
         var metadata = self

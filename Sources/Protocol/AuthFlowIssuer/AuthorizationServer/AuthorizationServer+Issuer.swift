@@ -2,8 +2,8 @@ public import AuthFlowHTTP
 public import AuthFlowJOSE
 public import AuthFlowTransport
 
-/// A provider without quirks: OpenID Connect, or OAuth 2.0 with a metadata document.
-struct StandardProvider: ProviderAdapter {
+/// The metadata document at the URLs that the standards derive from the issuer.
+struct DiscoveredMetadata: MetadataSource {
     let issuer: String
     let tokenIssuer: TokenIssuerTemplate?
 
@@ -26,6 +26,6 @@ extension AuthorizationServer {
         transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system
     ) {
-        self.init(StandardProvider(issuer: issuer, tokenIssuer: tokenIssuer), transport: transport, host: host)
+        self.init(DiscoveredMetadata(issuer: issuer, tokenIssuer: tokenIssuer), transport: transport, host: host)
     }
 }

@@ -57,7 +57,7 @@ extension AuthorizationServer {
 
     /// Verifies an ID Token.
     /// - Parameter secret: The client's secret, for the HMAC algorithms.
-    func verifyIDToken(
+    package func verifyIDToken(
         _ idToken: Secret,
         _ expectation: IDTokenValidation.Expectation,
         metadata: ProviderMetadata,
@@ -134,7 +134,7 @@ private struct UnreadableKeySet: Error {}
 
 extension AuthError {
     /// Whether a key set could not be read.
-    var isOfKeySet: Bool {
+    package var isOfKeySet: Bool {
         underlyingError is UnreadableKeySet || (underlyingError as? AuthError)?.isOfKeySet == true
     }
 }
@@ -142,7 +142,7 @@ extension AuthError {
 extension ProviderMetadata {
     /// The advertised asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be advertised, so it is
     /// the default.
-    var usableIDTokenAlgorithms: [SignatureAlgorithm] {
+    package var usableIDTokenAlgorithms: [SignatureAlgorithm] {
         let announced = idTokenSigningAlgorithms?.map(SignatureAlgorithm.init(rawValue:)) ?? [.rs256]
         return SignatureAlgorithm.asymmetric.filter(announced.contains)
     }

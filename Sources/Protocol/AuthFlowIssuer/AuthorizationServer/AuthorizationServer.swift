@@ -1,6 +1,6 @@
-import AuthFlowEssentials
+package import AuthFlowEssentials
 public import AuthFlowHTTP
-import AuthFlowJOSE
+package import AuthFlowJOSE
 import AuthFlowJSON
 public import AuthFlowTransport
 import HTTPTypes
@@ -16,30 +16,30 @@ import Synchronization
 /// let idToken = try await server.verify(text, audience: "my-client")
 /// ```
 public final class AuthorizationServer: Sendable {
-    /// The adapter, which implements the provider's deviations from the standards.
-    public let adapter: any ProviderAdapter
+    /// The source of the metadata.
+    package let source: any MetadataSource
 
     /// The clock, random number generator and environment.
     public let host: HostServices
 
-    let keys: KeySource
-    let dpopNonces = DPoPNonces()
-    let usedStates = UsedStates()
+    package let keys: KeySource
+    package let dpopNonces = DPoPNonces()
+    package let usedStates = UsedStates()
     package let transport: any HTTPTransport
     private let cache: MetadataCache
     private let offset = Mutex<TimeInterval?>(nil)
 
     /// Creates a server. No request is sent until one is needed.
     /// - Parameters:
-    ///   - adapter: The adapter of the provider.
+    ///   - source: The source of the metadata, such as the adapter of the provider.
     ///   - transport: Sends every request concerning this server; default: the system's.
     ///   - host: The clock, random number generator and environment; default: the system's.
     public init(
-        _ adapter: any ProviderAdapter,
+        _ source: any MetadataSource,
         transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system
     ) {
-        self.adapter = adapter
+        self.source = source
         self.transport = transport
         self.host = host
         self.keys = KeySource(now: host.now)
@@ -47,7 +47,7 @@ public final class AuthorizationServer: Sendable {
     }
 
     /// The issuer, which is compared code point by code point.
-    public var issuer: String { adapter.issuer }
+    public var issuer: String { source.issuer }
 
     /// The server's metadata: cached for as long as `Cache-Control` allows, within bounds.
     /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, or a network error. A failure is cached and
@@ -64,7 +64,7 @@ public final class AuthorizationServer: Sendable {
 
     /// The metadata after a signature could not be verified: a new document, unless it was fetched very recently. Only
     /// this caller waits for it, because a forged signature must not delay others.
-    func metadataAfterDoubt() async throws -> ProviderMetadata {
+    package func metadataAfterDoubt() async throws -> ProviderMetadata {
         try await cache.metadata(isDoubted: true) { [self] in try await discover() }
     }
 
@@ -90,7 +90,7 @@ public final class AuthorizationServer: Sendable {
     }
 
     private func discover() async throws -> ProviderMetadata {
-        let metadata = try await adapter.metadata(in: context)
+        let metadata = try await source.metadata(in: context)
         // RFC 8414 section 3.3: "The issuer value returned MUST be identical to the authorization server's issuer identifier".
         guard metadata.issuer.isIdentical(to: issuer) else {
             throw AuthError(.issuerMismatch, "The metadata of \"\(issuer)\" names the issuer \"\(metadata.issuer)\".")
@@ -103,11 +103,11 @@ public final class AuthorizationServer: Sendable {
     }
 
     /// The most recently fetched metadata, for messages; nil before the first fetch.
-    var knownMetadata: ProviderMetadata? { cache.known }
+    package var knownMetadata: ProviderMetadata? { cache.known }
 
     /// Marks the metadata as stale after one of its endpoints turned out not to exist, so that the next use fetches it
     /// again.
-    func doubtMetadata() { cache.expire() }
+    package func doubtMetadata() { cache.expire() }
 
     /// Sends a request with limits on time and size, without following redirects.
     package func send(_ request: TransportRequest) async throws -> TransportResponse {
@@ -115,7 +115,7 @@ public final class AuthorizationServer: Sendable {
     }
 
     /// Like ``send(_:)``, but returns as soon as the response headers have arrived. The timeout applies to the headers.
-    func stream(_ request: TransportRequest, body: UploadBody? = nil) async throws -> ResponseStream {
+    package func stream(_ request: TransportRequest, body: UploadBody? = nil) async throws -> ResponseStream {
         let response =
             if let body { try await transport.stream(request, body: body) } else { try await transport.stream(request) }
         do {
@@ -129,10 +129,10 @@ public final class AuthorizationServer: Sendable {
 
     /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has included the
     /// server's time.
-    var clockOffset: TimeInterval? { offset.withLock { $0 } }
+    package var clockOffset: TimeInterval? { offset.withLock { $0 } }
 
     /// Records the server's time from a response, and returns how far this machine's clock is ahead of it.
-    func learnClock(from response: TransportResponse) -> TimeInterval? {
+    package func learnClock(from response: TransportResponse) -> TimeInterval? {
         guard let date = response.date else { return nil }
         let difference = host.now().timeIntervalSince(date)
         offset.withLock { $0 = difference }
@@ -141,34 +141,16 @@ public final class AuthorizationServer: Sendable {
 
     /// The correction of this machine's clock, in seconds. `Date` has whole seconds, so small differences are ignored.
     /// A difference of more than a day is considered an error of the server.
-    var clockCorrection: TimeInterval {
+    package var clockCorrection: TimeInterval {
         guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
         return offset
     }
 
     /// The time by the server's clock.
-    var time: Date { host.now() - clockCorrection }
+    package var time: Date { host.now() - clockCorrection }
 }
 
 extension AuthorizationServer: CustomStringConvertible, WithoutReflection {
     /// The issuer.
     public var description: String { issuer }
-}
-
-/// The `state` values whose authorization responses were accepted, so that none is accepted twice in this process.
-final class UsedStates: Sendable {
-    /// The maximum number of stored values; the oldest are removed first. A code is valid for minutes.
-    private static let limit = 8192
-
-    private let states = Mutex<(recent: Set<Secret>, earlier: Set<Secret>)>(([], []))
-
-    /// Marks a state as used.
-    /// - Returns: false when it was already used.
-    func use(_ state: Secret) -> Bool {
-        states.withLock { states in
-            guard !states.earlier.contains(state), states.recent.insert(state).inserted else { return false }
-            if states.recent.count >= Self.limit / 2 { states = ([], states.recent) }
-            return true
-        }
-    }
 }

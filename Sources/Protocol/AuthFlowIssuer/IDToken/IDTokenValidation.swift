@@ -1,4 +1,4 @@
-import AuthFlowEssentials
+package import AuthFlowEssentials
 package import AuthFlowHTTP
 package import AuthFlowJOSE
 import AuthFlowJSON
@@ -10,32 +10,46 @@ import Crypto
 package struct IDTokenValidation: Sendable {
     /// The values that the token must have.
     package struct Expectation: Sendable {
-        let issuer: String
+        package let issuer: String
         /// The template that derives the issuer from the claims, if the issuer is not the same in all tokens.
-        var issuerTemplate: TokenIssuerTemplate?
-        let clientID: String
+        package var issuerTemplate: TokenIssuerTemplate?
+        package let clientID: String
         /// The audiences that a token may have in addition to the client.
-        var trustedAudiences: [String] = []
+        package var trustedAudiences: [String] = []
         /// The signature algorithms to accept.
-        var algorithms: [SignatureAlgorithm]
+        package var algorithms: [SignatureAlgorithm]
         /// The kind of request it was issued for.
-        let occasion: Occasion
+        package let occasion: Occasion
         /// The access token issued with the ID Token.
-        var accessToken: Secret?
+        package var accessToken: Secret?
         /// The authorization code that it was issued for.
-        var code: Secret?
+        package var code: Secret?
         /// The maximum age of the token, in seconds; nil for no limit.
-        var longestAge: TimeInterval? = 600
+        package var longestAge: TimeInterval? = 600
         /// The maximum time since the user's authentication (`max_age`), in seconds; nil when it was not requested.
-        var maximumAuthenticationAge: TimeInterval?
+        package var maximumAuthenticationAge: TimeInterval?
         /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
         /// not requested as essential.
-        var essentialACRValues: [String]?
+        package var essentialACRValues: [String]?
         /// The allowed difference between the two clocks, in seconds.
-        var leeway: TimeInterval = 60
+        package var leeway: TimeInterval
         /// How far this machine's clock is ahead of the provider's, in seconds; nil when the provider's time is not
         /// known.
-        var clockOffset: TimeInterval?
+        package var clockOffset: TimeInterval?
+
+        package init(
+            issuer: String,
+            clientID: String,
+            algorithms: [SignatureAlgorithm],
+            occasion: Occasion,
+            leeway: TimeInterval = 60
+        ) {
+            self.issuer = issuer
+            self.clientID = clientID
+            self.algorithms = algorithms
+            self.occasion = occasion
+            self.leeway = leeway
+        }
     }
 
     /// The kinds of request that an ID Token is issued for.
