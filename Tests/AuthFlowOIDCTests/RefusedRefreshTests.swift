@@ -95,6 +95,69 @@ import Testing
         if age == 0 { #expect(try await client.freshTokens() == first) }
     }
 
+    /// A policy about one resource concerns neither the other resources nor the session.
+    @Test(arguments: [
+        ("interaction_required", AuthError.Code.loginRequired), ("access_denied", .providerRejected),
+        ("invalid_target", .providerRejected), ("policy_violation", .providerRejected),
+    ])
+    func aResourceThatTheProviderRefusesDoesNotSuspendTheOthers(_ error: String, _ expected: AuthError.Code)
+        async throws
+    {
+        let (refused, other) = ("https://a.example.com", "https://b.example.com")
+        let store = MemoryTokenStore()
+        let client = try life.client(store: store, settings: { $0.resources = [refused, other] })
+        _ = try await client.signIn()
+        let requests = Mutex(0)
+        life.scene.emulator.refreshPolicy = .lasting
+        life.scene.emulator.customResponse = { exchange in
+            guard exchange.request.form.values(for: "resource") == [refused] else { return exchange.response }
+            requests.withLock { $0 += 1 }
+            return TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                body: Array(#"{"error": "\#(error)"}"#.utf8)
+            )
+        }
+        // The main access token has expired, so a refused refresh would be counted.
+        life.time.advance(3600)
+        for round in 1...3 {
+            // The second caller receives the same error, and causes no request.
+            for _ in 0..<2 { #expect(await code { try await client.freshTokens(for: refused) } == expected) }
+            #expect(requests.withLock { $0 } == round)
+            #expect(await code { try await client.freshTokens(for: other) } == nil)
+            life.time.advance(400)
+        }
+        #expect(await code { try await client.freshTokens() } == nil)
+    }
+
+    @Test func aNewSignInInAnotherProcessEndsTheBackoff() async throws {
+        let api = "https://a.example.com"
+        let store = MemoryTokenStore()
+        let client = try life.client(store: store, settings: { $0.resources = [api] })
+        _ = try await client.signIn()
+        life.transport.respond(TransportResponse(head: HTTPResponse(status: .init(code: 503))))
+        #expect(await code { try await client.freshTokens(for: api) } == .temporarilyUnavailable)
+        life.transport.respond(nil)
+        life.time.advance(1)
+        #expect(await code { try await client.freshTokens(for: api) } == .temporarilyUnavailable)
+        _ = try await life.client(store: store, settings: { $0.resources = [api] }).signIn()
+        #expect(await code { try await client.freshTokens(for: api) } == nil)
+    }
+
+    /// A response for another user that fails an earlier check, such as one from a gateway's cache.
+    @Test func theRefreshTokenOfAnotherUserIsNeverStored() async throws {
+        let client = try life.client()
+        _ = try await client.signIn()
+        let emulator = life.scene.emulator
+        emulator.fault = .idToken(
+            .claims { claims in
+                claims["sub"] = "bob"
+                claims["iat"] = claims["iat"]?.number.map { .double($0 - 3600) }
+            }
+        )
+        #expect(await code { try await client.refresh().tokens } == .loginRequired)
+        #expect(try await client.credential() == nil)
+    }
+
     /// One resource whose tokens are unusable does not affect the others.
     @Test func aResourceWhoseTokensFailACheckDoesNotEndTheSession() async throws {
         let api = "https://api.example.com"

@@ -47,9 +47,7 @@ struct CredentialMachine {
     private(set) var epoch = 0
     /// The number of successful and failed writes: a read that overlaps with a write is outdated.
     private var version = 0
-    /// The backoffs of the accounts whose refresh failed. They are separate, because a failure for one user does not
-    /// imply a failure for another user.
-    private var backoffs: [AccountID: Backoff] = [:]
+    private var backoffs = Backoffs()
     /// The number of times when records may have been removed during a read.
     private var removals = 0
     /// At most one credential for each account.
@@ -161,7 +159,7 @@ extension CredentialMachine {
     mutating func beginEpoch() -> Int {
         epoch += 1
         cached = nil
-        backoffs = [:]
+        backoffs = Backoffs()
         return epoch
     }
 
@@ -192,7 +190,10 @@ extension CredentialMachine {
 
     /// The provider has ended a session, and this has been recorded in the store.
     mutating func ended(_ account: AccountID, _ epoch: Int) {
-        if self.epoch == epoch { (cached, backoffs[account]) = (nil, nil) }
+        if self.epoch == epoch {
+            cached = nil
+            backoffs.ended(account)
+        }
         unsaved.removeAll { $0.account == account && $0.epoch <= epoch }
     }
 }
@@ -337,16 +338,16 @@ extension CredentialMachine {
 
 extension CredentialMachine {
     /// The error to throw to a caller during the backoff after a failed request; nil when a request may be sent.
-    func wait(for account: AccountID, at now: Date) -> AuthError? { backoffs[account]?.error(at: now) }
+    func wait(for subject: Backoffs.Subject, at now: Date) -> AuthError? { backoffs.error(for: subject, at: now) }
 
-    /// A request for an account failed.
-    mutating func failed(_ account: AccountID, _ error: AuthError, at now: Date, random: UInt8) {
-        backoffs[account] = Backoff(after: backoffs[account], error: error, now: now, random: random)
+    /// A request failed.
+    mutating func failed(_ subject: Backoffs.Subject, _ error: AuthError, at now: Date, random: UInt8) {
+        backoffs.failed(subject, error, at: now, random: random)
     }
 
-    /// A request for an account succeeded.
-    mutating func succeeded(_ account: AccountID) { backoffs[account] = nil }
+    /// A request succeeded.
+    mutating func succeeded(_ subject: Backoffs.Subject) { backoffs.succeeded(subject) }
 
     /// Whether it has state that exists nowhere else.
-    func isNeeded(at now: Date) -> Bool { hasUnsaved || backoffs.values.contains { $0.counts(at: now) } }
+    func isNeeded(at now: Date) -> Bool { hasUnsaved || backoffs.count(at: now) }
 }

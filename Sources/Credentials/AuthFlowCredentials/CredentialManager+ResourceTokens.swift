@@ -104,35 +104,23 @@ extension ManagedCredential {
                 "The user did not sign in for the resource \(Redaction.url(resource)). Request it at the next sign-in."
             )
         }
-        if let wait = waitToRefresh(credential.account) { throw wait }
+        let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
+        let subject = Backoffs.Subject(credential, request)
+        if let wait = waitToRefresh(subject) { throw wait }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         var decisions = decisions(for: credential.account.subject, freshnessMargin, nil)
-        decisions.isForResource = true
+        decisions.resource = request
         let outcome: RefreshOutcome
         do {
             outcome = try await reporter().step(.refresh) {
                 try await refresh(credential, scopes: scopes, resources: [resource], lease)
             }
-        } catch let error as AuthError where isEnd(error) {
-            throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
-        } catch let error as AuthError {
+        } catch let error as AuthError where error.code != .loginRequired {
+            if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
             let name = client.adapter.standardName(of: error.providerError)
-            // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
-            if ["invalid_target", "invalid_scope"].contains(name) { throw error }
-            // Only the user can grant this resource; the tokens for others remain usable.
-            if ["interaction_required", "login_required", "consent_required"].contains(name) {
-                backOff(error, credential.account)
-                throw AuthError(
-                    .loginRequired,
-                    "The provider issues no token for \(Redaction.url(resource)) without the user. Sign in again.",
-                    providerError: error.providerError,
-                    status: error.status,
-                    underlyingError: error
-                )
-            }
             let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
-            _ = try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
+            _ = try await perform(consequence, for: subject, in: &accounts, lease, epoch)
             throw error
         }
         var kept = credential
@@ -141,11 +129,12 @@ extension ManagedCredential {
         switch outcome {
         case .refreshed(let credential): refreshed = credential
         case .unchecked(_, let error), .refused(_, let error):
-            backOff(error, credential.account)
+            // Tokens that fail a check concern only this resource; the keys for the check are the same for all.
+            backOff(error, error.isPassing ? subject.whole : subject)
             await save(kept, in: &accounts, lease, epoch)
             throw error
         }
-        state.withLock { $0.machine.succeeded(credential.account) }
+        state.withLock { $0.machine.succeeded(subject) }
         kept.refusedRefreshes = 0
         kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
         // The refresh token takes precedence: access tokens that do not fit into the record are dropped and requested

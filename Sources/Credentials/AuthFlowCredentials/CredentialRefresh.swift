@@ -25,6 +25,9 @@ import AuthFlowOAuth
 /// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
 /// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
+///
+/// If a token for one of several resources was requested, the old tokens are no answer. An OAuth error about that resource is not counted, and only
+/// requests for the same resource are suspended.
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
     /// response. The credential remains stored, because it is not known to be invalid.
@@ -40,8 +43,9 @@ struct CredentialRefresh {
     let isRenewable: Bool
     /// Whether the client requests the scope `offline_access`.
     var requestsOfflineAccess = false
-    /// Whether a token for one of several resources is requested, which the stored access token cannot replace.
-    var isForResource = false
+    /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
+    /// stored access token.
+    var resource: ResourceRequest?
 
     /// The action for a stored credential.
     enum Action {
@@ -81,8 +85,10 @@ struct CredentialRefresh {
 
     /// The consequences of a response, in the order in which they take effect.
     struct Consequence {
-        /// The error after which no request for the account is sent for a while; nil ends the backoff.
+        /// The error after which no request is sent for a while; nil ends the backoff.
         var backoff: AuthError?
+        /// Whether only requests for the same resource are suspended, rather than every request of the sign-in.
+        var isOfResource = false
         /// Whether the cached tokens are no longer returned.
         var dropsCache = false
         /// The credential to store; nil leaves the record unchanged.
@@ -134,16 +140,18 @@ struct CredentialRefresh {
     /// The consequences of an error that does not end the session.
     /// - Parameter name: The standard name of the provider's error code.
     func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
+        if let refusal = refusalOfResource(error, named: name) {
+            return Consequence(backoff: refusal, isOfResource: true, answer: .failure(refusal))
+        }
         // Without an expiry, the rejection by an API shows that the access token cannot be used.
         let isSpent =
-            old.isExpired(at: now) || isForResource && error.providerError == nil
-            || old.tokens.expiresAt == nil && !isUsable(old, at: now)
+            old.isExpired(at: now) || resource != nil && error.providerError == nil
+            || old.tokens.expiresAt == nil && old.tokens.accessToken == rejected
         guard Self.isUnexplained(error, named: name), isSpent else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
         var (counted, isLast) = Self.counting(old)
-        // OpenID Connect Core section 3.1.2.6: only the user can resolve these.
-        if ["interaction_required", "login_required", "consent_required"].contains(name) { isLast = true }
+        if name.map(Self.needsUser.contains) == true { isLast = true }
         let stored = counted == old ? nil : counted
         guard isLast else { return Consequence(backoff: error, stored: stored, answer: .failure(error)) }
         let status = error.status.map { "status \($0), without a reason" }
@@ -164,9 +172,32 @@ struct CredentialRefresh {
             retryAfter: error.retryAfter,
             underlyingError: error
         )
-        let isExpired = !isForResource || old.isExpired(at: now)
+        let isExpired = resource == nil || old.isExpired(at: now)
         return Consequence(backoff: end, stored: stored, state: isExpired ? .expired : nil, answer: .failure(end))
     }
+
+    /// The error for callers if the provider has refused a token for one resource only; nil for any other error. The tokens for other resources
+    /// remain usable.
+    private func refusalOfResource(_ error: AuthError, named name: String?) -> AuthError? {
+        guard let resource, let name, error.code == .providerRejected else { return nil }
+        if Self.needsUser.contains(name) {
+            return AuthError(
+                .loginRequired,
+                "The provider issues no token for \(Redaction.url(resource.resource)) without the user. Sign in again.",
+                providerError: error.providerError,
+                status: error.status,
+                underlyingError: error
+            )
+        }
+        // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
+        if ["invalid_target", "invalid_scope"].contains(name) { return error }
+        // A policy, unless the code is about the refresh token.
+        let isOfToken = ["invalid_request", "unauthorized_client", "unsupported_grant_type"].contains(name)
+        return Self.isUnexplained(error, named: name) && !isOfToken ? error : nil
+    }
+
+    /// The error codes that only the user can resolve (OpenID Connect Core section 3.1.2.6).
+    private static let needsUser: Set<String> = ["interaction_required", "login_required", "consent_required"]
 
     /// The old credential after an error, if it is usable.
     func answer(_ old: Credential, after error: AuthError, at now: Date) -> Result<Credential, AuthError> {
@@ -175,7 +206,7 @@ struct CredentialRefresh {
 
     /// Whether an access token has neither expired nor been rejected: better than none.
     func isUsable(_ credential: Credential, at now: Date) -> Bool {
-        !isForResource && !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
+        resource == nil && !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
     }
 
     /// Whether the provider has ended the session, or has issued another user's tokens for it.

@@ -58,7 +58,8 @@ extension ManagedCredential {
         guard let renewal else { preconditionFailure("there is a renewal, because the credential is renewable") }
         // Without a user, there is exactly one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
-        if let wait = wait(for: account) { throw wait }
+        let subject = Backoffs.Subject(account)
+        if let wait = wait(for: subject) { throw wait }
         do {
             let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
             guard key.resource == nil || credential.resources == [key.resource] else {
@@ -67,13 +68,13 @@ extension ManagedCredential {
                     "The credential was obtained for \(credential.resources.joined(separator: ", ")), but the key names \(key.resource ?? "")."
                 )
             }
-            state.withLock { $0.machine.succeeded(account) }
+            state.withLock { $0.machine.succeeded(subject) }
             await save(credential, in: &accounts, lease, epoch)
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
         } catch let error as AuthError {
             // No backoff for local failures: a missing key or assertion may be available at the next call.
-            if !Self.localCodes.contains(error.code) { backOff(error, account) }
+            if !Self.localCodes.contains(error.code) { backOff(error, subject) }
             throw error
         }
     }
@@ -90,7 +91,8 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        if let wait = waitToRefresh(credential.account) {
+        let subject = Backoffs.Subject(credential)
+        if let wait = waitToRefresh(subject) {
             return try refresh.answer(credential, after: wait, at: client.host.now()).get()
         }
         try unfinished.beginSending()
@@ -109,25 +111,25 @@ extension ManagedCredential {
             let name = client.adapter.standardName(of: error.providerError)
             consequence = refresh.consequence(of: error, named: name, for: credential, at: client.host.now())
         }
-        return try await perform(consequence, for: credential.account, in: &accounts, lease, epoch)
+        return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
     }
 
     /// - Returns: The answer to the callers.
     func perform(
         _ consequence: CredentialRefresh.Consequence,
-        for account: AccountID,
+        for subject: Backoffs.Subject,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
         if let error = consequence.backoff {
-            backOff(error, account)
+            backOff(error, consequence.isOfResource ? subject : subject.whole)
         } else {
-            state.withLock { $0.machine.succeeded(account) }
+            state.withLock { $0.machine.succeeded(subject) }
         }
         if consequence.dropsCache { state.withLock { $0.machine.forget(epoch) } }
         if let stored = consequence.stored { await save(stored, in: &accounts, lease, epoch) }
-        if let state = consequence.state { publish(state, of: account) }
+        if let state = consequence.state { publish(state, of: subject.account) }
         let answer = try consequence.answer.get()
         return consequence.stored == nil ? answer : adopt(answer, epoch)
     }
@@ -177,9 +179,9 @@ extension ManagedCredential {
         CredentialRefresh.endsSession(error, named: client.adapter.standardName(of: error.providerError))
     }
 
-    func backOff(_ error: AuthError, _ account: AccountID) {
+    func backOff(_ error: AuthError, _ subject: Backoffs.Subject) {
         let (now, random) = (client.host.now(), client.host.randomBytes(1).first ?? 0)
-        state.withLock { $0.machine.failed(account, error, at: now, random: random) }
+        state.withLock { $0.machine.failed(subject, error, at: now, random: random) }
     }
 
     /// Sends a refresh, and records whether the provider has responded.
@@ -202,15 +204,15 @@ extension ManagedCredential {
     }
 
     /// The error to throw to a caller during the backoff.
-    func wait(for account: AccountID) -> AuthError? {
+    private func wait(for subject: Backoffs.Subject) -> AuthError? {
         let now = client.host.now()
-        return state.withLock { $0.machine.wait(for: account, at: now) }
+        return state.withLock { $0.machine.wait(for: subject, at: now) }
     }
 
     /// Like ``wait(for:)``, but also takes an outage of the provider into account.
-    func waitToRefresh(_ account: AccountID) -> AuthError? {
+    func waitToRefresh(_ subject: Backoffs.Subject) -> AuthError? {
         let now = client.host.now()
-        return wait(for: account) ?? outage.use { $0.ask(at: now) }
+        return wait(for: subject) ?? outage.use { $0.ask(at: now) }
     }
 
     /// Replaces the credential with a record of the session's end and its reason.

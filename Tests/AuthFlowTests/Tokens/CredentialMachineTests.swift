@@ -238,11 +238,16 @@ import Testing
 
     @Test(arguments: State.allCases) func aChangeOfTheUserForgets(_ state: State) {
         var machine = machine(state)
-        machine.failed(Self.credential("old").account, AuthError(.networkFailed, "No."), at: Self.start, random: 0)
+        machine.failed(
+            Backoffs.Subject(Self.credential("old")),
+            AuthError(.networkFailed, "No."),
+            at: Self.start,
+            random: 0
+        )
         let epoch = machine.epoch
         machine.beginEpoch()
         #expect(answer(machine) == "read")
-        #expect(machine.wait(for: Self.credential("old").account, at: Self.start) == nil)
+        #expect(machine.wait(for: Backoffs.Subject(Self.credential("old")), at: Self.start) == nil)
         // Operations of an earlier epoch return nothing.
         machine.adopt(Self.credential("late"), epoch, margin: .seconds(60), random: 0)
         #expect(answer(machine) == "read")
@@ -275,7 +280,7 @@ import Testing
 
     @Test(arguments: State.allCases) func theProviderIsLeftAloneAfterAFailure(_ state: State) {
         var machine = machine(state)
-        let (alice, bob) = (Self.credential("old").account, Self.credential("old", "bob").account)
+        let (alice, bob) = (Backoffs.Subject(Self.credential("old")), Backoffs.Subject(Self.credential("old", "bob")))
         machine.failed(alice, AuthError(.networkFailed, "No."), at: Self.start, random: 0)
         #expect(machine.wait(for: alice, at: Self.start + 1)?.code == .networkFailed)
         #expect(machine.wait(for: bob, at: Self.start + 1) == nil)

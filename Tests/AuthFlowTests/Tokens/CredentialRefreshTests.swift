@@ -201,7 +201,7 @@ import Testing
 
     @Test func aStoredTokenIsNoAnswerForOneOfSeveralResources() {
         var refresh = Self.refresh()
-        refresh.isForResource = true
+        refresh.resource = ResourceRequest(resource: "https://a.example.com", scopes: nil)
         func after(_ refusals: Int64, _ error: AuthError) -> String {
             let old = Self.credential(refused: refusals)
             return describe(refresh.consequence(of: error, named: nil, for: old, at: Self.start))

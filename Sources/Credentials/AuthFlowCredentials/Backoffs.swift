@@ -1,0 +1,60 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowOAuth
+
+/// The requests of one credential that are suspended after a failure.
+struct Backoffs: Sendable {
+    /// The requests that one failure suspends. A failure for one user does not imply a failure for another user, nor one from before a new
+    /// sign-in, nor does the refusal of a token for one resource concern the others.
+    struct Subject: Hashable, Sendable {
+        let account: AccountID
+        /// The time of the sign-in; nil for tokens without a user.
+        let signedInAt: Date?
+        /// The resource that the token is requested for; nil for every request of this sign-in.
+        var resource: ResourceRequest?
+
+        init(_ account: AccountID, signedInAt: Date? = nil) {
+            self.account = account
+            self.signedInAt = signedInAt
+        }
+
+        init(_ credential: Credential, _ resource: ResourceRequest? = nil) {
+            self.init(credential.account, signedInAt: credential.signedInAt)
+            self.resource = resource
+        }
+
+        /// The subject with all requests of the sign-in.
+        var whole: Subject { Subject(account, signedInAt: signedInAt) }
+    }
+
+    private var backoffs: [Subject: Backoff] = [:]
+
+    /// The error to throw to a caller; nil when the request may be sent.
+    func error(for subject: Subject, at now: Date) -> AuthError? {
+        backoffs.isEmpty ? nil : backoffs[subject.whole]?.error(at: now) ?? backoffs[subject]?.error(at: now)
+    }
+
+    /// A request failed.
+    mutating func failed(_ subject: Subject, _ error: AuthError, at now: Date, random: UInt8) {
+        backoffs = backoffs.filter { $0.value.counts(at: now) }
+        backoffs[subject] = Backoff(after: backoffs[subject], error: error, now: now, random: random)
+    }
+
+    /// A request succeeded, so the sign-in is usable.
+    mutating func succeeded(_ subject: Subject) {
+        if !backoffs.isEmpty { (backoffs[subject.whole], backoffs[subject]) = (nil, nil) }
+    }
+
+    /// The session of an account has ended.
+    mutating func ended(_ account: AccountID) { backoffs = backoffs.filter { $0.key.account != account } }
+
+    /// Whether a failure in the near future would continue a series.
+    func count(at now: Date) -> Bool { backoffs.values.contains { $0.counts(at: now) } }
+}
+
+/// A request for a token for one of several resources (RFC 8707 section 2.2).
+struct ResourceRequest: Hashable, Sendable {
+    let resource: String
+    /// Fewer scopes than were granted; nil for all.
+    let scopes: Set<String>?
+}
