@@ -8,10 +8,15 @@ extension ProviderFactory {
             required: .issuer,
             "The issuer, exactly as in the provider's metadata."
         )
+        let metadataURL = ConfigurationKey(
+            "metadata_url",
+            .url,
+            "The URL of the metadata document, if the provider does not publish it at the URL that the standards derive from the issuer. The document must name the issuer."
+        )
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document; with identity userinfo or introspection, the endpoint of that name replaces jwks, unless the provider issues ID Tokens."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document. Without the scope openid, jwks is not required; with identity userinfo or introspection, the endpoint of that name is required instead."
         )
         let identity = ConfigurationKey(
             "identity",
@@ -23,7 +28,7 @@ extension ProviderFactory {
             "subject_claim",
             .text,
             default: "sub",
-            "The claim that identifies a user if there is no ID Token."
+            "The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as /data/id."
         )
         let template = ConfigurationKey(
             "issuer",
@@ -43,7 +48,8 @@ extension ProviderFactory {
             },
             "The issuer of each tenant's ID Tokens, if users of several tenants sign in. Default: all ID Tokens have the same issuer."
         )
-        return ProviderFactory("oidc", keys: [issuer, endpoints, identity, subjectClaim, tokenIssuer]) { profile in
+        return ProviderFactory("oidc", keys: [issuer, metadataURL, endpoints, identity, subjectClaim, tokenIssuer]) {
+            profile in
             let issuer = try profile[issuer]
             let source = try profile[identity]
             let subjectClaim = try profile[subjectClaim]
@@ -56,6 +62,7 @@ extension ProviderFactory {
             guard let explicit = try profile[endpoints] else {
                 return OIDCProvider(
                     issuer: issuer,
+                    metadataURL: try profile[metadataURL],
                     identitySource: source,
                     subjectClaim: subjectClaim,
                     tokenIssuer: try profile[tokenIssuer]
@@ -64,12 +71,17 @@ extension ProviderFactory {
             var metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
             metadata.tokenIssuer = try profile[tokenIssuer]
             // Without an ID Token, no keys are needed, but the endpoint that identifies the user.
+            let hasIDToken = try (profile[ProfileKeys.scopes] ?? ["openid"]).contains("openid")
             let isComplete =
                 metadata.jwksURI != nil || source == .userInfo && metadata.userInfoEndpoint != nil
                 || source == .introspection && metadata.introspectionEndpoint != nil
-            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, isComplete else {
+                || source == .idToken && !hasIDToken
+            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, isComplete,
+                try profile[metadataURL] == nil
+            else {
                 return OIDCProvider(
                     issuer: issuer,
+                    metadataURL: try profile[metadataURL],
                     endpoints: metadata,
                     identitySource: source,
                     subjectClaim: subjectClaim,

@@ -17,6 +17,7 @@ public struct OIDCProvider: Sendable {
     public let issuer: String
 
     private let fixed: ProviderMetadata?
+    private let metadataURL: Endpoint?
     private let endpoints: ProviderMetadata?
     private let identitySource: IdentitySource
     private let subjectClaim: String
@@ -25,12 +26,16 @@ public struct OIDCProvider: Sendable {
     /// Creates a provider whose endpoints are discovered from its issuer (OpenID Connect Discovery, RFC 8414).
     /// - Parameters:
     ///   - issuer: The issuer, exactly as in the provider's metadata.
+    ///   - metadataURL: The URL of the metadata document, which must name the issuer; default: the URLs that the standards derive from
+    ///     the issuer.
     ///   - endpoints: Endpoints that replace or supplement the discovered ones; default: none.
     ///   - identitySource: The source of the user's identity; default: the ID Token.
-    ///   - subjectClaim: The claim that identifies a user if there is no ID Token; default: `sub`.
+    ///   - subjectClaim: The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as `/data/id`;
+    ///     default: `sub`.
     ///   - tokenIssuer: The template for the tenant-specific issuers of ID Tokens, if users of several tenants sign in; default: none.
     public init(
         issuer: String,
+        metadataURL: Endpoint? = nil,
         endpoints: ProviderMetadata? = nil,
         identitySource: IdentitySource = .idToken,
         subjectClaim: String = "sub",
@@ -38,6 +43,7 @@ public struct OIDCProvider: Sendable {
     ) {
         self.issuer = issuer
         self.fixed = nil
+        self.metadataURL = metadataURL
         self.endpoints = endpoints
         self.identitySource = identitySource
         self.subjectClaim = subjectClaim
@@ -48,10 +54,12 @@ public struct OIDCProvider: Sendable {
     /// - Parameters:
     ///   - metadata: The issuer and the endpoints. ID Tokens are verified with the keys at `jwksURI`.
     ///   - identitySource: The source of the user's identity; default: the ID Token.
-    ///   - subjectClaim: The claim that identifies a user if there is no ID Token; default: `sub`.
+    ///   - subjectClaim: The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as `/data/id`;
+    ///     default: `sub`.
     public init(metadata: ProviderMetadata, identitySource: IdentitySource = .idToken, subjectClaim: String = "sub") {
         self.issuer = metadata.issuer
         self.fixed = metadata
+        self.metadataURL = nil
         self.endpoints = nil
         self.tokenIssuer = nil
         self.identitySource = identitySource
@@ -69,6 +77,7 @@ extension OIDCProvider: ProviderAdapter {
             case .idToken, .accessToken: "jwks"
             }
         var metadata = try await context.discover(
+            at: metadataURL,
             tokenIssuer: tokenIssuer,
             advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"\(needed)\")."
         )
@@ -106,7 +115,8 @@ extension OIDCProvider: UserInfoProviding {
 
     private func identity(_ claims: JSON) throws -> Identity {
         // Some providers use numbers as user IDs.
-        let subject = claims[subjectClaim]?.string ?? claims[subjectClaim]?.integer.map { "\($0)" }
+        let claim = subjectClaim.hasPrefix("/") ? claims.value(at: subjectClaim) : claims[subjectClaim]
+        let subject = claim?.string ?? claim?.integer.map { "\($0)" }
         guard let subject, !subject.isEmpty else {
             throw AuthError(
                 .invalidUserInfo,
@@ -114,5 +124,21 @@ extension OIDCProvider: UserInfoProviding {
             )
         }
         return Identity(issuer: issuer, subject: subject, claims: claims)
+    }
+}
+
+extension JSON {
+    /// The value that a JSON Pointer identifies (RFC 6901 section 4); nil when there is none.
+    fileprivate func value(at pointer: String) -> JSON? {
+        pointer.split(separator: "/", omittingEmptySubsequences: false).dropFirst().reduce(Optional(self)) {
+            value,
+            token in
+            // Section 4: "~1" first, then "~0".
+            let name = String(token.replacing("~1", with: "/").replacing("~0", with: "~"))
+            if let elements = value?.array {
+                return Int(name).flatMap { elements.indices.contains($0) ? elements[$0] : nil }
+            }
+            return value?[name]
+        }
     }
 }

@@ -227,6 +227,42 @@ import Testing
         #expect(waits.count == 3 && waits[1] >= 10 && waits[2] >= 15)
     }
 
+    /// RFC 8628 section 3.5: the interval is increased "for this and all subsequent requests". Auth0 sends this error with status 429.
+    @Test func slowsDownWhateverTheStatus() async throws {
+        let waits = try await waits([.slowDown(interval: nil), .error("authorization_pending")]) { scene in
+            ChangedTransport(scene.transport) { response in
+                if response.providerError?.error == "slow_down" { response.head.status = .tooManyRequests }
+            }
+        }
+        #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 10 }, "\(waits)")
+    }
+
+    /// Twitch sends the codes as text.
+    @Test func pollsAfterACodeThatIsOnlyText() async throws {
+        let waits = try await waits([.error("authorization_pending")]) { scene in
+            ChangedTransport(scene.transport) { response in
+                guard let error = response.providerError?.error, error == "authorization_pending" else { return }
+                response.body = Array(#"{"status": 400, "message": "\#(error)"}"#.utf8)
+            }
+        }
+        #expect(waits.count == 2)
+    }
+
+    private struct ChangedTransport: HTTPTransport {
+        let base: any HTTPTransport
+        let change: @Sendable (inout TransportResponse) -> Void
+
+        init(_ base: any HTTPTransport, _ change: @escaping @Sendable (inout TransportResponse) -> Void) {
+            (self.base, self.change) = (base, change)
+        }
+
+        func send(_ request: TransportRequest) async throws -> TransportResponse {
+            var response = try await base.send(request)
+            change(&response)
+            return response
+        }
+    }
+
     @Test func backsOffWhileTheProviderIsUnavailableAndThenRecovers() async throws {
         let pending = DevicePollResponse.error("authorization_pending")
         let silent = DevicePollResponse.unavailable(retryAfter: nil)

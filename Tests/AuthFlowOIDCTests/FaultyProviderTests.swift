@@ -226,4 +226,19 @@ import Testing
             #expect(signIn.credential.tokens.scopes == ["openid", "profile", "email"])
         }
     }
+
+    @Test(arguments: [
+        UserInfoFault.missingSubject, .wrongSubject, .response { $0.body = Array("<html>".utf8) },
+        .response { $0.head.status = .found },
+    ])
+    func aSignInCanDoWithoutUserinfo(_ fault: UserInfoFault) async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            scene.emulator.fault = .userInfo(fault)
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.message.contains("userinfo_at_sign_in") == true)
+            var registration = try EmulatorScene.registration()
+            registration.requestsUserInfoAtSignIn = false
+            #expect(try await scene.client(registration: registration).signIn().identity?.subject == "248289761001")
+        }
+    }
 }

@@ -127,6 +127,25 @@ import Testing
         }
     }
 
+    /// X and Naver describe the user in a member of the response.
+    @Test func takesTheIdentityFromANestedClaimOfUserinfo() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            scene.emulator.fault = .userInfo(.members { $0 = ["data": ["id": "42", "ids": ["a/b", "c"]]] })
+            for (pointer, subject) in [
+                ("/data/id", "42"), ("/data/ids/1", "c"), ("/data/none", nil), ("/data/ids/2", nil),
+            ] {
+                let adapter = OIDCProvider(
+                    issuer: scene.emulator.issuer,
+                    identitySource: .userInfo,
+                    subjectClaim: pointer
+                )
+                let client = try scene.client(registration: Self.registration(), adapter: adapter)
+                let found = try? await client.signIn().identity?.subject
+                #expect(found == subject, "\(pointer)")
+            }
+        }
+    }
+
     @Test func takesTheIdentityFromIntrospection() async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: "client_secret_basic")
         try await EmulatorScene.with(.inProcess, clients: [client]) { scene in

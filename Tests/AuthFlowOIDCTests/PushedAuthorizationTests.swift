@@ -273,6 +273,24 @@ import Testing
         }
     }
 
+    /// The metadata of a provider lists the endpoint for every client, also those that may not use it.
+    @Test(arguments: [
+        (#"{"error": "unauthorized_client"}"#, 400, true), ("", 403, true), ("", 404, true),
+        (#"{"error": "invalid_scope"}"#, 400, false),
+    ])
+    func aClientThatMayNotPushRequestsIsToldTheSetting(_ body: String, _ status: Int, _ isHint: Bool) async throws {
+        scene.emulator.customResponse = { exchange in
+            guard exchange.request.path == "/par" else { return exchange.response }
+            return TransportResponse(
+                head: HTTPResponse(status: .init(code: status), headerFields: [.contentType: "application/json"]),
+                body: Array(body.utf8)
+            )
+        }
+        let client = try scene.client(registration: try registration())
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.message.contains(#""par" to "never""#) == isHint, "\(error as Any)")
+    }
+
     private struct RefusingAgent: UserAgent {
         func withRedirectSession<Return: Sendable>(
             _ options: RedirectOptions,

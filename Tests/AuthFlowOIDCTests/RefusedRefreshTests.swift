@@ -143,6 +143,27 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
+    /// The parser refuses the response as a whole, but the refresh token in it has replaced the old one.
+    @Test(arguments: [
+        #""extra": 12345678901234567890123"#, #""extra": "\ud800""#, #""extra": 1, "extra": 2"#,
+        #""scope": "x", "scope": "y""#,
+    ])
+    func aRefreshTokenInAResponseThatCannotBeParsedIsKept(_ members: String) async throws {
+        let emulator = life.scene.emulator
+        emulator.refreshPolicy = .rotating(leeway: 0)
+        let client = try life.client()
+        _ = try await client.signIn()
+        emulator.fault = .tokenResponse(
+            .response { response in
+                response.body = Array("{\(members), ".utf8) + response.body.dropFirst()
+            }
+        )
+        #expect(await code { try await client.refresh().tokens } == .invalidResponse)
+        emulator.fault = nil
+        life.time.advance(400)
+        #expect(await code { try await client.refresh().tokens } == nil)
+    }
+
     /// A response for another user that fails an earlier check, such as one from a gateway's cache.
     @Test func theRefreshTokenOfAnotherUserIsNeverStored() async throws {
         let client = try life.client()

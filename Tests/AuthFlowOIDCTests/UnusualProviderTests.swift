@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import HTTPTypes
 import Testing
 
@@ -38,6 +39,66 @@ import Testing
             time.advance(by: .seconds(scene.emulator.accessTokenLifetime + 1))
             let second = try await client.freshTokens()
             #expect(second.accessToken != first.accessToken && second.refreshToken != first.refreshToken)
+        }
+    }
+
+    @Test(arguments: ["bot", "User Access Token", nil])
+    func aTypeThatAProviderDocumentsIsABearerToken(_ type: String?) async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            scene.emulator.fault = .tokenResponse(.member("token_type", type.map(JSON.string)))
+            let refused = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(refused?.message.contains("bearer_token_types") == true)
+            var registration = try EmulatorScene.registration()
+            registration.bearerTokenTypes = [type ?? ""]
+            let tokens = try await scene.client(registration: registration).signIn().credential.tokens
+            #expect(tokens.tokenType == "Bearer")
+        }
+    }
+
+    @Test(arguments: ["DPoP", "mac", "N_A"]) func aTokenThatIsBoundToAKeyIsNeverABearerToken(_ type: String) throws {
+        #expect(throws: AuthError.self) {
+            try ClientRegistration(clientID: "client") { $0.bearerTokenTypes = [type] }
+        }
+    }
+
+    /// Azure AD B2C names an issuer with the tenant's ID, and publishes the document at a URL with its name.
+    @Test func theMetadataDocumentCanBeElsewhere() async throws {
+        let issuer = "https://id.example.com/1234/v2.0/"
+        let place = "https://id.example.com/contoso/sign-in/v2.0/.well-known/openid-configuration"
+        let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
+            guard request.path?.hasPrefix("/contoso/") == true else {
+                return TransportResponse(head: HTTPResponse(status: .notFound))
+            }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: Array(#"{"issuer": "\#(issuer)", "token_endpoint": "https://id.example.com/token"}"#.utf8)
+            )
+        }
+        let wrong = OIDCProvider(issuer: String(place.dropLast("/.well-known/openid-configuration".count)))
+        let error = await #expect(throws: AuthError.self) {
+            try await AuthorizationServer(wrong, transport: transport).metadata()
+        }
+        #expect(error?.code == .issuerMismatch && error?.message.contains("\"metadata_url\" to \(place)") == true)
+        let provider = OIDCProvider(issuer: issuer, metadataURL: try Endpoint(place))
+        let metadata = try await AuthorizationServer(provider, transport: transport).metadata()
+        #expect(metadata.tokenEndpoint?.url == "https://id.example.com/token")
+        let other = OIDCProvider(issuer: "https://evil.example.com", metadataURL: try Endpoint(place))
+        await expectError(.issuerMismatch) { try await AuthorizationServer(other, transport: transport).metadata() }
+    }
+
+    @Test func aProviderWithOwnNamesOfErrorsGetsTheHintAboutTheAuthentication() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let emulator = scene.emulator
+            emulator.customResponse = { exchange in
+                guard exchange.request.path == "/token" else { return exchange.response }
+                return TransportResponse(
+                    head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                    body: Array(#"{"status": 400, "message": "missing client id"}"#.utf8)
+                )
+            }
+            emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", ["client_secret_post"]))
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.message.contains("client_secret_post") == true, "\(error as Any)")
         }
     }
 

@@ -1,3 +1,4 @@
+import AuthFlow
 import AuthFlowTesting
 import CommandHarness
 import Testing
@@ -45,6 +46,48 @@ import Testing
                 let login = try await run("login", at: path)
                 #expect(login.status == 0 && login.output.contains("Signed in as Alice Example"), "\(login.talk)")
                 #expect(try await run("login", at: path).status == 0)
+            }
+        }
+    }
+
+    /// Stripe, Notion and Dropbox have neither metadata nor keys.
+    @Test func signsInAtAProviderWithTwoEndpoints() async throws {
+        try await EmulatorServer.run {
+            let emulator = try OIDCEmulator(issuer: $0)
+            emulator.fault = .metadata(.response { $0.head.status = .notFound })
+            return emulator
+        } _: { emulator in
+            let endpoints = """
+                {"authorization": "\(emulator.issuer)/authorize", "token": "\(emulator.issuer)/token"}
+                """
+            let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["repo"]"#, "endpoints": endpoints])
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                let login = try await run("login", at: path)
+                #expect(login.status == 0, "\(login.talk)")
+                #expect(!emulator.receivedRequests.contains { $0.path.contains(".well-known") })
+            }
+        }
+    }
+
+    /// `token` and `status` agree on whether the user must sign in.
+    @Test func aSessionWhoseRefreshesAreRefusedIsReportedAsEnded() async throws {
+        try await EmulatorServer.run {
+            let emulator = try OIDCEmulator(issuer: $0)
+            emulator.fault = .tokenResponse(.member("expires_in", 0))
+            return emulator
+        } _: { emulator in
+            let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["openid", "offline_access"]"#])
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                #expect(try await run("login", at: path).status == 0)
+                emulator.customResponse = { exchange in
+                    exchange.request.path == "/token"
+                        ? TransportResponse(head: HTTPResponse(status: .badRequest)) : exchange.response
+                }
+                #expect(try await run("token", at: path).status != 4)
+                #expect(try await run("status", at: path).status == 0)
+                #expect(try await run("token", at: path).status == 4)
+                let status = try await run("status", at: path)
+                #expect(status.status == 4 && status.talk.contains("refused to refresh"), "\(status.talk)")
             }
         }
     }

@@ -151,7 +151,9 @@ struct CredentialRefresh {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
         var (counted, isLast) = Self.counting(old)
-        if name.map(Self.needsUser.contains) == true { isLast = true }
+        if name.map(Self.needsUser.contains) == true {
+            (counted.refusedRefreshes, isLast) = (Self.toleratedRefusals, true)
+        }
         let stored = counted == old ? nil : counted
         guard isLast else { return Consequence(backoff: error, stored: stored, answer: .failure(error)) }
         let status = error.status.map { "status \($0), without a reason" }
@@ -239,4 +241,9 @@ struct CredentialRefresh {
         let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
         return (isBareRefusal || isRejection || isCheck) && !isFault
     }
+}
+
+extension Credential {
+    /// Whether the provider has refused so many refreshes that the user is asked to sign in again.
+    package var isRefused: Bool { refusedRefreshes >= CredentialRefresh.toleratedRefusals }
 }

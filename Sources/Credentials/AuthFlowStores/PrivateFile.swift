@@ -31,6 +31,12 @@ package struct PrivateFile {
         }
         var status = stat()
         guard unsafe lstat(directory, &status) == 0 else { throw PrivateFile(directory).failure("cannot be examined") }
+        guard status.st_mode & S_IFMT != S_IFLNK else {
+            throw AuthError(
+                .storageFailed,
+                "\(directory) is a symbolic link, so no credential is stored there. Configure the directory that it points to."
+            )
+        }
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw AuthError(
                 .storageFailed,

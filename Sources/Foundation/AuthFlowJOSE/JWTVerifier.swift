@@ -116,15 +116,18 @@ package struct JWTVerifier: Sendable {
             throw profile.refused(
                 allowed.isEmpty
                     ? "it is signed with \"\(name)\", but the provider and the client have not agreed on any supported algorithm (alg)"
-                    : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)\(symmetricHint(jws))"
+                    : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)\(registrationHint(jws))"
             )
         }
         return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)
     }
 
-    private func symmetricHint(_ jws: JWS) -> String {
-        guard profile.code == .invalidIDToken, jws.header.algorithm.definition?.scheme == .hmac else { return "" }
-        return ". A client that is registered for a symmetric algorithm must list it in \"id_token_signing_algorithms\""
+    /// The hint for an algorithm that the client can be registered for although the provider's metadata does not list it.
+    private func registrationHint(_ jws: JWS) -> String {
+        guard [.invalidIDToken, .invalidUserInfo].contains(profile.code), jws.header.algorithm.definition != nil else {
+            return ""
+        }
+        return ". A client that is registered for this algorithm must list it in \"id_token_signing_algorithms\""
     }
 
     /// RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being used as another.
@@ -157,7 +160,10 @@ package struct JWTVerifier: Sendable {
         switch try await keys.verdict(on: jws) {
         case .verified: return true
         case .wrongSignature: return false
-        case .noKey: throw profile.refused("none of the provider's keys matches its signature")
+        case .noKey:
+            throw profile.refused(
+                "none of the provider's keys matches its signature. RSA keys shorter than 2048 bits, keys for encryption, and keys published with their private part are not used"
+            )
         }
     }
 }

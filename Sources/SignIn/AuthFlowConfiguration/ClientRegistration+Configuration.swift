@@ -26,10 +26,12 @@ extension ClientRegistration {
         if let redirectURIs = try configuration[keys.redirectURI] { values.redirectURIs = redirectURIs }
         values.requiresAnnouncedPKCE = try configuration[keys.requiresAnnouncedPKCE]
         values.namesResourcesOnRefresh = try configuration[keys.namesResourcesOnRefresh]
+        values.bearerTokenTypes = Set(try configuration[keys.bearerTokenTypes].map { $0 == "none" ? "" : $0 })
         values.parameters = try configuration[keys.parameters]
         values.responseMode = try configuration[keys.responseMode]
         values.idTokenSigningAlgorithms = algorithms
         values.trustedAudiences = try configuration[keys.trustedAudiences]
+        values.requestsUserInfoAtSignIn = try configuration[keys.requestsUserInfoAtSignIn]
         values.clockLeeway = try configuration[keys.clockLeeway]
         values.postLogoutRedirectURI = try configuration[keys.postLogoutRedirectURI]
         values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]

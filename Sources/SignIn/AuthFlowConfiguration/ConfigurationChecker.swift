@@ -3,6 +3,9 @@ import AuthFlowJSON
 
 /// Validates a configuration against the expected shapes, and collects the issues.
 struct ConfigurationChecker {
+    /// The maximum number of issues that are collected.
+    static let limit = 100
+
     private let source: ConfigurationSource
     private(set) var issues: [ConfigurationIssue] = []
 
@@ -121,7 +124,7 @@ struct ConfigurationChecker {
     // MARK: Wording
 
     private mutating func report(_ problem: String, at path: JSONPath) {
-        issues.append(source.issue(problem, at: path))
+        if issues.count < Self.limit { issues.append(source.issue(problem, at: path)) }
     }
 
     private mutating func expected(_ what: String, _ json: JSON, at path: JSONPath) {

@@ -235,8 +235,8 @@ extension ConfigurationValue<Secret> {
             }
             if let command = node.json["command"]?.strings { return try printed(by: node.command(command), node) }
             let file = node.absolute(try node.required(node.json["file"]?.string))
-            guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 64 * 1024) else {
-                throw node.error("the file \(file) cannot be read, or is larger than 64 KiB")
+            guard let bytes = BoundedFile.contents(ofPlainFile: file, maximumSize: 64 * 1024) else {
+                throw node.error("the file \(file) cannot be read, is not a regular file, or is larger than 64 KiB")
             }
             guard let secret = secret(in: bytes) else { throw node.error("the file \(file) is empty") }
             return secret

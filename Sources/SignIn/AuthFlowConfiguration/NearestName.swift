@@ -2,10 +2,16 @@
 package enum NearestName {
     /// The nearest of `names` by edit distance (insertion, deletion, substitution, transposition), if it is near enough to be a typo.
     package static func of(_ name: String, among names: [String]) -> String? {
+        // The cost grows with the product of the lengths, and a longer name is not a typo.
+        let names = names.filter { $0.utf8.count <= longest }
+        guard name.utf8.count <= longest else { return nil }
         let limit = max(1, name.count / 3)
         let ranked = names.map { (name: $0, distance: distance(Array(name.lowercased()), Array($0.lowercased()))) }
         return ranked.filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name
     }
+
+    /// The maximum length of a name to compare, in bytes.
+    private static let longest = 64
 
     /// The hint for an unknown name: the name that was probably meant, and all known names if they are few.
     package static func advice(_ name: String, among names: [String]) -> String {

@@ -153,7 +153,7 @@ public enum ProfileKeys {
     )
     static let resources = ConfigurationKey(
         "resources",
-        .list(.parsed("uri") { text throws(AuthError) in try Endpoint(text, name: "resource").url }),
+        .list(.parsed("uri") { text throws(AuthError) in try ResourceIdentifier.checked(text) }),
         default: [],
         "The URIs of the resources that access tokens are for (RFC 8707)."
     )
@@ -162,6 +162,12 @@ public enum ProfileKeys {
         .flag,
         default: true,
         "Whether refresh requests contain the resources too; some providers, such as Microsoft Entra, reject that."
+    )
+    static let bearerTokenTypes = ConfigurationKey(
+        "bearer_token_types",
+        .list(.text),
+        default: [],
+        "The token types with which the provider documents bearer tokens, other than Bearer; none stands for a response without token_type. Every other type is rejected (RFC 6749 section 7.1)."
     )
     static let requiresAnnouncedPKCE = ConfigurationKey(
         "announced_pkce",
@@ -203,6 +209,12 @@ public enum ProfileKeys {
         .list(.text),
         default: [],
         "The audiences that ID Tokens may have in addition to the client_id, such as the URL of an API. An ID Token with several audiences must name the client in azp."
+    )
+    static let requestsUserInfoAtSignIn = ConfigurationKey(
+        "userinfo_at_sign_in",
+        .flag,
+        default: true,
+        "Whether the claims of the userinfo endpoint supplement those of the ID Token at each sign-in. Set it to false for a provider whose userinfo response violates the standard."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",
@@ -283,11 +295,13 @@ public enum ProfileKeys {
             signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
-            resources, namesResourcesOnRefresh, requiresAnnouncedPKCE, authorizationDetails, demandsExactDetails,
+            resources, namesResourcesOnRefresh, bearerTokenTypes, requiresAnnouncedPKCE, authorizationDetails,
+            demandsExactDetails,
             redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,
             signsRequests, requestEncryption, securityProfile,
-            idTokenSigningAlgorithms, trustedAudiences, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
+            idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn, clockLeeway, freshnessMargin, account,
+            postLogoutRedirectURI,
             sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }

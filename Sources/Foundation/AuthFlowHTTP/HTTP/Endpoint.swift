@@ -90,6 +90,18 @@ public struct Endpoint: Sendable, Hashable {
         return url + separator + FormURLEncoding.encodeQuery(parameters)
     }
 
+    /// Rejects parameters that the URL already has: "Request and response parameters MUST NOT be included more than once" (RFC 6749 section
+    /// 3.1), and servers differ in which of two values they use.
+    /// - Throws: ``AuthError`` with `unsupported`.
+    package func requireNone(of parameters: FormParameters, name: String) throws(AuthError) {
+        let own = Set((query.flatMap(FormURLEncoding.decode)?.names ?? []).map { $0.lowercased() })
+        guard let repeated = parameters.names.first(where: { own.contains($0.lowercased()) }) else { return }
+        throw AuthError(
+            .unsupported,
+            "The provider's \(name) already has the parameter \"\(DisplayText.sanitized(repeated, limit: 60))\", which this request sets (RFC 6749 section 3.1)."
+        )
+    }
+
     /// The target in the request line: path and query.
     var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?\($0)" } ?? "") }
 

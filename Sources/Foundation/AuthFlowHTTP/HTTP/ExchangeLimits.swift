@@ -34,9 +34,10 @@ package enum ExchangeLimits {
     package static func refuseRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
         let status = head.status.code
         guard !(300..<400).contains(status) || status == 304 else {
+            let target = head.headerFields[.location].map { " to \(Redaction.url($0))" } ?? ""
             throw AuthError(
                 .invalidResponse,
-                "The response to \(call) is a redirect (\(status)), which is never followed here.",
+                "The response to \(call) is a redirect (\(status))\(target), which is never followed here.",
                 status: status
             )
         }

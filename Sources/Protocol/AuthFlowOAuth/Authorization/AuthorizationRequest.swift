@@ -109,7 +109,7 @@ extension OAuthClient {
         let scopes = options.scopes ?? registration.scopes
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         for resource in options.resources ?? registration.resources {
-            _ = try Endpoint(resource, name: "resource")
+            _ = try ResourceIdentifier.checked(resource)
             request.parameters.append("resource", resource)
         }
         try options.apply(to: &request)

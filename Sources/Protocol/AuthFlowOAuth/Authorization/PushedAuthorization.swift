@@ -18,7 +18,7 @@ struct PushedAuthorization: Sendable {
         if let error = ProviderError(json, status: response.status) {
             throw AuthError(
                 .providerRejected,
-                "\(response.endpoint.host) rejected the authorization request.\(response.advice)",
+                "\(response.endpoint.host) rejected the pushed authorization request.\(response.advice)",
                 providerError: error
             )
         }
@@ -52,6 +52,7 @@ extension OAuthClient {
         at endpoint: Endpoint,
         _ metadata: ProviderMetadata
     ) async throws -> String {
+        try endpoint.requireNone(of: parameters, name: "authorization endpoint")
         if let reference = registration.requestObjectReference {
             // RFC 9126 section 2.1: a pushed request has no request_uri.
             guard !metadata.requiresPushedRequests else {
@@ -90,13 +91,32 @@ extension OAuthClient {
             request,
             signed: source.map { source in { ["request": try await requestObject(parameters, source, metadata)] } }
         )
-        let pushed = try PushedAuthorization(response)
+        let pushed: PushedAuthorization
+        do throws(AuthError) {
+            pushed = try PushedAuthorization(response)
+        } catch {
+            throw withPushAdvice(error, metadata)
+        }
         // RFC 9126 section 4: client_id and request_uri. FAPI 2.0 section 5.3.3.2 allows no other parameters.
         var visited: FormParameters = ["client_id": registration.clientID, "request_uri": pushed.requestURI]
         for repeated in registration.repeatedPushedParameters {
             visited[repeated.rawValue] = parameters[repeated.rawValue]
         }
         return endpoint.url(adding: visited)
+    }
+
+    /// Adds a hint to an error of the endpoint if another client of the server may push requests, but this one may not.
+    private func withPushAdvice(_ error: AuthError, _ metadata: ProviderMetadata) -> AuthError {
+        let isNotAllowed =
+            error.code == .invalidResponse && 400..<500 ~= error.status ?? 0
+            || ["unauthorized_client", "access_denied"].contains(adapter.standardName(of: error.providerError))
+        guard registration.pushedRequests == .automatic, !metadata.requiresPushedRequests, isNotAllowed else {
+            return error
+        }
+        return error.saying(
+            "\(error.message) The provider's metadata lists an endpoint for pushed requests, but this client may not be allowed to use it. To send requests through the browser, set \"par\" to \"never\".",
+            because: error
+        )
     }
 
     private func pushesRequests(at metadata: ProviderMetadata) throws(AuthError) -> Bool {

@@ -155,6 +155,7 @@ extension OAuthClient {
             tokens = try TokenSet(
                 response,
                 parameters: Result { try adapter.responseParameters(response) },
+                bearerTypes: registration.bearerTokenTypes,
                 receivedAt: host.wholeSecond
             )
         } catch let error as AuthError {
@@ -173,7 +174,8 @@ extension OAuthClient {
     /// 2.3.1 requires in the `Authorization` header.
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
-        let isUnnamed = error.providerError == nil && [400, 401].contains(error.status)
+        // Without a code, also if there is other text.
+        let isUnnamed = error.code == .invalidResponse && [400, 401].contains(error.status)
         guard adapter.standardName(of: error.providerError) == "invalid_client" || isUnnamed else { return error }
         func adding(_ advice: String) -> AuthError { error.saying("\(error.message) \(advice)", because: error) }
         if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
@@ -215,7 +217,7 @@ extension OAuthClient {
             throw AuthError(
                 .unsupported,
                 response.key == nil
-                    ? "The provider sent an access token of type \"\(name)\", which was not requested."
+                    ? "The provider sent an access token of type \"\(name)\", which was not requested.\(Self.bearerAdvice(tokens.tokenType))"
                     : "The provider sent an access token of type \"\(name)\", although a token bound to a key was requested (RFC 9449)."
             )
         }
@@ -228,6 +230,12 @@ extension OAuthClient {
         tokens.verifiedIDToken = nil
         return tokens
     }
+
+    /// The hint for a token type that no specification defines.
+    private static func bearerAdvice(_ type: String) -> String {
+        guard !["dpop", "mac", "pop", "n_a"].contains(type.lowercased()) else { return "" }
+        return " If the provider documents that it is a bearer token, list the type in \"bearer_token_types\"."
+    }
 }
 
 extension TokenSet {
@@ -237,10 +245,16 @@ extension TokenSet {
     /// - Parameters:
     ///   - response: The response.
     ///   - parameters: Its parameters, or the error from parsing them.
+    ///   - bearerTypes: The token types that this provider uses for bearer tokens.
     ///   - now: The time of its arrival.
     /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response conforms to neither
     ///   section.
-    init(_ response: ProviderResponse, parameters: Result<JSON, any Error>, receivedAt now: Date) throws {
+    init(
+        _ response: ProviderResponse,
+        parameters: Result<JSON, any Error>,
+        bearerTypes: Set<String> = [],
+        receivedAt now: Date
+    ) throws {
         if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
             throw AuthError(
                 .providerRejected,
@@ -257,8 +271,12 @@ extension TokenSet {
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
             throw AuthError(.invalidResponse, "The token response has no \"access_token\" (RFC 6749 section 5.1).")
         }
-        guard let tokenType = parameters["token_type"]?.string else {
-            throw AuthError(.invalidResponse, "The token response has no \"token_type\" (RFC 6749 section 5.1).")
+        let namedType = parameters["token_type"]?.string
+        guard let tokenType = bearerTypes.contains(namedType ?? "") ? "Bearer" : namedType else {
+            throw AuthError(
+                .invalidResponse,
+                "The token response has no \"token_type\" (RFC 6749 section 5.1). If the provider documents that it issues bearer tokens, list \"none\" in \"bearer_token_types\"."
+            )
         }
         // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it the lifetime is unknown.
         let lifetime = try parameters.seconds("expires_in")
@@ -303,7 +321,10 @@ extension JSON {
         guard let value = self[name], value != .null else { return nil }
         let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
         guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
-            throw AuthError(.invalidResponse, "The response has a \"\(name)\" that is not a number of seconds.")
+            throw AuthError(
+                .invalidResponse,
+                "The response has a \"\(name)\" that is not a number of seconds between 0 and a century."
+            )
         }
         return seconds
     }

@@ -161,7 +161,8 @@ extension OAuthClient {
         var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
         let metadata = try await metadata()
         let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
-        if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes),
+        if registration.requestsUserInfoAtSignIn, metadata.userInfoEndpoint != nil,
+            !askingScopes.isDisjoint(with: tokens.scopes),
             let response = try await furtherClaims(tokens)
         {
             var userInfo = (response.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
@@ -180,16 +181,25 @@ extension OAuthClient {
     /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint refuses the access token, which may
     /// be for another resource, or does not exist. After a transient failure, the sign-in fails: the claims would be missing until the next one.
     private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
-        let response: TransportResponse
         do {
-            response = try await userInfoResponse(tokens)
+            let response: TransportResponse
+            do {
+                response = try await userInfoResponse(tokens)
+            } catch let error as AuthError
+                where error.code == .accessTokenRejected
+                || !error.isPassing && [403, 404, 405, 410].contains(error.status)
+            {
+                return nil
+            }
+            return try await claims(of: response, comparedWith: tokens)
         } catch let error as AuthError
-            where error.code == .accessTokenRejected
-            || !error.isPassing && [403, 404, 405, 410].contains(error.status)
+            where [.invalidResponse, .invalidUserInfo].contains(error.code) && !error.isPassing
         {
-            return nil
+            throw error.saying(
+                "\(error.message) To sign in with the claims of the ID Token alone, set \"userinfo_at_sign_in\" to false.",
+                because: error
+            )
         }
-        return try await claims(of: response, comparedWith: tokens)
     }
 
     /// The claims that contain an address, and the claims that state whether it has been verified. OIDC Core section

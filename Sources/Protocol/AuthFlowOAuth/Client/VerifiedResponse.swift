@@ -22,7 +22,10 @@ extension OAuthClient {
             return token
         }
         guard let source = registration.decryptionKeys else {
-            throw AuthError(.unsupported, "The token is encrypted (JWE), and the client has no key to decrypt it.")
+            throw AuthError(
+                .unsupported,
+                "The token is encrypted (JWE), and the client has no key to decrypt it: configure a \"decryption_key\"."
+            )
         }
         return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
     }

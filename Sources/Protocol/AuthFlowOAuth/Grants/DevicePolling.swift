@@ -117,7 +117,10 @@ package struct DevicePolling: Sendable {
         do {
             response = try await client.sendFormRequest(request, scopes: scopes, key: key)
         } catch let error as AuthError where error.isPassing {
-            return .silence(error, asked: error.retryAfter ?? .zero)
+            // Some servers send slow_down with the status of a rate limit.
+            let asked = error.retryAfter ?? .zero
+            let isSlowDown = client.adapter.standardName(of: error.providerError) == "slow_down"
+            return isSlowDown ? .slowDown(asked: asked) : .silence(error, asked: asked)
         }
         do {
             let received = try client.parseTokenResponse(response, key: key)

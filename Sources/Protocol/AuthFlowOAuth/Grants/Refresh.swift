@@ -247,9 +247,13 @@ extension OAuthClient {
     /// The refresh token in a token response that is rejected for another reason. It has replaced the old one, so the
     /// session would be lost without it.
     private func replacement(in response: ProviderResponse) -> Secret? {
-        guard response.http.isSuccessful, let parameters = try? adapter.responseParameters(response),
-            let token = parameters.token("refresh_token"), TokenSet.problem(of: token) == nil
-        else { return nil }
-        return token
+        guard response.http.isSuccessful else { return nil }
+        let token =
+            if let parameters = try? adapter.responseParameters(response) {
+                parameters.token("refresh_token")
+            } else {
+                UnparsedResponse(body: response.http.body).token("refresh_token")
+            }
+        return token.flatMap { TokenSet.problem(of: $0) == nil ? $0 : nil }
     }
 }

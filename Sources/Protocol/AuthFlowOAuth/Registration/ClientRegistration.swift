@@ -86,6 +86,10 @@ public import AuthFlowJSON
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 
+        /// Whether the claims of the userinfo endpoint supplement those of the ID Token at each sign-in, if a granted scope requests them;
+        /// default: yes. The sign-in fails if that response cannot be used.
+        public var requestsUserInfoAtSignIn = true
+
         /// `post_logout_redirect_uri`: the URI to which the provider redirects the user after a sign-out, as
         /// registered; default: nil, which leaves the session at the provider open.
         public var postLogoutRedirectURI: RedirectURI?
@@ -113,6 +117,10 @@ public import AuthFlowJSON
         /// without them; default: none. Repeated parameters are visible to the browser, but the server uses the pushed
         /// values.
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
+
+        /// The values of `token_type` with which the server documents bearer tokens although no specification defines them; an empty string
+        /// stands for a missing `token_type`. Default: none; every type except `Bearer` is then rejected (RFC 6749 section 7.1).
+        public var bearerTokenTypes: Set<String> = []
 
         /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
         /// no, and only a server that advertises other methods is rejected. Clients of protected resources always
@@ -190,7 +198,11 @@ extension ClientRegistration.Values {
         guard !redirectURIs.isEmpty else {
             throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
         }
-        for resource in resources { _ = try Endpoint(resource, name: "resource") }
+        for resource in resources { _ = try ResourceIdentifier.checked(resource) }
+        // They mean that the token is bound to a key, without which it must not be used.
+        if let type = bearerTokenTypes.first(where: { ["dpop", "mac", "pop", "n_a"].contains($0.lowercased()) }) {
+            throw AuthError(.invalidConfiguration, "Tokens of type \(type) are not bearer tokens.")
+        }
         // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago are rejected.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")

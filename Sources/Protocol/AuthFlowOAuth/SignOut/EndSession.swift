@@ -99,6 +99,8 @@ package struct EndSession: Sendable {
             request.protectedParameters["client_id"] = client.registration.clientID
         }
         try await client.adapter.prepare(&request, in: client.providerContext)
-        return EndSessionRequest(url: endpoint.url(adding: try request.allParameters()), redirectURI: uri, state: state)
+        let parameters = try request.allParameters()
+        try endpoint.requireNone(of: parameters, name: "end session endpoint")
+        return EndSessionRequest(url: endpoint.url(adding: parameters), redirectURI: uri, state: state)
     }
 }

@@ -18,7 +18,11 @@ extension TokenSet {
         }
         // Appendix A.13: type-name = 1*name-char, name-char = "-" / "." / "_" / DIGIT / ALPHA; or a URI.
         guard !tokenType.isEmpty, tokenType.utf8.count <= 256, tokenType.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
-        else { throw Self.refusal("\"token_type\" has characters that RFC 6749 appendix A does not allow") }
+        else {
+            throw Self.refusal(
+                "\"token_type\" has characters that RFC 6749 appendix A does not allow; if the provider documents that it is a bearer token, list the type in \"bearer_token_types\""
+            )
+        }
         guard scopes.allSatisfy(ClientRegistration.Values.isScopeToken) else {
             throw Self.refusal("\"scope\" has characters that RFC 6749 appendix A does not allow")
         }

@@ -50,10 +50,8 @@ struct StatusRequest: Hashable {
             )
         }
         guard credential.state != .ended else {
-            throw AuthError(
-                .loginRequired,
-                "The access token has expired, and there is no refresh token. Sign in again."
-            )
+            let reason = credential.isRefused ? "the provider has refused to refresh it" : "there is no refresh token"
+            throw AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
         }
     }
 

@@ -78,6 +78,6 @@ extension Credential {
 
     var state: State {
         if tokens.expiresAt.map({ Date() < $0 }) ?? true { return .fresh }
-        return tokens.refreshToken == nil ? .ended : .expired
+        return tokens.refreshToken == nil || isRefused ? .ended : .expired
     }
 }

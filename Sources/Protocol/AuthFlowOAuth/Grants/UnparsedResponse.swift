@@ -1,0 +1,26 @@
+import AuthFlowHTTP
+
+/// A response that is not acceptable JSON, for example because of a number out of range or a repeated name. Nothing in it is used, but a refresh
+/// token in it has replaced the old one.
+struct UnparsedResponse {
+    let body: [UInt8]
+
+    /// The value of the only member with this name; nil when there is none or more than one, or when it is not a string without escapes.
+    func token(_ name: String) -> Secret? {
+        let quoted = Array("\"\(name)\"".utf8)
+        let ranges = body.ranges(of: quoted)
+        guard ranges.count == 1, let range = ranges.first else { return nil }
+        let blanks: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0D]
+        let afterName = body[range.upperBound...].drop(while: blanks.contains)
+        guard afterName.first == UInt8(ascii: ":") else { return nil }
+        let value = afterName.dropFirst().drop(while: blanks.contains)
+        guard value.first == UInt8(ascii: "\"") else { return nil }
+        let token = value.dropFirst().prefix {
+            (0x20...0x7E).contains($0) && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
+        }
+        guard !token.isEmpty, token.endIndex < body.endIndex, body[token.endIndex] == UInt8(ascii: "\"") else {
+            return nil
+        }
+        return Secret(String(decoding: token, as: UTF8.self))
+    }
+}
