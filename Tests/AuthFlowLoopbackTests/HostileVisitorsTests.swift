@@ -237,10 +237,16 @@ import Testing
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
-        func post(_ body: String, _ port: Int, type: String = "application/x-www-form-urlencoded") -> String {
+        func post(
+            _ body: String,
+            _ port: Int,
+            type: String = "application/x-www-form-urlencoded",
+            origin: String = "null"
+        ) -> String {
             """
             POST /callback HTTP/1.1\r
             Host: 127.0.0.1:\(port)\r
+            Origin: \(origin)\r
             Content-Type: \(type)\r
             Content-Length: \(body.utf8.count)\r
             \r
@@ -254,6 +260,11 @@ import Testing
             let plain = post("code=evil&state=the-right-state", port, type: "text/plain")
             let refused = try await Self.send(plain, port)
             #expect(refused.hasPrefix("HTTP/1.1 405 "))
+            if mode == .fragment {
+                // Only the page of this server forwards a fragment.
+                let foreign = post("code=evil&state=the-right-state", port, origin: "https://evil.example.com")
+                #expect(try await Self.send(foreign, port).hasPrefix("HTTP/1.1 405 "))
+            }
             for body in ["code=evil&state=wrong", "error=access_denied", "code=evil&state=the-right-state&state=x", ""]
             {
                 #expect(try await Self.send(post(body, port), port).hasPrefix("HTTP/1.1 400 "))

@@ -149,6 +149,30 @@ import Testing
         #expect(thrown?.message.contains("not confirmed") == true)
     }
 
+    /// RFC 6749 section 4.1.2.1: the codes stand for the statuses 503 and 500.
+    @Test(arguments: ["temporarily_unavailable", "server_error"])
+    func aProviderThatIsAwayAtTheAuthorizationEndpointIsReportedAsAway(_ error: String) async throws {
+        let scene = try scene()
+        scene.emulator.fault = .callback(
+            .parameters {
+                $0["code"] = nil
+                $0["error"] = error
+            }
+        )
+        let thrown = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        #expect(thrown?.code == .temporarilyUnavailable)
+    }
+
+    /// RFC 6749 section 3.1: parameters "MUST NOT be included more than once".
+    @Test(arguments: ["state=evil", "a=b&Client_ID=x", "nonce"])
+    func anEndpointWithAParameterOfTheRequestIsRefused(_ query: String) async throws {
+        let scene = try scene()
+        let page = "\(scene.emulator.issuer)/authorize?\(query)"
+        scene.emulator.fault = .metadata(.member("authorization_endpoint", .string(page)))
+        let thrown = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        #expect(thrown?.code == .unsupported && thrown?.message.contains("already has the parameter") == true)
+    }
+
     @Test func aDeniedSecondSignInKeepsTheFirstSession() async throws {
         let scene = try scene()
         let store = MemoryTokenStore()

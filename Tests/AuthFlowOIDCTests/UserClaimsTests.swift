@@ -25,6 +25,12 @@ import Testing
         return try await scene.client().signIn().identity
     }
 
+    @Test func aNameOfInvisibleCharactersIsNotDisplayed() {
+        let claims: JSON = ["name": "\u{202E}\u{200B} ", "email": "alice@example.com"]
+        #expect(Identity(issuer: "i", subject: "s", claims: claims).displayName == "alice@example.com")
+        #expect(Identity(issuer: "i", subject: "s", claims: ["name": "\u{200B}"]).displayName == "s")
+    }
+
     struct Case: CustomTestStringConvertible {
         let testDescription: String
         var idToken: [String: JSON] = [:]

@@ -30,7 +30,10 @@ import Testing
         (#"{"a": 1, "b": 2, "a": 3}"#, "1:18", #"the same key twice: "a""#),
         (#"{"a": tru}"#, "1:10", "invalid syntax\n"), ("{\"", "1:3", "ends too early\n"),
         ("\u{201C}", "1:1", "in straight double quotes"), ("}", "1:1", "invalid syntax\n"),
-        ("\"", "1:2", "ends too early\n"),
+        ("\"", "1:2", "ends too early\n"), (#"{"a": "it\'s"}"#, "1:11", "A backslash in a string must be written twice"),
+        (#"{"a": "\u12"}"#, "1:13", "A backslash in a string must be written twice"),
+        (#"{"a": 060}"#, "1:8", "without leading zeros"), (#"{"a": 8_455}"#, "1:8", "must be in double quotes"),
+        ("{\n\"a\": 12345678901234567890}", "2:6", "out of range"),
     ])
     func aMistakeInTheSyntaxIsNamed(_ text: String, _ position: String, _ words: String) async throws {
         try await CommandHarness.withConfiguration(text) { path, _ in

@@ -259,12 +259,14 @@ import Testing
                 let outcome = try await run(["status", "--config", path], in: "/", home: home)
                 #expect(outcome.status == 2, "\(outcome.talk)")
             }
-            // A secret of unlimited length.
-            let text = CommandHarness.profile("http://127.0.0.1:1", ["client_secret": #"{"file": "/dev/zero"}"#])
-            try await CommandHarness.withConfiguration(text) { path, folder in
-                let outcome = try await run(["config", "check", "--config", path], in: folder, home: home)
-                #expect(outcome.status == 2)
-                #expect(outcome.talk.contains("than 64 KiB"))
+            // Secrets of unlimited length, and without an end.
+            for file in ["/dev/zero", "\(home)/pipe"] {
+                let text = CommandHarness.profile("http://127.0.0.1:1", ["client_secret": #"{"file": "\#(file)"}"#])
+                try await CommandHarness.withConfiguration(text) { path, folder in
+                    let outcome = try await run(["config", "check", "--config", path], in: folder, home: home)
+                    #expect(outcome.status == 2)
+                    #expect(outcome.talk.contains("not a regular file"))
+                }
             }
         }
     }

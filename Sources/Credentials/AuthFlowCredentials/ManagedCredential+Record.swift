@@ -164,8 +164,12 @@ extension ManagedCredential {
     }
 
     /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
-    package func probe() async throws {
-        try await store.withLease(on: key) { _ in try await accounts().requireRoom() }
+    /// - Parameter writing: Whether to write the record again as well, because a full disk can be read and locked; default: no.
+    package func probe(writing: Bool = false) async throws {
+        try await store.withLease(on: key) { lease in
+            try await accounts().requireRoom()
+            if writing, let bytes = try await store.bytes(for: key) { try await store.write(bytes, under: lease) }
+        }
     }
 
     /// Stores the credential of a sign-in.

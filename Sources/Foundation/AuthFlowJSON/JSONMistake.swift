@@ -4,7 +4,7 @@
 package struct JSONMistake: Sendable {
     /// The token that was expected.
     package enum Expected: Sendable {
-        case key, colon, comma, end, closingQuote
+        case key, colon, comma, end, closingQuote, escape, number
     }
 
     /// The kind of error.

@@ -22,11 +22,23 @@ struct JSONScanner {
     /// - Parameter report: Called with the path of each value and the offset where it (or its key) begins.
     mutating func scan(_ report: (JSONPath, Int) -> Void) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
-        guard String(validating: text, as: UTF8.self) != nil else { throw JSONError(.invalidUTF8) }
+        guard String(validating: text, as: UTF8.self) != nil else {
+            offset = validPrefix()
+            throw error(.invalidUTF8)
+        }
         skipSpace()
         try scanValue(at: JSONPath(), start: offset, depth: 0, report)
         skipSpace()
         guard offset == text.count else { throw error(.invalidSyntax, expected: .end) }
+    }
+
+    /// The length of the text before the first byte that is not UTF-8.
+    private func validPrefix() -> Int {
+        var decoder = UTF8()
+        var bytes = text.makeIterator()
+        var count = 0
+        while case .scalarValue(let scalar) = decoder.decode(&bytes) { count += UTF8.width(scalar) }
+        return count
     }
 
     private mutating func error(_ code: JSONError.Code, expected: JSONMistake.Expected? = nil) -> JSONError {
@@ -181,7 +193,7 @@ struct JSONScanner {
             var unit: UInt16 = 0
             for _ in 0..<4 {
                 guard let digit = Character(Unicode.Scalar(try next())).hexDigitValue else {
-                    throw error(.invalidSyntax)
+                    throw error(.invalidSyntax, expected: .escape)
                 }
                 unit = unit << 4 | UInt16(digit)
             }
@@ -189,7 +201,7 @@ struct JSONScanner {
             return unit
         default:
             offset -= 1
-            throw error(.invalidSyntax)
+            throw error(.invalidSyntax, expected: .escape)
         }
     }
 
@@ -212,7 +224,21 @@ struct JSONScanner {
         if !isInteger { fractions.insert(path) }
         let literal = String(decoding: text[start..<offset], as: UTF8.self)
         let fits = isInteger ? Int64(literal) != nil : Double(literal)?.isFinite == true
-        guard fits else { throw JSONError(.numberOutOfRange, in: text, at: start) }
+        guard fits else {
+            offset = start
+            throw error(.numberOutOfRange)
+        }
+        // A number cannot begin with a zero, or contain a letter or an underscore.
+        if offset < text.count, Self.isWordByte(text[offset]) { throw error(.invalidSyntax, expected: .number) }
+    }
+
+    private static func isWordByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"):
+            true
+        default: false
+        }
     }
 
     private mutating func scanDigits() throws(JSONError) {

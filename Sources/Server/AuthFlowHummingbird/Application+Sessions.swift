@@ -17,12 +17,13 @@ extension Application {
     /// - Parameters:
     ///   - server: The session server.
     ///   - patience: How long requests in progress may continue after the signal; default: five seconds. Then their
-    ///     connections are closed. The session service may wait for another ten seconds, so the supervisor's stop
-    ///     timeout must be longer than the sum.
+    ///     connections are closed, and every service of the application ends at once, so run a service that a store of your own depends on
+    ///     outside the application. The session service may wait for another ten seconds, so the supervisor's stop timeout must be longer
+    ///     than the sum.
     /// - Throws: The error that prevented the application from starting, such as an address that is in use.
     public func runService(sessions server: SessionServer, patience: Duration = .seconds(5)) async throws {
         var application = self
-        // Services stop in reverse order: first the requests, then the refreshes, and then the services that the store may need.
+        // Services stop in reverse order: first the requests, then the refreshes.
         application.addServices(SessionService(server: server, logger: logger))
         var configuration = ServiceGroupConfiguration(
             services: [application],

@@ -25,7 +25,12 @@ enum SyntaxHint {
         before: ArraySlice<UInt8>,
         _ rest: ArraySlice<UInt8>
     ) -> String {
-        if mistake.expected == .closingQuote { return ". A string has no closing quote on its line" }
+        switch mistake.expected {
+        case .closingQuote: return ". A string has no closing quote on its line"
+        case .escape: return ". A backslash in a string must be written twice"
+        case .number: return ". A number has only digits, without leading zeros; any other value must be in double quotes"
+        default: break
+        }
         switch byte {
         case UInt8(ascii: "/"), UInt8(ascii: "#"): return ". JSON has no comments"
         case UInt8(ascii: "'"): return ". A string must be in double quotes"
@@ -42,7 +47,7 @@ enum SyntaxHint {
         case .colon: ". A colon is missing before it"
         case .comma: ". A comma is missing before it"
         case .end: ". The file continues after the end of its object"
-        case .key, .closingQuote, nil: ""
+        case .key, .closingQuote, .escape, .number, nil: ""
         }
     }
 }

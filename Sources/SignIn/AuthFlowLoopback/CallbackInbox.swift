@@ -138,6 +138,7 @@ final class CallbackInbox: Sendable {
         case (.get, .fragment):
             // A browser does not send the fragment; the script of this page does.
             return FragmentPage.response
+        case (.post, .fragment) where isFromElsewhere(request): return notLikeThis
         case (.post, .formPost), (.post, .fragment):
             // RFC 9110 section 8.3.1: media types are case-insensitive, and may be followed by spaces.
             let mediaType = (request.headerFields[.contentType]?.prefix { $0 != ";" } ?? "").trimmingSpaces()
@@ -173,6 +174,12 @@ final class CallbackInbox: Sendable {
             callbackContinuation.finish()
         }
         return appearance.response(await resultPage())
+    }
+
+    /// Whether the page of another site has sent a request. Only the page of this server forwards a fragment.
+    private func isFromElsewhere(_ request: HTTPRequest) -> Bool {
+        guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
+        return !authorities.contains { "http://\($0)" == origin.lowercased() }
     }
 
     /// Reports the first redirect without the state: some providers omit it from error responses, and the user would otherwise wait for the

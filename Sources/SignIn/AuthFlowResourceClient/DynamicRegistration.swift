@@ -144,6 +144,15 @@ public struct DynamicRegistration: Sendable {
                 throw AuthError(.invalidResponse, "The provider did not register the requested redirect URIs.")
             }
         }
+        // RFC 6749 appendix A.1 and A.2: client-id = *VSCHAR, client-secret = *VSCHAR
+        for (name, value) in [("client_id", clientID), ("client_secret", json["client_secret"]?.string ?? "")] {
+            guard value.utf8.count <= 4096, value.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+                throw AuthError(
+                    .invalidResponse,
+                    "The registration response has a \"\(name)\" that is too long, or has characters that RFC 6749 appendix A does not allow."
+                )
+            }
+        }
         let secret = json["client_secret"]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
         // Section 2: "If unspecified or omitted, the default is "client_secret_basic"".
         let usual = secret == nil ? request.authenticationMethods.first ?? .none : .clientSecretBasic

@@ -124,6 +124,9 @@ public struct AuthorizationResponse: Sendable {
                 "The provider does not grant these scopes. Check \"scopes\".",
                 providerError: error
             )
+        // RFC 6749 section 4.1.2.1: both stand for a status that cannot be returned by a redirect.
+        case "temporarily_unavailable", "server_error":
+            AuthError(.temporarilyUnavailable, "The provider cannot sign users in now. Try again later.", providerError: error)
         case "unauthorized_client", "invalid_client":
             AuthError(
                 .providerRejected,

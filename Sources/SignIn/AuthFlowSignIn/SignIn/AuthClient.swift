@@ -316,7 +316,7 @@ public final class AuthClient: Sendable {
 
     /// Checks that the store can be read, written and locked, as every sign-in does before it shows a page.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    package func checkStore() async throws { try await current().probe() }
+    package func checkStore() async throws { try await current().probe(writing: true) }
 
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was opened with, or one
     /// that a user has pasted. It is validated like any other redirect.

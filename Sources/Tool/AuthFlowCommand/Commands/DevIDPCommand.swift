@@ -62,8 +62,12 @@ struct DevIDPCommand: AsyncParsableCommand {
                 "\"\(scenario)\" is not a scenario. Known: \(ResourceScenario.all.map(\.name).joined(separator: ", "))."
             )
         }
-        if let webClient, (try? Endpoint(webClient)) == nil {
-            throw ValidationError("--web-client must be a URL, such as http://127.0.0.1:8400.")
+        if let webClient {
+            guard let url = try? Endpoint(webClient), url.query == nil, !url.path.hasSuffix("/") else {
+                throw ValidationError(
+                    "--web-client must be a URL without a query and without a slash at its end, such as http://127.0.0.1:8400."
+                )
+            }
         }
         if let port, !(1...65_535).contains(port) { throw ValidationError("--port must be a number from 1 to 65535.") }
     }

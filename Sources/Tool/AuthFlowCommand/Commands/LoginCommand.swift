@@ -109,7 +109,7 @@ struct LoginCommand: AsyncParsableCommand {
             signIn.credential,
             asJSON: json,
             coversDetails: client.coversAuthorizationDetails(signIn.credential),
-            clientID: client.clientWithoutUser
+            tokens: client.tokensWithoutSignIn
         )
         // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError { throw error }

@@ -50,7 +50,7 @@ struct LogoutCommand: AsyncParsableCommand {
             await forgetAWSKeys(of: client)
             return Terminal.talk(hadTokens ? "Signed out on this machine." : "No user was signed in.")
         }
-        let wasEnded = options.account != nil ? try await isEnded(client) : false
+        let wasEnded = try await isEnded(client)
         let signOut = try await redirects.accepting(for: client) {
             try await client.signOut(endingSession: browser && !client.isWithoutUser)
         }
@@ -60,7 +60,13 @@ struct LogoutCommand: AsyncParsableCommand {
                 message: "The account \"\(DisplayText.sanitized(account, limit: 80))\" is not signed in."
             )
         }
-        try say(signOut, clientID: client.clientWithoutUser)
+        if wasEnded, signOut.credential == nil {
+            Terminal.talk("The session had ended. Its record was removed from this machine.")
+            guard browser else { return }
+            Terminal.talk("Your session at the provider may still be active: its sign-out page requires the ID Token, which is no longer stored.")
+            throw ExitStatus.signedOutHereOnly
+        }
+        try say(signOut, tokens: client.tokensWithoutSignIn)
     }
 
     /// Whether the provider has ended the session, whose record the sign-out removes.
@@ -85,15 +91,13 @@ struct LogoutCommand: AsyncParsableCommand {
 
     /// - Parameters:
     ///   - resource: The URL of a protected resource; nil for a profile.
-    ///   - clientID: The client whose tokens belong to no user; nil for a user.
-    private func say(_ signOut: SignOut, of resource: String? = nil, clientID: String? = nil) throws {
+    ///   - tokens: The tokens of a profile that signs no user in, in words; nil for a user.
+    private func say(_ signOut: SignOut, of resource: String? = nil, tokens: String? = nil) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
         if !options.quiet {
             Terminal.talk(
                 resource.map { "Signed out of \($0) on this machine." }
-                    ?? clientID.map {
-                        "The tokens of the client \(DisplayText.sanitized($0, limit: 200)) were removed."
-                    }
+                    ?? tokens.map { "The \($0), were removed." }
                     ?? "\(credential.displayName) is signed out on this machine."
             )
         }
@@ -101,7 +105,7 @@ struct LogoutCommand: AsyncParsableCommand {
             say(
                 signOut.revocation,
                 done: "The tokens were revoked.",
-                otherwise: "The tokens remain valid until they expire"
+                otherwise: "The tokens remain valid until they expire, and a repeated sign-out cannot revoke them"
             ),
             say(
                 signOut.endSession,

@@ -46,7 +46,7 @@ struct StatusRequest: Hashable {
                 credential,
                 asJSON: asJSON,
                 coversDetails: client.coversAuthorizationDetails(credential),
-                clientID: client.clientWithoutUser
+                tokens: client.tokensWithoutSignIn
             )
         }
         guard credential.state != .ended else {

@@ -11,10 +11,12 @@ struct UserInfoCommand: AsyncParsableCommand {
 
     func run() async throws {
         let client = try options.choice.client()
-        guard client.clientWithoutUser == nil else {
+        guard !client.isWithoutUser else {
             throw AuthError(
                 .unsupported,
-                "The tokens of this profile belong to no user, so there is no user information."
+                client.hasOwner
+                    ? "This profile signs no user in. Request the claims with the profile that provides the assertion."
+                    : "The tokens of this profile belong to no user, so there is no user information."
             )
         }
         try Terminal.result(try await client.userInfo())

@@ -2,26 +2,29 @@ import AuthFlow
 import AuthFlowEssentials
 
 extension AuthClient {
-    /// The client whose tokens belong to no user; nil if a user is signed in, with this profile or the one that provides the assertion.
-    var clientWithoutUser: String? { isWithoutUser && !hasOwner ? registration.clientID : nil }
+    /// The tokens of a profile that signs no user in, in words; nil for a profile that does. Such tokens belong to the client itself, or to
+    /// the user of the profile that provides the assertion.
+    var tokensWithoutSignIn: String? {
+        guard isWithoutUser else { return nil }
+        let client = "the client \(DisplayText.sanitized(registration.clientID, limit: 200))"
+        return hasOwner ? "tokens of \(client), for the user of another profile" : "tokens of \(client), without a user"
+    }
 }
 
 /// Prints a credential without its tokens.
 enum Report {
     /// - Parameters:
     ///   - coversDetails: Whether the tokens cover the requested authorization details (RFC 9396); nil when none were requested.
-    ///   - clientID: The client whose tokens belong to no user; nil for a user.
-    static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?, clientID: String? = nil) throws {
+    ///   - tokens: The tokens of a profile that signs no user in, in words; nil for a user.
+    static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?, tokens: String? = nil) throws {
         if asJSON {
             try Terminal.result(json(credential, coversDetails))
         } else {
             let name = credential.displayName
-            let client = clientID.map {
-                "Tokens of the client \(DisplayText.sanitized($0, limit: 200)), without a user"
-            }
+            let tokens = tokens.map { $0.prefix(1).uppercased() + $0.dropFirst() }
             let ended = credential.state == .ended ? "The session of \(name) has ended" : nil
-            Terminal.result(client ?? ended ?? "Signed in as \(name)")
-            for (name, value) in lines(credential, coversDetails) where clientID == nil || name != "subject" {
+            Terminal.result(tokens ?? ended ?? "Signed in as \(name)")
+            for (name, value) in lines(credential, coversDetails) where tokens == nil || name != "subject" {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
         }
