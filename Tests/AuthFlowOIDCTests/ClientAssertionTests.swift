@@ -39,6 +39,19 @@ import Testing
         }
     }
 
+    /// Microsoft Entra identifies the key by its certificate, and ignores `kid`.
+    @Test func anAssertionNamesTheCertificateOfItsKey() async throws {
+        let key = try #require(Self.keys[.ps256])
+        let certificate = CertificateBinding(certificate: Array("certificate".utf8))
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+            let values = try registration(.privateKeyJWT(SigningKeySource(key), certificate: certificate))
+            _ = try await scene.client(registration: values).signIn()
+            let assertion = try #require(scene.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.first)
+            let header = try JSON(parsing: try #require(Base64URL.decode(assertion.prefix { $0 != "." })))
+            #expect(header["x5t#S256"]?.string == (try certificate.thumbprint()))
+        }
+    }
+
     @Test(arguments: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA, .rs256])
     func signsInAndRefreshesWithAPrivateKey(_ algorithm: SignatureAlgorithm) async throws {
         let key = try #require(Self.keys[algorithm == .rs256 ? .ps256 : algorithm])

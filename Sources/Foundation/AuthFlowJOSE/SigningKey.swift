@@ -29,9 +29,16 @@ extension SigningKey {
 
     /// Creates a signed JWT (RFC 7515 section 7.1).
     /// - Throws: ``AuthError`` with `unsupported` when it cannot be signed.
-    package func jwt(_ claims: JSON, type: String, algorithm: SignatureAlgorithm) async throws -> String {
+    package func jwt(
+        _ claims: JSON,
+        type: String,
+        algorithm: SignatureAlgorithm,
+        certificate: CertificateBinding? = nil
+    ) async throws -> String {
         var header: [String: JSON] = ["typ": .string(type), "alg": .string(algorithm.rawValue)]
         header["kid"] = keyID.map(JSON.string)
+        // RFC 7515 section 4.1.8.
+        header["x5t#S256"] = try certificate.map { .string(try $0.thumbprint()) }
         let text =
             "\(Base64URL.encode(try JSON.object(header).serialized())).\(Base64URL.encode(try claims.serialized()))"
         let signature: [UInt8]

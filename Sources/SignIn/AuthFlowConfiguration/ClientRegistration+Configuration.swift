@@ -179,7 +179,12 @@ extension ClientAuthentication {
             )
         case .privateKeyJWT:
             let clientKey = try needed(clientKey, "client_key", .privateKeyJWT)
-            self = .privateKeyJWT(clientKey.source, algorithm: clientKey.algorithm, audience: audience)
+            self = .privateKeyJWT(
+                clientKey.source,
+                algorithm: clientKey.algorithm,
+                audience: audience,
+                certificate: clientKey.certificate
+            )
         case .tlsClientAuth, .selfSignedTLSClientAuth:
             let method = method ?? usual
             _ = try needed(certificate, "client_certificate", method)

@@ -408,7 +408,7 @@ package struct ClientKey: Sendable {
     /// A key in a profile: the path of its file, or an object.
     static let value = ConfigurationValue<ClientKey>.either(
         ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
-        .object([file, keyID, algorithm, token, pin]) { object throws(ConfigurationError) in try ClientKey(object) }
+        .object([file, keyID, algorithm, certificate, token, pin]) { object throws(ConfigurationError) in try ClientKey(object) }
     )
 
     static let file = ConfigurationKey("file", ConfigurationValue<String>.path, "The file.")
@@ -422,6 +422,11 @@ package struct ClientKey: Sendable {
         .choice(of: SignatureAlgorithm.asymmetric),
         "The algorithm, as registered. Default: the best algorithm that fits the key and that the provider advertises."
     )
+    private static let certificate = ConfigurationKey(
+        "certificate",
+        ConfigurationValue<String>.path,
+        "The key's certificate in a PEM file, for a provider that identifies the key by the certificate's thumbprint (x5t#S256), as Microsoft Entra does."
+    )
     private static let token = ConfigurationKey(
         "pkcs11",
         .text,
@@ -431,14 +436,19 @@ package struct ClientKey: Sendable {
 
     let source: SigningKeySource
     let algorithm: SignatureAlgorithm?
+    let certificate: CertificateBinding?
 
     private init(path: String) {
         self.source = .file(path: path)
         self.algorithm = nil
+        self.certificate = nil
     }
 
     private init(_ object: ConfigurationObject) throws(ConfigurationError) {
         self.algorithm = try object[Self.algorithm]
+        let certificate = try object[Self.certificate].map { CertificateBinding.file(path: $0) }
+        try object.located(Self.certificate) { () throws(AuthError) in _ = try certificate?.thumbprint() }
+        self.certificate = certificate
         switch (try object[Self.file], try object[Self.token]) {
         case (let file?, nil): self.source = .file(path: file, keyID: try object[Self.keyID])
         case (nil, let uri?):

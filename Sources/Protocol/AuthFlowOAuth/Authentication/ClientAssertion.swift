@@ -25,6 +25,8 @@ package struct ClientAssertion: Sendable {
     let signer: Signer
     let algorithm: SignatureAlgorithm?
     let audience: ClientAuthentication.Audience
+    /// The certificate of the key, if the server identifies the key by it.
+    var certificate: CertificateBinding?
 
     /// The parameters with a new assertion for one request. In RFC 7521 section 4.2 `client_id` is optional, but some
     /// servers require it.
@@ -53,7 +55,8 @@ package struct ClientAssertion: Sendable {
                     algorithm,
                     allowed: request.allowedAlgorithms,
                     announced: request.announcedAlgorithms
-                )
+                ),
+                certificate: certificate
             )
         case .secret(let secret):
             let algorithm = algorithm ?? .hs256

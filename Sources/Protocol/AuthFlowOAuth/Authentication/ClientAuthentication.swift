@@ -166,12 +166,20 @@ public struct ClientAuthentication: Sendable {
     ///   - key: The key.
     ///   - algorithm: The registered algorithm; default: the best one that the key supports and the server advertises.
     ///   - audience: The audience; default: the issuer.
+    ///   - certificate: The certificate of the key, if the server identifies the key by its certificate's thumbprint (`x5t#S256`), as
+    ///     Microsoft Entra does; default: none.
     public static func privateKeyJWT(
         _ key: SigningKeySource,
         algorithm: SignatureAlgorithm? = nil,
-        audience: Audience = .issuer
+        audience: Audience = .issuer,
+        certificate: CertificateBinding? = nil
     ) -> ClientAuthentication {
-        let assertion = ClientAssertion(signer: .key(key), algorithm: algorithm, audience: audience)
+        let assertion = ClientAssertion(
+            signer: .key(key),
+            algorithm: algorithm,
+            audience: audience,
+            certificate: certificate
+        )
         var authentication = ClientAuthentication(.privateKeyJWT, isTimed: true) { request in
             try await assertion.parameters(for: request)
         }
