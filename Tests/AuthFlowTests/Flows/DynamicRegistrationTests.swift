@@ -56,10 +56,13 @@ private struct PlainProvider: ProviderAdapter {
         #expect(json["contacts"] == ["a@b"])
     }
 
-    @Test(arguments: [
-        ["client_id": "a\u{1B}[31m"], ["client_id": "\u{E9}"], ["client_id": .string(String(repeating: "a", count: 5000))],
-        ["client_id": "a", "client_secret": "b\nc"],
-    ] as [JSON])
+    @Test(
+        arguments: [
+            ["client_id": "a\u{1B}[31m"], ["client_id": "\u{E9}"],
+            ["client_id": .string(String(repeating: "a", count: 5000))],
+            ["client_id": "a", "client_secret": "b\nc"],
+        ] as [JSON]
+    )
     func credentialsThatCannotBeSentAreRefused(_ response: JSON) async throws {
         await #expect(throws: AuthError.self) { try await register(response) }
     }
