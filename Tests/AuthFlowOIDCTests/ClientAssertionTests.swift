@@ -46,7 +46,9 @@ import Testing
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
             let values = try registration(.privateKeyJWT(SigningKeySource(key), certificate: certificate))
             _ = try await scene.client(registration: values).signIn()
-            let assertion = try #require(scene.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.first)
+            let assertion = try #require(
+                scene.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.first
+            )
             let header = try JSON(parsing: try #require(Base64URL.decode(assertion.prefix { $0 != "." })))
             #expect(header["x5t#S256"]?.string == (try certificate.thumbprint()))
         }

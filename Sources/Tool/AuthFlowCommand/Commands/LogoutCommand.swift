@@ -63,7 +63,9 @@ struct LogoutCommand: AsyncParsableCommand {
         if wasEnded, signOut.credential == nil {
             Terminal.talk("The session had ended. Its record was removed from this machine.")
             guard browser else { return }
-            Terminal.talk("Your session at the provider may still be active: its sign-out page requires the ID Token, which is no longer stored.")
+            Terminal.talk(
+                "Your session at the provider may still be active: its sign-out page requires the ID Token, which is no longer stored."
+            )
             throw ExitStatus.signedOutHereOnly
         }
         try say(signOut, tokens: client.tokensWithoutSignIn)
