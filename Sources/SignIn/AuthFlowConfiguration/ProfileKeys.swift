@@ -408,7 +408,9 @@ package struct ClientKey: Sendable {
     /// A key in a profile: the path of its file, or an object.
     static let value = ConfigurationValue<ClientKey>.either(
         ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
-        .object([file, keyID, algorithm, certificate, token, pin]) { object throws(ConfigurationError) in try ClientKey(object) }
+        .object([file, keyID, algorithm, certificate, token, pin]) { object throws(ConfigurationError) in
+            try ClientKey(object)
+        }
     )
 
     static let file = ConfigurationKey("file", ConfigurationValue<String>.path, "The file.")

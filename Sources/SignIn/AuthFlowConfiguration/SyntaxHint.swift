@@ -28,7 +28,8 @@ enum SyntaxHint {
         switch mistake.expected {
         case .closingQuote: return ". A string has no closing quote on its line"
         case .escape: return ". A backslash in a string must be written twice"
-        case .number: return ". A number has only digits, without leading zeros; any other value must be in double quotes"
+        case .number:
+            return ". A number has only digits, without leading zeros; any other value must be in double quotes"
         default: break
         }
         switch byte {

@@ -126,7 +126,11 @@ public struct AuthorizationResponse: Sendable {
             )
         // RFC 6749 section 4.1.2.1: both stand for a status that cannot be returned by a redirect.
         case "temporarily_unavailable", "server_error":
-            AuthError(.temporarilyUnavailable, "The provider cannot sign users in now. Try again later.", providerError: error)
+            AuthError(
+                .temporarilyUnavailable,
+                "The provider cannot sign users in now. Try again later.",
+                providerError: error
+            )
         case "unauthorized_client", "invalid_client":
             AuthError(
                 .providerRejected,
