@@ -1,3 +1,4 @@
+import AuthFlow
 import Testing
 
 @testable import AuthFlowHeadless
@@ -36,6 +37,22 @@ import Testing
         ] as [[UInt8]]
     ) func parsesMalformedHTMLWithoutCrashing(_ bytes: [UInt8]) throws {
         #expect(try HTMLPage(bytes) != nil)
+    }
+
+    @Test(arguments: [
+        ("steal", "https://other.example.com/x/steal"), ("", "https://id.example.com/login"),
+        ("https://id.example.com/a", "https://id.example.com/a"),
+    ])
+    func aRelativeActionRefersToTheBaseURLOfThePage(_ action: String, _ target: String) throws {
+        let text = "<base href='//other.example.com/x/'><base href=/y/><form action='\(action)'><input name=x></form>"
+        let form = try #require(try HTMLPage(Array(text.utf8))?.forms.first)
+        let page = HeadlessPage(
+            endpoint: Endpoint("https://id.example.com/login"),
+            response: TransportResponse(head: HTTPResponse(status: .ok)),
+            hasTypedCredentials: false,
+            purpose: .signIn
+        )
+        #expect(try form.target(on: page).url == target)
     }
 
     @Test func aFieldCountsOnceHoweverFormsAreNested() throws {

@@ -286,12 +286,15 @@ import Testing
 
     // MARK: Signing out
 
-    @Test(arguments: [true, false]) func sendsTheClientIDAtSignOutAsConfigured(_ isNamed: Bool) async throws {
+    /// Without an ID Token, the request must name the client.
+    @Test(arguments: [(true, true), (false, true), (true, false), (false, false)])
+    func sendsTheClientIDAndTheIDTokenAtSignOutAsConfigured(_ isNamed: Bool, _ hasHint: Bool) async throws {
         let scene = try scene()
         var settings = try EmulatorScene.registration()
         settings.postLogoutRedirectURI = RedirectURI("http://127.0.0.1:8400/callback")
         settings.parameters[.endSession] = ["ui_locales": "de"]
         if !isNamed { settings.sendsClientIDAtSignOut = false }
+        if !hasHint { settings.sendsIDTokenAtSignOut = false }
         let client = try scene.client(registration: settings)
         _ = try await client.signIn()
         guard case .done = try await client.signOut(endingSession: true).endSession else {
@@ -299,8 +302,8 @@ import Testing
             return
         }
         let query = try #require(scene.emulator.receivedRequests.first { $0.path == "/end_session" }?.query)
-        #expect(query["id_token_hint"] != nil)
-        #expect(query["client_id"] == (isNamed ? "authflow-demo" : nil))
+        #expect((query["id_token_hint"] != nil) == hasHint)
+        #expect(query["client_id"] == (isNamed || !hasHint ? "authflow-demo" : nil))
         #expect(query["ui_locales"] == "de")
     }
 

@@ -35,6 +35,7 @@ extension ClientRegistration {
         values.clockLeeway = try configuration[keys.clockLeeway]
         values.postLogoutRedirectURI = try configuration[keys.postLogoutRedirectURI]
         values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]
+        values.sendsIDTokenAtSignOut = try configuration[keys.sendsIDTokenAtSignOut]
         values.usesDPoP = try configuration[keys.usesDPoP]
         values.resources = try configuration[keys.resources]
         values.demandsExactAuthorizationDetails = try configuration[keys.demandsExactDetails]

@@ -244,6 +244,12 @@ public enum ProfileKeys {
         default: true,
         "Whether a logout request contains client_id. Some providers require it to accept the post-logout redirect URI."
     )
+    static let sendsIDTokenAtSignOut = ConfigurationKey(
+        "id_token_at_sign_out",
+        .flag,
+        default: true,
+        "Whether a logout request contains the ID Token (id_token_hint). Some providers, such as Login.gov, reject it."
+    )
     static let usesDPoP = ConfigurationKey(
         "dpop",
         .flag,
@@ -302,7 +308,7 @@ public enum ProfileKeys {
             signsRequests, requestEncryption, securityProfile,
             idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn, clockLeeway, freshnessMargin, account,
             postLogoutRedirectURI,
-            sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
+            sendsClientIDAtSignOut, sendsIDTokenAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }
 

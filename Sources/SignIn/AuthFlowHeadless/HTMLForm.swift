@@ -29,6 +29,9 @@ struct HTMLForm: Sendable {
 
     /// The action as written; empty for the page itself.
     let action: String
+
+    /// The URL that a relative action refers to (`<base href>`), as written; nil for the page's own URL.
+    var base: String?
     /// The method in lower case.
     let method: String
     var fields: [Field]
@@ -63,7 +66,12 @@ struct HTMLForm: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` when that URL is not acceptable.
     func target(on page: HeadlessPage, pressing button: Field? = nil) throws -> Endpoint {
         let action = button?.action ?? action
-        let address = try HeadlessBrowser.resolve(action.isEmpty ? page.endpoint.url : action, against: page.endpoint)
+        let base = try base.map { try Endpoint(HeadlessBrowser.resolve($0, against: page.endpoint), name: "base URL") }
+        // The HTML Standard, "form submission": an empty action is the URL of the page, regardless of the base URL.
+        let address = try HeadlessBrowser.resolve(
+            action.isEmpty ? page.endpoint.url : action,
+            against: base ?? page.endpoint
+        )
         return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
     }
 

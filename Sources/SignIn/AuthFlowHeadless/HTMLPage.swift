@@ -5,6 +5,8 @@ import CMarkup
 struct HTMLPage: Sendable {
     var title = ""
     var forms: [HTMLForm] = []
+    /// The first `<base href>`.
+    var base: String?
     var hasScripts = false
     /// The beginning of the visible text.
     var text = ""

@@ -119,6 +119,7 @@ final class HTMLReader {
         func attribute(_ name: String) -> String? { attributes.first { $0.name == name }?.value }
         switch name {
         case "title": isInTitle = hidden == 0
+        case "base" where page.base == nil: page.base = attribute("href")
         case "script", "style", "noscript":
             if name == "script", hidden == 0 { page.hasScripts = true }
             hidden += 1
@@ -190,6 +191,7 @@ final class HTMLReader {
     private func finished() -> HTMLPage {
         endWords()
         endForm()
+        for index in page.forms.indices { page.forms[index].base = page.base }
         return page
     }
 }

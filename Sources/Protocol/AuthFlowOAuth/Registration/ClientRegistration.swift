@@ -98,6 +98,10 @@ public import AuthFlowJSON
         /// RP-Initiated Logout 1.0 section 2 allows both, and some providers require it to redirect back.
         public var sendsClientIDAtSignOut = true
 
+        /// Whether a logout request includes the ID Token (`id_token_hint`); default: true. RP-Initiated Logout 1.0 section 2 recommends it, and
+        /// some providers reject it.
+        public var sendsIDTokenAtSignOut = true
+
         /// Whether tokens must be bound to a key that never leaves this client (DPoP, RFC 9449); default: false. Tokens that
         /// are not bound are then rejected.
         public var usesDPoP = false

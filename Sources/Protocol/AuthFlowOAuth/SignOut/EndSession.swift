@@ -94,8 +94,9 @@ package struct EndSession: Sendable {
         )
         // Section 2: id_token_hint is RECOMMENDED; without it the request must name the client. "When both client_id and id_token_hint
         // are present, the OP MUST verify that the Client Identifier matches the one used when issuing the ID Token."
-        request.protectedParameters["id_token_hint"] = credential.tokens.idToken?.exposed
-        if credential.tokens.idToken == nil || client.registration.sendsClientIDAtSignOut {
+        let hint = client.registration.sendsIDTokenAtSignOut ? credential.tokens.idToken : nil
+        request.protectedParameters["id_token_hint"] = hint?.exposed
+        if hint == nil || client.registration.sendsClientIDAtSignOut {
             request.protectedParameters["client_id"] = client.registration.clientID
         }
         try await client.adapter.prepare(&request, in: client.providerContext)

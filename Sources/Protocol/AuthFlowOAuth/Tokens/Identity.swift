@@ -34,8 +34,8 @@ public struct Identity: Sendable, Hashable {
 
     /// A display name: the full name, the user name, the e-mail address, or the subject. Not an identifier.
     public var displayName: String {
-        let claims = ["name", "preferred_username", "email"].compactMap { self.claims[$0]?.string }
-        let names = claims.map { DisplayText.sanitized($0) }
+        let names = ["name", "preferred_username", "email"].compactMap { claims[$0]?.string }
+            .map { DisplayText.sanitized($0) }
         // A name of invisible characters identifies no one.
         return names.first { !$0.allSatisfy(\.isWhitespace) } ?? DisplayText.sanitized(subject)
     }
