@@ -308,7 +308,8 @@ public enum ProfileKeys {
             signsRequests, requestEncryption, securityProfile,
             idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn, clockLeeway, freshnessMargin, account,
             postLogoutRedirectURI,
-            sendsClientIDAtSignOut, sendsIDTokenAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
+            sendsClientIDAtSignOut, sendsIDTokenAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,
+            CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }
 
