@@ -16,7 +16,7 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document. Without the scope openid, jwks is not required; with identity userinfo or introspection, the endpoint of that name is required instead."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document. Without the scope openid, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
         )
         let identity = ConfigurationKey(
             "identity",
@@ -72,10 +72,14 @@ extension ProviderFactory {
             metadata.tokenIssuer = try profile[tokenIssuer]
             // Without an ID Token, no keys are needed, but the endpoint that identifies the user.
             let hasIDToken = try (profile[ProfileKeys.scopes] ?? ["openid"]).contains("openid")
-            let isComplete =
-                metadata.jwksURI != nil || source == .userInfo && metadata.userInfoEndpoint != nil
-                || source == .introspection && metadata.introspectionEndpoint != nil
-                || source == .idToken && !hasIDToken
+            let identifies =
+                switch source {
+                case .idToken: true
+                case .userInfo: metadata.userInfoEndpoint != nil
+                case .introspection: metadata.introspectionEndpoint != nil
+                case .accessToken: false
+                }
+            let isComplete = metadata.jwksURI != nil || !hasIDToken && identifies
             guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, isComplete,
                 try profile[metadataURL] == nil
             else {

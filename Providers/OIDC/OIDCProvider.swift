@@ -76,11 +76,21 @@ extension OIDCProvider: ProviderAdapter {
             case .introspection: "introspection"
             case .idToken, .accessToken: "jwks"
             }
-        var metadata = try await context.discover(
-            at: metadataURL,
-            tokenIssuer: tokenIssuer,
-            advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"\(needed)\")."
-        )
+        var metadata: ProviderMetadata
+        do {
+            metadata = try await context.discover(
+                at: metadataURL,
+                tokenIssuer: tokenIssuer,
+                advice:
+                    "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"\(needed)\")."
+            )
+        } catch let error as AuthError where error.code == .issuerMismatch && metadataURL == nil {
+            throw AuthError(
+                .issuerMismatch,
+                "\(error.message) If there is no metadata at that issuer, set \"metadata_url\" to the URL of this document as well.",
+                underlyingError: error
+            )
+        }
         if let endpoints { metadata.replaceEndpoints(by: endpoints) }
         return metadata
     }

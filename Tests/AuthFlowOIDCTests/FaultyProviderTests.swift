@@ -228,7 +228,7 @@ import Testing
     }
 
     @Test(arguments: [
-        UserInfoFault.missingSubject, .wrongSubject, .response { $0.body = Array("<html>".utf8) },
+        UserInfoFault.missingSubject, .response { $0.body = Array("<html>".utf8) },
         .response { $0.head.status = .found },
     ])
     func aSignInCanDoWithoutUserinfo(_ fault: UserInfoFault) async throws {

@@ -129,6 +129,36 @@ import Testing
         #expect(await code { try await client.freshTokens() } == nil)
     }
 
+    /// An app may request tokens for resources only, and never refresh the main token.
+    @Test func aSessionThatHasEndedWithAnUnknownCodeIsRecognizedByARequestForAResource() async throws {
+        let api = "https://a.example.com"
+        let client = try life.client(settings: { $0.resources = [api] })
+        _ = try await client.signIn()
+        life.transport.respond(
+            TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                body: Array(#"{"error": "token_revoked"}"#.utf8)
+            )
+        )
+        life.time.advance(3600)
+        #expect(await code { try await client.freshTokens(for: api) } == .providerRejected)
+        life.time.advance(10)
+        #expect(await code { try await client.freshTokens(for: api) } == .loginRequired)
+    }
+
+    /// A provider's error in the ID Token, which may be temporary, is not another user.
+    @Test(arguments: [JSON.integer(42), "", .null, ["bob"]])
+    func aRefreshedIDTokenWithoutAUsableSubjectDoesNotEndTheSession(_ subject: JSON) async throws {
+        life.scene.emulator.refreshPolicy = .rotating(leeway: 0)
+        let client = try life.client()
+        _ = try await client.signIn()
+        life.scene.emulator.fault = .idToken(.claims { $0["sub"] = subject })
+        #expect(await code { try await client.refresh().tokens } == .invalidIDToken)
+        life.scene.emulator.fault = nil
+        life.time.advance(400)
+        #expect(await code { try await client.refresh().tokens } == nil)
+    }
+
     @Test func aNewSignInInAnotherProcessEndsTheBackoff() async throws {
         let api = "https://a.example.com"
         let store = MemoryTokenStore()

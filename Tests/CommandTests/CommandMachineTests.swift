@@ -83,11 +83,14 @@ import Testing
             let first = try await CommandHarness.run(["token", "--refresh", "--config", path])
             #expect(first.status == 0 && first.output.count > 20, "\(first.talk)")
             let status = try await CommandHarness.run(["status", "--config", path])
-            #expect(status.output.hasPrefix("Tokens of the client robot, without a user\n"))
+            #expect(status.output.hasPrefix("Tokens of the client robot, which belong to no user\n"))
             let claims = try await CommandHarness.run(["userinfo", "--config", path])
             #expect(claims.status != 0 && claims.talk.contains("belong to no user"), "\(claims.talk)")
             let out = try await CommandHarness.run(["logout", "--config", path])
-            #expect(out.talk.contains("The tokens of the client robot, without a user, were removed."), "\(out.talk)")
+            #expect(
+                out.talk.contains("The tokens of the client robot, which belong to no user, were removed."),
+                "\(out.talk)"
+            )
             for outcome in [status, claims, out] { #expect(!outcome.talk.contains("unknown user")) }
         }
     }

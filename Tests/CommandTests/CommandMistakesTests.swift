@@ -33,7 +33,8 @@ import Testing
         ("\"", "1:2", "ends too early\n"),
         (#"{"a": "it\'s"}"#, "1:11", "A backslash in a string must be written twice"),
         (#"{"a": "\u12"}"#, "1:13", "A backslash in a string must be written twice"),
-        (#"{"a": 060}"#, "1:8", "without leading zeros"), (#"{"a": 8_455}"#, "1:8", "must be in double quotes"),
+        (#"{"a": 060}"#, "1:8", "must not have leading zeros"),
+        (#"{"a": 8_455}"#, "1:8", "any other value in double quotes"),
         ("{\n\"a\": 12345678901234567890}", "2:6", "out of range"),
     ])
     func aMistakeInTheSyntaxIsNamed(_ text: String, _ position: String, _ words: String) async throws {

@@ -4,8 +4,8 @@ import AuthFlowOAuth
 
 /// The requests of one credential that are suspended after a failure.
 struct Backoffs: Sendable {
-    /// The requests that one failure suspends. A failure for one user does not imply a failure for another user, nor one from before a new
-    /// sign-in, nor does the refusal of a token for one resource concern the others.
+    /// The requests that one failure suspends. A failure says nothing about other users or about a later sign-in, and the refusal of a token for
+    /// one resource says nothing about the others.
     struct Subject: Hashable, Sendable {
         let account: AccountID
         /// The time of the sign-in; nil for tokens without a user.

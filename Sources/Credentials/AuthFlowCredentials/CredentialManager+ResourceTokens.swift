@@ -119,6 +119,12 @@ extension ManagedCredential {
         } catch let error as AuthError where error.code != .loginRequired {
             if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
             let name = client.adapter.standardName(of: error.providerError)
+            if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
+                let main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
+                _ = try await send(main, credential, in: &accounts, lease, epoch)
+                backOff(error, subject)
+                throw error
+            }
             let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
             _ = try await perform(consequence, for: subject, in: &accounts, lease, epoch)
             throw error

@@ -26,8 +26,9 @@ import AuthFlowOAuth
 /// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 ///
-/// If a token for one of several resources was requested, the old tokens are no answer. An OAuth error about that resource is not counted, and only
-/// requests for the same resource are suspended.
+/// If a token for one of several resources was requested, the old tokens cannot be returned instead. An OAuth error about that resource is not
+/// counted, and only requests for the same resource are suspended; if the error may mean that the session has ended, the main token, if it has
+/// expired, is refreshed to find out.
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
     /// response. The credential remains stored, because it is not known to be invalid.
@@ -176,6 +177,13 @@ struct CredentialRefresh {
         )
         let isExpired = resource == nil || old.isExpired(at: now)
         return Consequence(backoff: end, stored: stored, state: isExpired ? .expired : nil, answer: .failure(end))
+    }
+
+    /// Whether an error of a request for one resource may mean that the session has ended: some providers send their own code, or none, for a
+    /// refresh token that no longer exists. The refresh of the main token, which has expired, then shows which it is.
+    func mayConcernSession(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
+        let isOfResource = name.map { $0 == "access_denied" || Self.needsUser.contains($0) } ?? false
+        return resource != nil && old.isExpired(at: now) && Self.isUnexplained(error, named: name) && !isOfResource
     }
 
     /// The error for callers if the provider has refused a token for one resource only; nil for any other error. The tokens for other resources

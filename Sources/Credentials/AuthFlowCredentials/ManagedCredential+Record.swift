@@ -165,10 +165,13 @@ extension ManagedCredential {
 
     /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
     /// - Parameter writing: Whether to write the record again as well, because a full disk can be read and locked; default: no.
-    package func probe(writing: Bool = false) async throws {
+    /// - Returns: Whether the record was written.
+    package func probe(writing: Bool = false) async throws -> Bool {
         try await store.withLease(on: key) { lease in
             try await accounts().requireRoom()
-            if writing, let bytes = try await store.bytes(for: key) { try await store.write(bytes, under: lease) }
+            guard writing, let bytes = try await store.bytes(for: key) else { return false }
+            try await store.write(bytes, under: lease)
+            return true
         }
     }
 

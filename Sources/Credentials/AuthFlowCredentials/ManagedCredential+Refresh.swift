@@ -84,7 +84,7 @@ extension ManagedCredential {
     ]
 
     /// Sends the refresh token, unless requests are suspended, and performs the consequences.
-    private func send(
+    func send(
         _ refresh: CredentialRefresh,
         _ credential: Credential,
         in accounts: inout StoredAccounts,

@@ -3,7 +3,8 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// The certificate that a client's transport presents, for checking certificate-bound access tokens (RFC 8705 section 3).
+/// A client's certificate: the one that its transport presents, for checking certificate-bound access tokens (RFC 8705 section 3), or the one of
+/// its key, for naming the key in assertions.
 public struct CertificateBinding: Sendable {
     private let read: @Sendable () throws(AuthError) -> [UInt8]
 

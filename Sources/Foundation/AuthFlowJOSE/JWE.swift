@@ -80,7 +80,7 @@ package struct JWE: Sendable {
         guard !fitting.isEmpty else {
             throw Self.refusal(
                 keyID == nil
-                    ? "the client has no key for \(algorithm.rawValue); a \"decryption_key\" may have to name the \"algorithm\" that it is registered for"
+                    ? "the client has no key for \(algorithm.rawValue); if its key is registered for this algorithm, set \"algorithm\" in \"decryption_key\""
                     : "the client has no key \"\(DisplayText.sanitized(keyID ?? "", limit: 60))\" for \(algorithm.rawValue)"
             )
         }

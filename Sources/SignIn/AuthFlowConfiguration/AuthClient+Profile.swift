@@ -107,7 +107,7 @@ extension AuthClient {
         // RFC 6749 section 4.4: "The client credentials grant type MUST only be used by confidential clients."
         if flows == [.clientCredentials], registration.authentication.method == .none {
             throw configuration.error(
-                "\"client_credentials\" needs a \"client_secret\", a \"client_key\", a \"client_assertion\", or a \"client_certificate\" with \"client_authentication\": \"tls_client_auth\"",
+                "\"client_credentials\" needs a \"client_secret\", a \"client_key\", a \"client_assertion\", or a \"client_certificate\" with \"client_authentication\": \"tls_client_auth\" or \"self_signed_tls_client_auth\"",
                 at: ProfileKeys.flow
             )
         }

@@ -60,6 +60,12 @@ extension ClientRegistration {
         if let key, !key.source.isInToken {
             try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key.source.key() }
         }
+        guard key?.certificate == nil || authentication.method == .privateKeyJWT else {
+            throw configuration.error(
+                "\"certificate\" requires the client authentication private_key_jwt",
+                at: keys.clientKey
+            )
+        }
         if let dpopKey = try configuration[keys.dpopKey] {
             values.dpopKey = dpopKey.source
             values.dpopAlgorithm = dpopKey.algorithm

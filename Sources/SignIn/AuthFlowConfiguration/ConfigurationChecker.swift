@@ -3,9 +3,6 @@ import AuthFlowJSON
 
 /// Validates a configuration against the expected shapes, and collects the issues.
 struct ConfigurationChecker {
-    /// The maximum number of issues that are collected.
-    static let limit = 100
-
     private let source: ConfigurationSource
     private(set) var issues: [ConfigurationIssue] = []
 
@@ -14,6 +11,7 @@ struct ConfigurationChecker {
     }
 
     mutating func check(_ json: JSON, _ shape: ConfigurationShape, at path: JSONPath) {
+        guard issues.count < ConfigurationError.limit else { return }
         switch shape {
         case .any:
             break
@@ -66,9 +64,8 @@ struct ConfigurationChecker {
         guard let members = json.object else { return expected("an object", json, at: path) }
         let names = keys.map(\.name)
         var meant: [String] = []
-        for name in members.keys.sorted() where !names.contains(name) {
-            unknown("key", name, among: names, at: path.member(name))
-            if let near = NearestName.of(name, among: names) { meant.append(near) }
+        for name in members.keys.sorted() where !names.contains(name) && issues.count < ConfigurationError.limit {
+            if let near = unknown("key", name, among: names, at: path.member(name)) { meant.append(near) }
         }
         for key in keys {
             if let member = members[key.name] {
@@ -84,7 +81,8 @@ struct ConfigurationChecker {
         let names = variants.map(\.name)
         if let name = json.string {
             guard let variant = variants.first(where: { $0.name == name }) else {
-                return unknown("name", name, among: names, at: path)
+                unknown("name", name, among: names, at: path)
+                return
             }
             for key in variant.keys where key.isRequired {
                 report(
@@ -97,7 +95,8 @@ struct ConfigurationChecker {
                 return report("the key \"name\" is missing: one of \(Self.list(names))", at: path)
             }
             guard let variant = variants.first(where: { $0.name == name }) else {
-                return unknown("name", name, among: names, at: path.member("name"))
+                unknown("name", name, among: names, at: path.member("name"))
+                return
             }
             checkObject(json, variant.allKeys, at: path)
         } else {
@@ -115,7 +114,10 @@ struct ConfigurationChecker {
         }
         if kind == "value", let name = value.string, source.secrets[name] != nil { return }
         let kinds = ["env", "file", "command"]
-        guard kinds.contains(kind) else { return unknown("key", kind, among: kinds, at: path.member(kind)) }
+        guard kinds.contains(kind) else {
+            unknown("key", kind, among: kinds, at: path.member(kind))
+            return
+        }
         let isValid =
             kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
         if !isValid { report("a secret must be written as one of \(forms)", at: path) }
@@ -124,7 +126,11 @@ struct ConfigurationChecker {
     // MARK: Wording
 
     private mutating func report(_ problem: String, at path: JSONPath) {
-        if issues.count < Self.limit { issues.append(source.issue(problem, at: path)) }
+        guard issues.count < ConfigurationError.limit else { return }
+        issues.append(source.issue(problem, at: path))
+        if issues.count == ConfigurationError.limit {
+            issues.append(source.issue("only the first \(ConfigurationError.limit) errors are listed", at: JSONPath()))
+        }
     }
 
     private mutating func expected(_ what: String, _ json: JSON, at path: JSONPath) {
@@ -132,9 +138,18 @@ struct ConfigurationChecker {
         report(isEmpty ? "the string is empty" : "expected \(what), found \(json.kind)", at: path)
     }
 
-    private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
+    /// - Returns: The name that was probably meant.
+    @discardableResult
+    private mutating func unknown(
+        _ what: String,
+        _ name: String,
+        among names: [String],
+        at path: JSONPath
+    ) -> String? {
         let shown = DisplayText.sanitized(name, limit: 60)
-        report("unknown \(what) \"\(shown)\". \(NearestName.advice(name, among: names))", at: path)
+        let near = NearestName.of(name, among: names)
+        report("unknown \(what) \"\(shown)\". \(NearestName.advice(near: near, among: names))", at: path)
+        return near
     }
 
     private static func list(_ names: [String]) -> String {

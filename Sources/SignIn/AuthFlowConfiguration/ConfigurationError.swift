@@ -1,5 +1,8 @@
 /// The issues in a configuration file, each with its location.
 public struct ConfigurationError: Error, Sendable, Hashable {
+    /// The maximum number of issues that a check collects.
+    package static let limit = 100
+
     /// The issues, in the order of their locations; at least one.
     public let issues: [ConfigurationIssue]
 

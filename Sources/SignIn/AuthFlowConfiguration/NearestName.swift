@@ -15,7 +15,11 @@ package enum NearestName {
 
     /// The hint for an unknown name: the name that was probably meant, and all known names if they are few.
     package static func advice(_ name: String, among names: [String]) -> String {
-        let near = of(name, among: names).map { "Did you mean \"\($0)\"?" }
+        advice(near: of(name, among: names), among: names)
+    }
+
+    static func advice(near: String?, among names: [String]) -> String {
+        let near = near.map { "Did you mean \"\($0)\"?" }
         let known = near == nil || names.count <= 12 ? "Known: \(names.joined(separator: ", "))" : nil
         return [near, known].compactMap(\.self).joined(separator: " ")
     }

@@ -35,7 +35,7 @@ public enum ProfileKeys {
     )
     static let dpopKey = ConfigurationKey(
         "dpop_key",
-        ClientKey.value,
+        ClientKey.withoutCertificate,
         "The key that tokens are bound to (RFC 9449), instead of a new key for each sign-in: for hardware keys. Implies dpop."
     )
     package static let decryptionKey = ConfigurationKey(
@@ -167,7 +167,7 @@ public enum ProfileKeys {
         "bearer_token_types",
         .list(.text),
         default: [],
-        "The token types with which the provider documents bearer tokens, other than Bearer; none stands for a response without token_type. Every other type is rejected (RFC 6749 section 7.1)."
+        "The values of token_type, other than Bearer, that the provider documents for bearer tokens; none means that token_type is missing. Every other type is rejected (RFC 6749 section 7.1)."
     )
     static let requiresAnnouncedPKCE = ConfigurationKey(
         "announced_pkce",
@@ -413,12 +413,17 @@ struct ProfileChoices: Sendable {
 /// The location of a client's key.
 package struct ClientKey: Sendable {
     /// A key in a profile: the path of its file, or an object.
-    static let value = ConfigurationValue<ClientKey>.either(
-        ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
-        .object([file, keyID, algorithm, certificate, token, pin]) { object throws(ConfigurationError) in
-            try ClientKey(object)
-        }
-    )
+    static let value = value(of: [file, keyID, algorithm, certificate, token, pin])
+
+    /// A key that is not identified by a certificate.
+    static let withoutCertificate = value(of: [file, keyID, algorithm, token, pin])
+
+    private static func value(of keys: [any AnyConfigurationKey]) -> ConfigurationValue<ClientKey> {
+        .either(
+            ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
+            .object(keys) { object throws(ConfigurationError) in try ClientKey(object) }
+        )
+    }
 
     static let file = ConfigurationKey("file", ConfigurationValue<String>.path, "The file.")
     static let keyID = ConfigurationKey(
@@ -434,7 +439,7 @@ package struct ClientKey: Sendable {
     private static let certificate = ConfigurationKey(
         "certificate",
         ConfigurationValue<String>.path,
-        "The key's certificate in a PEM file, for a provider that identifies the key by the certificate's thumbprint (x5t#S256), as Microsoft Entra does."
+        "The key's certificate in a PEM file, for a provider that identifies the key by the certificate's thumbprint (x5t#S256), as Microsoft Entra does. Requires private_key_jwt."
     )
     private static let token = ConfigurationKey(
         "pkcs11",

@@ -29,7 +29,8 @@ enum SyntaxHint {
         case .closingQuote: return ". A string has no closing quote on its line"
         case .escape: return ". A backslash in a string must be written twice"
         case .number:
-            return ". A number has only digits, without leading zeros; any other value must be in double quotes"
+            return
+                ". A number must not have leading zeros, letters or underscores; put any other value in double quotes"
         default: break
         }
         switch byte {

@@ -176,7 +176,7 @@ final class CallbackInbox: Sendable {
         return appearance.response(await resultPage())
     }
 
-    /// Whether the page of another site has sent a request. Only the page of this server forwards a fragment.
+    /// Whether a page of another site sent the request. Only the page of this server forwards a fragment.
     private func isFromElsewhere(_ request: HTTPRequest) -> Bool {
         guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
         return !authorities.contains { "http://\($0)" == origin.lowercased() }

@@ -120,6 +120,19 @@ extension UserAgentFactory {
         _ = try client("{\(Self.good)\(more)}")
     }
 
+    @Test func onlyTheFirstErrorsAreListed() throws {
+        let keys = (0..<1000).map { "\"unknown_\($0)\": 1" }.joined(separator: ", ")
+        let error = #expect(throws: ConfigurationError.self) { try client("{\(Self.good), \(keys)}") }
+        #expect(error?.issues.count == 101)
+        #expect(error?.issues.first?.problem.contains("only the first 100") == true)
+    }
+
+    @Test func theCertificateOfAKeyIsForAssertionsOnly() throws {
+        let key = #"{"file": "key.pem", "certificate": "cert.pem"}"#
+        let bound = #expect(throws: ConfigurationError.self) { try client("{\(Self.good), \"dpop_key\": \(key)}") }
+        #expect(bound?.issues.first?.problem.contains("unknown key") == true)
+    }
+
     struct Fault: CustomTestStringConvertible {
         let more: String
         let place: String

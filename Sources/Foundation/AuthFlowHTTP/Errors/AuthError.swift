@@ -63,7 +63,8 @@ extension AuthError {
         public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
         /// No response was received: name resolution, the connection or TLS failed, or the connection was lost.
         public static let networkFailed = Self(rawValue: "network_failed")
-        /// The provider is overloaded or limits the request rate (status 429 or 503); see ``AuthError/retryAfter``.
+        /// The provider is overloaded or limits the request rate (status 429 or 503), or reports `temporarily_unavailable` or `server_error`
+        /// in a redirect; see ``AuthError/retryAfter``.
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// The operation timed out.
         public static let timedOut = Self(rawValue: "timed_out")

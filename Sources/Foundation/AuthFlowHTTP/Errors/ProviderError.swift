@@ -33,6 +33,16 @@ extension ProviderError {
     }
 }
 
+extension ProviderError {
+    /// An error response with text, but without a code.
+    init(unnamed text: String, status: Int) {
+        self.init(error: "status \(status)", errorDescription: text, status: status)
+    }
+
+    /// Whether the response had text, but no code.
+    package var isUnnamed: Bool { status.map { error == "status \($0)" } == true }
+}
+
 extension ProviderError: CustomStringConvertible {
     /// The code and the description, truncated and without control characters, so that a hostile provider cannot write
     /// to a terminal.

@@ -24,11 +24,7 @@ extension TransportResponse {
         let words =
             members.lazy.compactMap { json?[$0]?.string ?? nested?[$0]?.string }.first
             ?? json?["errors"]?.array.flatMap(Self.words)
-        // Some servers send the codes of RFC 8628 section 3.5 as text.
-        let codes = ["authorization_pending", "slow_down", "expired_token", "access_denied"]
-        return words.map {
-            ProviderError(error: codes.contains($0) ? $0 : "status \(status)", errorDescription: $0, status: status)
-        }
+        return words.map { ProviderError(unnamed: $0, status: status) }
     }
 
     /// The text of a list of errors, as validators return it: strings, or objects with a message.

@@ -6,7 +6,7 @@ extension AuthorizationServer {
     /// Verifies an ID Token of this issuer: every claim, then the signature (OpenID Connect Core section 3.1.3.7).
     ///
     /// It needs neither a client nor a user agent, so use it in a backend that receives ID Tokens. A client that signs
-    /// users in uses ``OAuthClient/exchange(_:for:)-(String,_)`` instead, which performs more checks.
+    /// users in uses `OAuthClient.exchange(_:for:)` instead, which performs more checks.
     /// - Parameters:
     ///   - idToken: The token.
     ///   - clientID: The client that it was issued to, which must be its only audience.

@@ -240,12 +240,12 @@ package struct IDTokenValidation: Sendable {
     /// error, the new refresh token is stored for this user.
     private func requireSameUser(_ rules: JWTClaims, _ original: IDToken) throws(AuthError) {
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
-        guard rules["sub"] == nil || rules["sub"] == .string(original.subject) else {
+        if let subject = rules["sub"]?.string, !subject.isEmpty, !subject.isIdentical(to: original.subject) {
             throw rules.refused("it identifies another user (sub)", AnotherUser())
         }
         // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred". The same subject of another
         // tenant is another user. A provider with one issuer has made an error, which may be temporary.
-        let isSameTenant = rules["iss"] == nil || rules["iss"] == .string(original.issuer)
+        let isSameTenant = rules["iss"]?.string.map { $0.isIdentical(to: original.issuer) } ?? true
         guard expectation.issuerTemplate == nil || isSameTenant else {
             throw rules.refused("it comes from another issuer (iss)", AnotherUser())
         }
@@ -254,7 +254,7 @@ package struct IDTokenValidation: Sendable {
     /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another client or
     /// sign-in. `auth_time` is not compared. Its rule is a requirement on the provider, but several providers violate
     /// it and report the user's most recent sign-in to any client; rejecting their tokens would end the session.
-    /// ``Credential/authentication`` retains the session's original `auth_time`.
+    /// `Credential.authentication` retains the session's original `auth_time`.
     private func compare(
         _ rules: JWTClaims,
         issued: Double,

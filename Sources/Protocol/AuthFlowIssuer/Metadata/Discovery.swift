@@ -148,8 +148,7 @@ struct Discovery: Sendable {
                 .issuerMismatch,
                 """
                 The metadata of "\(issuer)" names the issuer "\(Redaction.url(named))"; both must be identical to the last \
-                character. If it is the right provider, use exactly that as the issuer; if no metadata is found there, set \
-                "metadata_url" to \(place).
+                character. If it is the right provider, use exactly that as the issuer.
                 """
             )
         }

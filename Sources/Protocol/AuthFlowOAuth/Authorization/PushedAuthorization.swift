@@ -105,7 +105,7 @@ extension OAuthClient {
         return endpoint.url(adding: visited)
     }
 
-    /// Adds a hint to an error of the endpoint if another client of the server may push requests, but this one may not.
+    /// Adds a hint to an error of the endpoint if the server supports pushed requests, but apparently not for this client.
     private func withPushAdvice(_ error: AuthError, _ metadata: ProviderMetadata) -> AuthError {
         let isNotAllowed =
             error.code == .invalidResponse && 400..<500 ~= error.status ?? 0

@@ -271,8 +271,12 @@ extension TokenSet {
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
             throw AuthError(.invalidResponse, "The token response has no \"access_token\" (RFC 6749 section 5.1).")
         }
-        let namedType = parameters["token_type"]?.string
-        guard let tokenType = bearerTypes.contains(namedType ?? "") ? "Bearer" : namedType else {
+        // RFC 6749 section 5.1: the value is case-insensitive.
+        let namedType = parameters["token_type"].flatMap { $0 == .null ? nil : $0 }
+        let isBearer = bearerTypes.contains {
+            $0.lowercased() == (namedType == nil ? "" : namedType?.string?.lowercased())
+        }
+        guard let tokenType = isBearer ? "Bearer" : namedType?.string else {
             throw AuthError(
                 .invalidResponse,
                 "The token response has no \"token_type\" (RFC 6749 section 5.1). If the provider documents that it issues bearer tokens, list \"none\" in \"bearer_token_types\"."
@@ -323,7 +327,7 @@ extension JSON {
         guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
             throw AuthError(
                 .invalidResponse,
-                "The response has a \"\(name)\" that is not a number of seconds between 0 and a century."
+                "The response has a \"\(name)\" that is not a number of seconds from 0 to 100 years."
             )
         }
         return seconds

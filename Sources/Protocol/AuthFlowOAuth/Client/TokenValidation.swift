@@ -193,7 +193,8 @@ extension OAuthClient {
             }
             return try await claims(of: response, comparedWith: tokens)
         } catch let error as AuthError
-            where [.invalidResponse, .invalidUserInfo].contains(error.code) && !error.isPassing
+            where [.invalidResponse, .invalidUserInfo, .unsupported].contains(error.code) && !error.isPassing
+            && !(error.underlyingError is ClaimsOfAnotherUser)
         {
             throw error.saying(
                 "\(error.message) To sign in with the claims of the ID Token alone, set \"userinfo_at_sign_in\" to false.",

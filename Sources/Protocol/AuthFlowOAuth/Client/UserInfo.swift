@@ -86,7 +86,8 @@ extension OAuthClient {
             guard subject.isIdentical(to: idToken.subject) else {
                 throw AuthError(
                     .invalidUserInfo,
-                    "The userinfo response is for a user other than the ID Token's (sub differs), so it was not used."
+                    "The userinfo response is for a user other than the ID Token's (sub differs), so it was not used.",
+                    underlyingError: ClaimsOfAnotherUser()
                 )
             }
         }
@@ -144,3 +145,6 @@ extension OAuthClient {
         }
     }
 }
+
+/// The cause of an error: the userinfo endpoint has returned the claims of another user.
+struct ClaimsOfAnotherUser: Error {}

@@ -22,7 +22,8 @@ package struct DevicePolling: Sendable {
     private enum PollResult<Return: Sendable>: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
-        case slowDown(asked: Duration)
+        /// The new interval that the server requests, and the error, if the response was that of a rate limit.
+        case slowDown(asked: Duration, AuthError?)
         /// No response, or no meaningful response, with the delay that the server requests.
         case silence(AuthError, asked: Duration)
     }
@@ -89,12 +90,12 @@ package struct DevicePolling: Sendable {
             case .tokens(let completion): return completion
             case .pending:
                 (silences, lastSilence, asked) = (0, nil, .zero)
-            case .slowDown(let new):
+            case .slowDown(let new, let error):
                 // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
                 // an interval is not polled more often than that.
                 interval = max(interval + .seconds(5), new)
                 slowDowns += 1
-                (silences, lastSilence, asked) = (0, nil, .zero)
+                (silences, lastSilence, asked) = (0, error, error?.retryAfter ?? .zero)
                 reporter.report(.devicePolling, details: ["interval": "\(Int(interval.seconds)) s"])
             case .silence(let error, let retryAfter):
                 // "On encountering a connection timeout, clients MUST unilaterally reduce their polling frequency before
@@ -118,9 +119,8 @@ package struct DevicePolling: Sendable {
             response = try await client.sendFormRequest(request, scopes: scopes, key: key)
         } catch let error as AuthError where error.isPassing {
             // Some servers send slow_down with the status of a rate limit.
-            let asked = error.retryAfter ?? .zero
-            let isSlowDown = client.adapter.standardName(of: error.providerError) == "slow_down"
-            return isSlowDown ? .slowDown(asked: asked) : .silence(error, asked: asked)
+            let isSlowDown = code(of: error.providerError) == "slow_down"
+            return isSlowDown ? .slowDown(asked: .zero, error) : .silence(error, asked: error.retryAfter ?? .zero)
         }
         do {
             let received = try client.parseTokenResponse(response, key: key)
@@ -131,10 +131,10 @@ package struct DevicePolling: Sendable {
             }
         } catch let error as AuthError {
             let parameters = try? client.adapter.responseParameters(response)
-            switch client.adapter.standardName(of: error.providerError) {
+            switch code(of: error.providerError) {
             case "authorization_pending": return .pending
             case "slow_down":
-                return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0))
+                return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0), nil)
             // Some servers use the name of a draft of RFC 8628.
             case "access_denied", "authorization_declined":
                 throw AuthError(
@@ -147,6 +147,13 @@ package struct DevicePolling: Sendable {
             default: throw error
             }
         }
+    }
+
+    /// The standard code of an error. Some servers send it as the text of a response without `error`.
+    private func code(of error: ProviderError?) -> String? {
+        let codes = ["authorization_pending", "slow_down", "expired_token", "access_denied"]
+        if let text = error?.errorDescription, error?.isUnnamed == true, codes.contains(text) { return text }
+        return client.adapter.standardName(of: error)
     }
 
     private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {

@@ -179,7 +179,7 @@ public final class AuthClient: Sendable {
         willShow: @escaping @Sendable () -> Void
     ) async throws -> SignIn {
         // A sign-in whose result cannot be stored would waste the user's time.
-        try await current().probe()
+        _ = try await current().probe()
         let reporter = reporter()
         // A shared credential is used only for the same account: to choose another, the user needs the provider's
         // account chooser.
@@ -314,9 +314,10 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// Checks that the store can be read, written and locked, as every sign-in does before it shows a page.
+    /// Checks that the store can be read and locked, and writes the record again, if there is one.
+    /// - Returns: Whether the record was written.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    package func checkStore() async throws { try await current().probe(writing: true) }
+    package func checkStore() async throws -> Bool { try await current().probe(writing: true) }
 
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was opened with, or one
     /// that a user has pasted. It is validated like any other redirect.

@@ -129,8 +129,8 @@ struct DoctorCommand: AsyncParsableCommand {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         }
         do {
-            try await client.checkStore()
-            findings.good("store", "can be read, written and locked")
+            let isWritten = try await client.checkStore()
+            findings.good("store", isWritten ? "can be read, written and locked" : "can be read and locked")
         } catch {
             try Task.checkCancellation()
             findings.bad("store", "\(error)")

@@ -64,7 +64,7 @@ struct LogoutCommand: AsyncParsableCommand {
             Terminal.talk("The session had ended. Its record was removed from this machine.")
             guard browser else { return }
             Terminal.talk(
-                "Your session at the provider may still be active: its sign-out page requires the ID Token, which is no longer stored."
+                "Your session at the provider may still be active: the record of the ended session has nothing to end it with."
             )
             throw ExitStatus.signedOutHereOnly
         }
@@ -107,7 +107,7 @@ struct LogoutCommand: AsyncParsableCommand {
             say(
                 signOut.revocation,
                 done: "The tokens were revoked.",
-                otherwise: "The tokens remain valid until they expire, and a repeated sign-out cannot revoke them"
+                otherwise: "The tokens remain valid until they expire, and signing out again will not revoke them"
             ),
             say(
                 signOut.endSession,

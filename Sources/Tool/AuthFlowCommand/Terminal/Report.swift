@@ -7,7 +7,8 @@ extension AuthClient {
     var tokensWithoutSignIn: String? {
         guard isWithoutUser else { return nil }
         let client = "the client \(DisplayText.sanitized(registration.clientID, limit: 200))"
-        return hasOwner ? "tokens of \(client), for the user of another profile" : "tokens of \(client), without a user"
+        return hasOwner
+            ? "tokens of \(client), for the user of another profile" : "tokens of \(client), which belong to no user"
     }
 }
 
