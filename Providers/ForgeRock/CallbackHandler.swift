@@ -246,9 +246,11 @@ enum QuestionForms {
         switch callback.type {
         case "ChoiceCallback", "ConfirmationCallback":
             let choices = choices(of: callback)
-            let number = isNumbered ? Int(typed).map { $0 - 1 } : nil
-            let index = choices.firstIndex { $0.label.lowercased() == typed } ?? number
-            guard let index, choices.indices.contains(index) else {
+            // A displayed number takes precedence over a choice whose label is a number.
+            let number =
+                isNumbered ? Int(typed).map { $0 - 1 }.flatMap { choices.indices.contains($0) ? $0 : nil } : nil
+            let index = number ?? choices.firstIndex { $0.label.lowercased() == typed }
+            guard let index else {
                 let labels = choices.map { DisplayText.sanitized($0.label, limit: 80) }.joined(separator: ", ")
                 throw refuse("none of \(labels)")
             }

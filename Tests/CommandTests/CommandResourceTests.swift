@@ -76,6 +76,42 @@ import Testing
         }
     }
 
+    /// The command in the advice leads to a token that is accepted.
+    @Test func theAdviceAfterAStepUpNamesTheMissingScopes() async throws {
+        var settings = ResourceSettings()
+        settings.toolScopes = ["mcp:write"]
+        settings.supportedScopes = ["mcp:basic", "mcp:write"]
+        try await with(settings) { emulator, run async throws in
+            let call = [
+                "curl", emulator.resource, "-H", "Accept: application/json, text/event-stream", "-H",
+                "MCP-Protocol-Version: 2025-11-25",
+                "-d", #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool","arguments":{}}}"#,
+            ]
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            let refused = try await run(call)
+            #expect(refused.status == 4)
+            let advice = "authflow login \(emulator.resource) --scope mcp:write"
+            #expect(refused.talk.contains(advice), "\(refused.talk)")
+            #expect(!refused.talk.contains("No user is signed in"))
+            let login = try await run(advice.split(separator: " ").dropFirst().map(String.init))
+            #expect(login.status == 0, "\(login.talk)")
+            let accepted = try await run(call)
+            #expect(accepted.status == 0, "\(accepted.talk)")
+        }
+    }
+
+    @Test func aTokenThatTheResourceRejectsIsNotReportedAsMissing() async throws {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        try await with(settings) { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            emulator.settings.refusesTokens = true
+            let refused = try await run(["curl", emulator.resource, "-d", "{}"])
+            #expect(refused.status == 4)
+            #expect(refused.talk.contains("does not accept the access token"), "\(refused.talk)")
+        }
+    }
+
     @Test func theAdviceNamesTheAddressAndTheProfile() async throws {
         try await EmulatorServer.run {
             ProtectedResourceEmulator(origin: $0)

@@ -154,13 +154,13 @@ extension ResourceClient {
     }
 
     /// Whether an authorization server no longer recognizes a dynamically registered client.
-    private func isForgotten(_ known: KnownResource, _ error: AuthError) -> Bool {
+    func isForgotten(_ known: KnownResource, _ error: AuthError) -> Bool {
         known.identification == .dynamic && error.code == .providerRejected
             && Self.isUnknownClient(error.providerError?.error)
     }
 
     /// Removes a registration that the server does not recognize, together with its tokens for this resource, which can no longer be refreshed.
-    private func forget(_ known: KnownResource, _ client: AuthClient) async throws {
+    func forget(_ known: KnownResource, _ client: AuthClient) async throws {
         _ = try await client.signOutLocally()
         try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
         state.withLock { if $0.client?.known == cacheKey(known) { $0.client = nil } }
@@ -246,7 +246,9 @@ extension ResourceClient {
     ) async throws -> Bool {
         guard methods.withoutUser != nil || options.signsInOnDemand && mayAsk else {
             guard mayAsk else { return false }
-            throw loginRequired(because: state.withLock { $0.end })
+            if let end = state.withLock({ $0.end }) { throw loginRequired(because: end) }
+            guard let rejected else { throw loginRequired(because: nil) }
+            throw loginRequired(rejected: scopes?.subtracting(rejected.tokens.scopes))
         }
         if try await signInForAll(to: challenge, rejected: rejected?.tokens.accessToken) {
             round.signIns += 1
@@ -276,6 +278,11 @@ extension ResourceClient {
             do {
                 let found = try await find(challenge)
                 guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else {
+                    let other = AuthError(
+                        .loginRequired,
+                        "\(address) is now the resource \(Redaction.url(found.resource)) of the authorization server \(found.server.issuer); the user has signed in for \(Redaction.url(known.resource)) at \(known.issuer). If that is right, sign in again."
+                    )
+                    state.withLock { $0.end = other }
                     return false
                 }
             } catch let error as AuthError where error.isPassing {

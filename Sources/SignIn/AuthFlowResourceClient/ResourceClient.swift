@@ -364,11 +364,41 @@ public final class ResourceClient: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from refreshing.
     public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
         if let known = try await known(), isUsableHere(known), let client = try await client(of: known) {
-            return try await client.freshCredential(lasting: duration)
+            do {
+                return try await client.freshCredential(lasting: duration)
+            } catch let error as AuthError where isForgotten(known, error) {
+                try await forget(known, client)
+                throw AuthError(
+                    .loginRequired,
+                    "The authorization server \(known.issuer) no longer recognizes the client that was registered for \(address). Sign in again.",
+                    providerError: error.providerError,
+                    underlyingError: error
+                )
+            }
         }
         // A machine-to-machine client shows no page, so it needs no permission to do so.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
+    }
+
+    /// The error for a caller that may not show a page, after the resource has rejected a token.
+    /// - Parameter scopes: The scopes that the resource requires and the token lacks; nil if it does not name any.
+    func loginRequired(rejected scopes: Set<String>?) -> AuthError {
+        guard let scopes, !scopes.isEmpty else {
+            return AuthError(
+                .loginRequired,
+                "\(address) does not accept the access token, although it has not expired. Sign in again.",
+                status: 401
+            )
+        }
+        let missing = scopes.sorted()
+        let names = DisplayText.sanitized(missing.joined(separator: " "), limit: 200)
+        return AuthError(
+            .loginRequired,
+            "\(address) requires more scopes: \(names). Sign in with them.",
+            status: 403,
+            underlyingError: MissingScopes(scopes: missing)
+        )
     }
 
     func loginRequired(because reason: AuthError?) -> AuthError {

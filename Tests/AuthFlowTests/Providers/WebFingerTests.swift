@@ -66,6 +66,6 @@ import Testing
             head: HTTPResponse(status: .found, headerFields: [.location: "https://a.example.com"])
         )
         let error = await #expect(throws: AuthError.self) { try await find(response) }
-        #expect(error?.code == .invalidResponse)
+        #expect(error?.code == .discoveryFailed)
     }
 }

@@ -16,9 +16,11 @@ extension TransportResponse {
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
-        let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil)
-        guard isLimited || status >= 500 else { return }
         let words = providerError
+        // GitHub's secondary rate limit has neither field.
+        let isNamed = words?.errorDescription?.lowercased().contains("rate limit") == true
+        let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil || isNamed)
+        guard isLimited || status >= 500 else { return }
         guard isLimited || status == 503 || !Self.saysMore(words) else { return }
         let reset = isUsedUp ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = reset.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }

@@ -234,7 +234,7 @@ public final class AuthClient: Sendable {
             let credential: Credential
             do {
                 credential = try await client.signIn(by: exchange, reporter: reporter)
-            } catch let error as AuthError {
+            } catch let error as AuthError where !error.isPassing {
                 passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
                 return nil
             }

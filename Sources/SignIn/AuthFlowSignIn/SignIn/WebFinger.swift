@@ -38,7 +38,18 @@ public struct WebFinger: Sendable {
             try Endpoint(endpoint.url(adding: address)),
             headerFields: [.accept: "application/jrd+json, application/json"]
         )
-        let response = try await ExchangeLimits.send(call, by: transport, clock: host.clock)
+        let response: TransportResponse
+        do {
+            response = try await ExchangeLimits.send(call, by: transport, clock: host.clock)
+        } catch let error as AuthError where 300..<400 ~= error.status ?? 0 {
+            // RFC 7033 section 4.2 allows redirects, but another host would then choose the provider.
+            throw AuthError(
+                .discoveryFailed,
+                "\(error.message) Specify the issuer itself.",
+                status: error.status,
+                underlyingError: error
+            )
+        }
         try response.requireAvailable(from: "\(endpoint.host)", now: host.now())
         guard response.status == 200 else {
             throw AuthError(

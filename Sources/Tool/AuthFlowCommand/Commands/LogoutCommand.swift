@@ -107,7 +107,7 @@ struct LogoutCommand: AsyncParsableCommand {
             say(
                 signOut.revocation,
                 done: "The tokens were revoked.",
-                otherwise: "The tokens remain valid until they expire, and signing out again will not revoke them"
+                otherwise: "The tokens may remain valid, and signing out again will not revoke them"
             ),
             say(
                 signOut.endSession,

@@ -25,7 +25,7 @@ enum ExitStatus {
     static func of(_ error: any Error) -> ExitCode {
         switch error {
         case is CancellationError: cancelled
-        case is ConfigurationError: usage
+        case is ConfigurationError, is ValidationError: usage
         case let code as ExitCode: code
         case let error as AuthError: of(error.code)
         case let error as any CommandFailure: error.status
@@ -57,7 +57,8 @@ enum ExitStatus {
             "\(error.description) Run: \(SignInAdvice.command ?? "") --add-account, or --replace-account."
         // The user of a helper does not know which profile the request was for.
         case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
-            "\(error.description) Run: \(SignInAdvice.command ?? "")"
+            "\(error.description) Run: \(SignInAdvice.command(after: error) ?? "")"
+        case let error as ValidationError: error.message
         case let error as AuthError: error.description
         case let error as any CommandFailure: error.message
         default: ErrorText.fullMessage(for: error)

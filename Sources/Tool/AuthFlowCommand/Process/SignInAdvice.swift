@@ -1,3 +1,4 @@
+import AuthFlow
 import Synchronization
 
 /// The commands to suggest to the user, for the profile and the resource that this program has chosen.
@@ -14,6 +15,14 @@ enum SignInAdvice {
     /// The command that signs in; nil before a profile or resource was chosen.
     static var command: String? {
         chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
+    }
+
+    /// The command that signs in after an error: with the scopes that a resource requires, if there are any.
+    static func command(after error: any Error) -> String? {
+        let scopes = ((error as? AuthError)?.underlyingError as? MissingScopes)?.scopes ?? []
+        // More than that are not the scopes of a person's task.
+        guard let command, !scopes.isEmpty, scopes.count <= 20 else { return command }
+        return "\(command) \(ShellWord.line(scopes.flatMap { ["--scope", $0] }))"
     }
 
     /// The command that diagnoses problems.
