@@ -92,7 +92,6 @@ EQUIVALENT = {
     ("AuthFlowIssuer/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "earlier checks ensure that every audience is this client",
     ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto also rejects shorter keys",
     ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto also rejects longer keys",
-    ("AuthFlowIssuer/IDTokenValidation", 'claims["iss"] == .string(original.issuer)'): "earlier checks ensure that the issuer is that of the stored tokens",
     ("AuthFlowJOSE/KeyMaterial", "bytes.count == curve.size"): "swift-crypto also requires 32 bytes",
     ("AuthFlowJOSE/KeySource", "known.count < 32"): "bounds memory",
     ("AuthFlowOAuth/TokenRequest", 'let accessToken = parameters["access_token"]?.string'): NEXT,

@@ -33,7 +33,9 @@ struct FailureReport {
             default: ExitStatus.message(for: error)
             }
         var members: [String: JSON] = ["error": .string(code), "message": .string(message)]
-        if code == AuthError.Code.loginRequired.rawValue { members["command"] = SignInAdvice.command(after: error).map(JSON.string) }
+        if code == AuthError.Code.loginRequired.rawValue {
+            members["command"] = SignInAdvice.command(after: error).map(JSON.string)
+        }
         self.json = .object(members)
     }
 

@@ -20,7 +20,7 @@ enum SignInAdvice {
     /// The command that signs in after an error: with the scopes that a resource requires, if there are any.
     static func command(after error: any Error) -> String? {
         let scopes = ((error as? AuthError)?.underlyingError as? MissingScopes)?.scopes ?? []
-        // More than that are not the scopes of a person's task.
+        // A hostile resource can name any number of scopes.
         guard let command, !scopes.isEmpty, scopes.count <= 20 else { return command }
         return "\(command) \(ShellWord.line(scopes.flatMap { ["--scope", $0] }))"
     }
