@@ -17,7 +17,7 @@ extension TransportResponse {
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
         let words = providerError
-        // GitHub's secondary rate limit has neither field.
+        // Some servers say so only in the text.
         let isNamed = words?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil || isNamed)
         guard isLimited || status >= 500 else { return }
