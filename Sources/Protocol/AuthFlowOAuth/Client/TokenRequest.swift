@@ -233,7 +233,7 @@ extension OAuthClient {
 
     /// The hint for a token type that no specification defines.
     private static func bearerAdvice(_ type: String) -> String {
-        guard !["dpop", "mac", "pop", "n_a"].contains(type.lowercased()) else { return "" }
+        guard !ClientRegistration.Values.boundTokenTypes.contains(type.lowercased()) else { return "" }
         return " If the provider documents that it is a bearer token, list the type in \"bearer_token_types\"."
     }
 }

@@ -177,6 +177,9 @@ public import AuthFlowJSON
 }
 
 extension ClientRegistration.Values {
+    /// The token types of tokens that are bound to a key, and that of an exchange whose token is not an access token (RFC 8693 section 2.2.1).
+    static let boundTokenTypes: Set<String> = ["dpop", "mac", "pop", "n_a"]
+
     fileprivate func check() throws(AuthError) {
         guard !bindsTokensToCertificate || certificate != nil else {
             throw AuthError(
@@ -203,8 +206,7 @@ extension ClientRegistration.Values {
             throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
         }
         for resource in resources { _ = try ResourceIdentifier.checked(resource) }
-        // They mean that the token is bound to a key, without which it must not be used.
-        if let type = bearerTokenTypes.first(where: { ["dpop", "mac", "pop", "n_a"].contains($0.lowercased()) }) {
+        if let type = bearerTokenTypes.first(where: { Self.boundTokenTypes.contains($0.lowercased()) }) {
             throw AuthError(.invalidConfiguration, "Tokens of type \(type) are not bearer tokens.")
         }
         // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago are rejected.
