@@ -72,9 +72,9 @@ extension OIDCProvider: ProviderAdapter {
         if let fixed { return fixed }
         let needed =
             switch identitySource {
-            case .userInfo: "userinfo"
-            case .introspection: "introspection"
-            case .idToken, .accessToken: "jwks"
+            case .userInfo: "\"userinfo\", and with the scope openid \"jwks\""
+            case .introspection: "\"introspection\", and with the scope openid \"jwks\""
+            case .idToken, .accessToken: "\"jwks\""
             }
         var metadata: ProviderMetadata
         do {
@@ -82,7 +82,7 @@ extension OIDCProvider: ProviderAdapter {
                 at: metadataURL,
                 tokenIssuer: tokenIssuer,
                 advice:
-                    "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \"\(needed)\")."
+                    "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \(needed))."
             )
         } catch let error as AuthError where error.code == .issuerMismatch && metadataURL == nil {
             throw AuthError(

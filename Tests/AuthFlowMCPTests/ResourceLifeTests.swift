@@ -716,6 +716,31 @@ import Testing
         }
     }
 
+    /// A long-running client reports why this request fails, not why an earlier one did.
+    @Test(arguments: [true, false]) func theReasonOfAnEarlierFailureIsNotRepeated(_ refreshes: Bool) async throws {
+        var settings = Self.settings()
+        settings.refreshes = refreshes
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let store = MemoryTokenStore()
+            var options = ResourceClient.Options()
+            options.signsInOnDemand = false
+            let time = VirtualTime(start: Date())
+            let client = try scene.client(store: store, options: options, host: time.host)
+            _ = try await scene.client(store: store).signIn()
+            #expect(try await Self.list(client) == 200)
+            scene.emulator.settings.refusesTokens = true
+            if refreshes { scene.emulator.forgetClients() }
+            let first = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(first?.code == .loginRequired)
+            scene.emulator.settings.refusesTokens = false
+            _ = try await scene.client(store: store).signIn()
+            time.advance(by: .seconds(11))
+            scene.emulator.settings.toolScopes = ["mcp:write"]
+            let second = await #expect(throws: AuthError.self) { _ = try await Self.callTool(client) }
+            #expect(second?.message.contains("requires more scopes: mcp:write") == true, "\(second as Any)")
+        }
+    }
+
     @Test func aTokenGoesToItsResourceAlone() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             let client = try scene.client()

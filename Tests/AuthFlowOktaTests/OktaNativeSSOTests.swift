@@ -160,6 +160,19 @@ import Testing
         }
     }
 
+    /// Otherwise a second device secret would be issued, which the sign-out of the other app would not revoke.
+    @Test(arguments: [429, 503]) func aTemporaryFailureOfTheExchangeAsksNoOne(_ status: Int) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            scene.emulator.custom.nativeSSO?.exchangeError = ("temporarily_unavailable", "Later.", status)
+            let calendar = try scene.app("calendar", user: .alice)
+            let error = await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            #expect(error?.code == .temporarilyUnavailable)
+            scene.emulator.custom.nativeSSO?.exchangeError = nil
+            #expect(try await calendar.signIn().credential.tokens.deviceSecret == nil)
+        }
+    }
+
     @Test(arguments: ["invalid_request", "invalid_grant"])
     func replacesADeviceSecretThatIsNoLongerValid(_ error: String) async throws {
         try await OktaScene.with(.inProcess) { scene in

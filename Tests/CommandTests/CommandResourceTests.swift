@@ -90,13 +90,67 @@ import Testing
             #expect(try await run(["login", emulator.resource]).status == 0)
             let refused = try await run(call)
             #expect(refused.status == 4)
-            let advice = "authflow login \(emulator.resource) --scope mcp:write"
+            let advice = "authflow login \(emulator.resource) --scope=mcp:write"
             #expect(refused.talk.contains(advice), "\(refused.talk)")
             #expect(!refused.talk.contains("No user is signed in"))
             let login = try await run(advice.split(separator: " ").dropFirst().map(String.init))
             #expect(login.status == 0, "\(login.talk)")
             let accepted = try await run(call)
             #expect(accepted.status == 0, "\(accepted.talk)")
+        }
+    }
+
+    /// The scopes begin with a dash, or are too many for a command line.
+    @Test(arguments: [
+        (["--local", "-x"], "--scope=--local --scope=-x" as String?), ((0..<500).map { "scope-\($0)" }, nil),
+    ])
+    func theAdviceForHostileScopesIsSafeToCopy(_ scopes: [String], _ advice: String?) async throws {
+        var settings = ResourceSettings()
+        settings.toolScopes = scopes
+        try await with(settings) { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            let refused = try await run([
+                "curl", emulator.resource, "-d",
+                #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool","arguments":{}}}"#,
+            ])
+            #expect(refused.status == 4 && refused.talk.contains("requires more scopes"), "\(refused.talk)")
+            #expect(refused.talk.utf8.count < 2000)
+            if let advice {
+                #expect(refused.talk.contains("authflow login \(emulator.resource) \(advice)"), "\(refused.talk)")
+            } else {
+                #expect(!refused.talk.contains("Run:"))
+            }
+        }
+    }
+
+    @Test func aRegistrationThatTheServerHasForgottenLeadsToASignIn() async throws {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        settings.tokenLifetime = 0
+        try await with(settings) { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            emulator.forgetClients()
+            let token = try await run(["token", emulator.resource])
+            #expect(token.status == 4, "\(token.talk)")
+            try #require(token.talk.contains("no longer recognizes the client"), "\(token.talk)")
+            #expect(try await run(["login", emulator.resource]).status == 0)
+        }
+    }
+
+    @Test func aResourceThatHasMovedToAnotherServerNamesBoth() async throws {
+        var settings = ResourceSettings()
+        settings.issuerPaths = ["/one", "/two"]
+        settings.migratesAfterFirstCall = true
+        try await with(settings) { emulator, run async throws in
+            let call = [
+                "curl", emulator.resource, "-d",
+                #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool","arguments":{}}}"#,
+            ]
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            _ = try await run(call)
+            let moved = try await run(call)
+            #expect(moved.status == 4, "\(moved.talk)")
+            #expect(moved.talk.contains("/two") && moved.talk.contains("/one"), "\(moved.talk)")
         }
     }
 

@@ -149,6 +149,8 @@ async def run(arguments):
         shown = len(pathlib.Path(tabs).read_text().split())
         errors = [error for bridge in bridges for error in bridge.errors]
         calls = sum(bridge.calls for bridge in bridges)
+        # A sign-in that was in progress at a kill may have been completed.
+        interrupted = min(interrupted, sign_ins - events.count("code"))
         print(
             f"{arguments.bridges} bridges, {arguments.seconds} s, {kills} kills: {calls} calls, {len(errors)} errors, "
             f"{refreshes} refreshes, {reuses} reuses, {sign_ins} sign-ins, {shown} browser tabs"

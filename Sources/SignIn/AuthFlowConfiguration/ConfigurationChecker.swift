@@ -6,12 +6,15 @@ struct ConfigurationChecker {
     private let source: ConfigurationSource
     private(set) var issues: [ConfigurationIssue] = []
 
+    /// Whether there are more issues than are listed.
+    private var isFull: Bool { issues.count > ConfigurationError.limit }
+
     init(source: ConfigurationSource) {
         self.source = source
     }
 
     mutating func check(_ json: JSON, _ shape: ConfigurationShape, at path: JSONPath) {
-        guard issues.count < ConfigurationError.limit else { return }
+        guard !isFull else { return }
         switch shape {
         case .any:
             break
@@ -64,7 +67,7 @@ struct ConfigurationChecker {
         guard let members = json.object else { return expected("an object", json, at: path) }
         let names = keys.map(\.name)
         var meant: [String] = []
-        for name in members.keys.sorted() where !names.contains(name) && issues.count < ConfigurationError.limit {
+        for name in members.keys.sorted() where !names.contains(name) && !isFull {
             if let near = unknown("key", name, among: names, at: path.member(name)) { meant.append(near) }
         }
         for key in keys {
@@ -126,11 +129,7 @@ struct ConfigurationChecker {
     // MARK: Wording
 
     private mutating func report(_ problem: String, at path: JSONPath) {
-        guard issues.count < ConfigurationError.limit else { return }
-        issues.append(source.issue(problem, at: path))
-        if issues.count == ConfigurationError.limit {
-            issues.append(source.issue("only the first \(ConfigurationError.limit) errors are listed", at: JSONPath()))
-        }
+        if !isFull { issues.append(source.issue(problem, at: path)) }
     }
 
     private mutating func expected(_ what: String, _ json: JSON, at path: JSONPath) {

@@ -1,14 +1,24 @@
 /// The issues in a configuration file, each with its location.
 public struct ConfigurationError: Error, Sendable, Hashable {
-    /// The maximum number of issues that a check collects.
+    /// The maximum number of issues that are listed.
     package static let limit = 100
 
-    /// The issues, in the order of their locations; at least one.
+    /// The issues, in the order of their locations; at least one. If there are more than 100, the last one says so.
     public let issues: [ConfigurationIssue]
 
     /// Creates an error from at least one issue.
     public init(issues: [ConfigurationIssue]) {
-        self.issues = issues.sorted { ($0.line, $0.column) < ($1.line, $1.column) }
+        let sorted = issues.sorted { ($0.line, $0.column) < ($1.line, $1.column) }
+        let rest = sorted.dropFirst(Self.limit).first.map { first in
+            ConfigurationIssue(
+                file: first.file,
+                line: first.line,
+                column: first.column,
+                keyPath: "",
+                problem: "only the first \(Self.limit) errors are listed"
+            )
+        }
+        self.issues = sorted.prefix(Self.limit) + (rest.map { [$0] } ?? [])
     }
 }
 

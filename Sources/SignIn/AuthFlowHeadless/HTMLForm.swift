@@ -66,13 +66,21 @@ struct HTMLForm: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` when that URL is not acceptable.
     func target(on page: HeadlessPage, pressing button: Field? = nil) throws -> Endpoint {
         let action = button?.action ?? action
-        let base = try base.map { try Endpoint(HeadlessBrowser.resolve($0, against: page.endpoint), name: "base URL") }
         // The HTML Standard, "form submission": an empty action is the URL of the page, regardless of the base URL.
         let address = try HeadlessBrowser.resolve(
             action.isEmpty ? page.endpoint.url : action,
-            against: base ?? page.endpoint
+            against: try baseURL(of: page)
         )
         return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
+    }
+
+    /// The HTML Standard, "set the frozen base URL": a base that is not a URL, or has the scheme data or javascript, is ignored. Any other base that
+    /// is not acceptable is an error, because a browser would use it.
+    private func baseURL(of page: HeadlessPage) throws -> Endpoint {
+        guard let base, let address = try? HeadlessBrowser.resolve(base, against: page.endpoint),
+            !["data:", "javascript:"].contains(where: address.lowercased().hasPrefix)
+        else { return page.endpoint }
+        return try Endpoint(address, name: "base URL")
     }
 
     /// The button that signs in: the first button, which is the form's default button. Buttons such as "Cancel" are

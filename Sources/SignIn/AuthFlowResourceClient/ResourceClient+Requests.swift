@@ -66,7 +66,8 @@ extension ResourceClient {
     /// - Throws: Any error from refreshing; ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to
     ///   the URL.
     public func authorize(_ attempt: inout ResourceAttempt) async throws -> HTTPFields {
-        attempt.credential = try await usableCredential(for: attempt.endpoint)
+        attempt.round.end = nil
+        attempt.credential = try await usableCredential(for: &attempt)
         guard let credential = attempt.credential, let client = try await client() else { return HTTPFields() }
         return try await client.client.authorizationFields(
             method: attempt.method,
@@ -120,11 +121,12 @@ extension ResourceClient {
 
     /// The credential to send, refreshed when necessary; nil when there is none, so that the resource sends a challenge.
     /// - Parameter ended: A sign-in whose session has ended, if it was tried before.
-    private func usableCredential(for endpoint: Endpoint, after ended: KnownResource? = nil) async throws -> Credential?
-    {
-        guard let known = try await known(), known != ended, let client = try await client(of: known) else {
-            return nil
-        }
+    private func usableCredential(
+        for attempt: inout ResourceAttempt,
+        after ended: KnownResource? = nil
+    ) async throws -> Credential? {
+        let endpoint = attempt.endpoint
+        guard let (known, client) = try await knownClient(), known != ended else { return nil }
         // A token for one resource of a server must not be used for its other resources.
         guard
             ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil
@@ -143,9 +145,9 @@ extension ResourceClient {
         } catch let error as AuthError where error.code == .loginRequired {
             // Another process may have signed in again in the meantime, with another server or client.
             if ended == nil, let newer = try await self.known(reading: true), newer != known {
-                return try await usableCredential(for: endpoint, after: known)
+                return try await usableCredential(for: &attempt, after: known)
             }
-            state.withLock { $0.end = error }
+            attempt.round.end = error
             return nil
         } catch let error as AuthError where isForgotten(known, error) {
             try await forget(known, client)
@@ -189,7 +191,7 @@ extension ResourceClient {
             // refreshed the token that was just obtained.
             if attempt.round.replacements <= attempt.round.signIns {
                 attempt.round.replacements = attempt.round.signIns + 1
-                if try await replace(rejected, challenge) {
+                if try await replace(rejected, challenge, &attempt.round) {
                     attempt.round.hasReplaced = true
                     return true
                 }
@@ -218,10 +220,7 @@ extension ResourceClient {
                     if state.fruitless.count >= 64 { state.fruitless = [] }
                     _ = state.fruitless.insert(wanted)
                 }
-                throw AuthError(
-                    .insufficientScope,
-                    "\(address) requires the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), but rejected a token requested with them."
-                )
+                throw insufficientScope(demanded)
             }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
         case .authentication: break
@@ -246,9 +245,8 @@ extension ResourceClient {
     ) async throws -> Bool {
         guard methods.withoutUser != nil || options.signsInOnDemand && mayAsk else {
             guard mayAsk else { return false }
-            if let end = state.withLock({ $0.end }) { throw loginRequired(because: end) }
-            guard let rejected else { throw loginRequired(because: nil) }
-            throw loginRequired(rejected: scopes?.subtracting(rejected.tokens.scopes))
+            guard round.end == nil, let rejected else { throw loginRequired(because: round.end) }
+            throw loginRequired(rejected: rejected, scopes)
         }
         if try await signInForAll(to: challenge, rejected: rejected?.tokens.accessToken) {
             round.signIns += 1
@@ -270,19 +268,22 @@ extension ResourceClient {
 
     /// Replaces a token that the resource rejected before its expiry, with a refreshed token or with one that another process has stored.
     /// - Returns: Whether a new token is available.
-    private func replace(_ rejected: Credential, _ challenge: ResourceChallenge) async throws -> Bool {
-        guard let known = try await known(), let client = try await client(of: known) else { return false }
+    private func replace(
+        _ rejected: Credential,
+        _ challenge: ResourceChallenge,
+        _ round: inout ResourceAttempt.Round
+    ) async throws -> Bool {
+        guard let (known, client) = try await knownClient() else { return false }
         // RFC 9728 section 5.2: any 401 may announce changed metadata. A new authorization server does not accept
         // tokens of the old one.
         if challenge.metadata != nil {
             do {
                 let found = try await find(challenge)
                 guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else {
-                    let other = AuthError(
+                    round.end = AuthError(
                         .loginRequired,
                         "\(address) is now the resource \(Redaction.url(found.resource)) of the authorization server \(found.server.issuer); the user has signed in for \(Redaction.url(known.resource)) at \(known.issuer). If that is right, sign in again."
                     )
-                    state.withLock { $0.end = other }
                     return false
                 }
             } catch let error as AuthError where error.isPassing {
@@ -294,7 +295,7 @@ extension ResourceClient {
                 != rejected.tokens.accessToken
         } catch let error as AuthError where error.code == .loginRequired {
             if let newer = try await self.known(reading: true), newer != known { return true }
-            state.withLock { $0.end = error }
+            round.end = error
             return false
         } catch let error as AuthError where isForgotten(known, error) {
             // This leads to a new registration and a new sign-in.
@@ -326,5 +327,7 @@ public struct ResourceAttempt: Sendable {
         var waits = 0
         /// The scopes of the last sign-in.
         var scopes: Set<String>?
+        /// The reason why the stored tokens cannot be used.
+        var end: AuthError?
     }
 }

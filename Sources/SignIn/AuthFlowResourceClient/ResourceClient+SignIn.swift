@@ -256,7 +256,7 @@ extension ResourceClient {
         }
         state.withLock { state in
             state.client = (cacheKey(known), client)
-            (state.end, state.storageError) = (nil, storageError)
+            state.storageError = storageError
         }
     }
 

@@ -104,8 +104,6 @@ public final class ResourceClient: Sendable {
         var signIn: SharedTask<Void>?
         /// The sets of scopes for which even a new token was rejected.
         var fruitless: Set<Set<String>> = []
-        /// The reason why the last session ended.
-        var end: AuthError?
         /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?
     }
@@ -210,8 +208,18 @@ public final class ResourceClient: Sendable {
 
     /// The client of the resource's authorization server, with the credential for the resource; nil when no user has signed in yet.
     func client() async throws -> AuthClient? {
+        try await knownClient()?.client
+    }
+
+    /// The sign-in and its client; nil when no user has signed in yet. If this process has removed the client's registration, another process may
+    /// have signed in with a new one, so the record is read again.
+    func knownClient() async throws -> (known: KnownResource, client: AuthClient)? {
         guard let known = try await known() else { return nil }
-        return try await client(of: known)
+        if let client = try await client(of: known) { return (known, client) }
+        guard let newer = try await self.known(reading: true), newer != known,
+            let client = try await client(of: newer)
+        else { return nil }
+        return (newer, client)
     }
 
     func client(of known: KnownResource) async throws -> AuthClient? {
@@ -363,7 +371,7 @@ public final class ResourceClient: Sendable {
     /// - Parameter duration: The minimum remaining lifetime of the token; default: the freshness margin.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from refreshing.
     public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
-        if let known = try await known(), isUsableHere(known), let client = try await client(of: known) {
+        if let (known, client) = try await knownClient(), isUsableHere(known) {
             do {
                 return try await client.freshCredential(lasting: duration)
             } catch let error as AuthError where isForgotten(known, error) {
@@ -379,26 +387,6 @@ public final class ResourceClient: Sendable {
         // A machine-to-machine client shows no page, so it needs no permission to do so.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
-    }
-
-    /// The error for a caller that may not show a page, after the resource has rejected a token.
-    /// - Parameter scopes: The scopes that the resource requires and the token lacks; nil if it does not name any.
-    func loginRequired(rejected scopes: Set<String>?) -> AuthError {
-        guard let scopes, !scopes.isEmpty else {
-            return AuthError(
-                .loginRequired,
-                "\(address) does not accept the access token, although it has not expired. Sign in again.",
-                status: 401
-            )
-        }
-        let missing = scopes.sorted()
-        let names = DisplayText.sanitized(missing.joined(separator: " "), limit: 200)
-        return AuthError(
-            .loginRequired,
-            "\(address) requires more scopes: \(names). Sign in with them.",
-            status: 403,
-            underlyingError: MissingScopes(scopes: missing)
-        )
     }
 
     func loginRequired(because reason: AuthError?) -> AuthError {

@@ -256,6 +256,13 @@ import Testing
         let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "api", now: Date()) }
         #expect(error.map { "\($0)" }?.contains("Try again in 17 s.") == true)
         #expect(error.map { "\($0)" }?.contains("Too fast.") == true)
+        // GitHub's secondary rate limit has no field that says so.
+        let named = TransportResponse(
+            head: HTTPResponse(status: .forbidden),
+            body: Array(#"{"message": "You have exceeded a secondary rate limit."}"#.utf8)
+        )
+        let secondary = #expect(throws: AuthError.self) { try named.requireAvailable(from: "api", now: Date()) }
+        #expect(secondary?.code == .temporarilyUnavailable)
         let broken = TransportResponse(head: HTTPResponse(status: .badGateway))
         let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
         #expect(fault?.message.contains("server error (status 502)") == true)

@@ -26,6 +26,19 @@ import Testing
     }
 
     /// The example of RFC 7518 appendix C.
+    /// RFC 7518 section 4.6.2: the key is derived from all octets of the shared secret, whose first one is zero for these tokens of joserfc.
+    @Test(arguments: [
+        "eyJhbGciOiJFQ0RILUVTIiwiZW5jIjoiQTEyOEdDTSIsImVwayI6eyJjcnYiOiJQLTI1NiIsIngiOiJSNVhsZkxNUDU4Q2pFWGQ1TklERTZnYnNDbU9GOWJMZmZlNTMzWHBhRDFrIiwieSI6ImZxTnQ0b2kxQzF2MUYxWE5RVUhfMW14aVhXVzU1OUZYSUtHT0Z3VHdIUkkiLCJrdHkiOiJFQyJ9fQ..YTvYxOyV2TaU9T6O.1xIkJpPgvrQ1yFzx_EJ-QvZGGz0UTrFYMF5YMw.2bINzGfG85r1qkeavc3XGA",
+        "eyJhbGciOiJFQ0RILUVTK0EyNTZLVyIsImVuYyI6IkEyNTZHQ00iLCJlcGsiOnsiY3J2IjoiUC0yNTYiLCJ4IjoiNGp5dVUzaElQejczelUxQmRkdUtJZHlqZEdxbGZOaWpUcUJnY19qUWtNWSIsInkiOiJaTGFqZ2w2aG0xelB5YTVfLWtPYVlYeUlYMlNMQ1dUMHg1SVlRY294ZEdVIiwia3R5IjoiRUMifX0.8xbDs9i5tOaV_Qsb1xK6A5Oc7OHIyldKAq-9okwMOmBWQ-KYm50PNg.BUJur2nTP52pPbB0.IW90WJrsiWxW_SX0VBRp1rOoIIo1zpYtfk37cg.f9VjdWIo8iHGX6T9kd5iCQ",
+    ])
+    func decryptsATokenWhoseSharedSecretBeginsWithZero(_ text: String) throws {
+        let key = try DecryptionKey(jwk: [
+            "kty": "EC", "crv": "P-256", "x": "vv_r9yMSsxxDtVua69aTF6Ab9B1Y8RemuRaotjKJvv4",
+            "y": "mqos6aNuIFT3WuLBpqVNYnfn4hmMbJ44e0VkO55Xt5I", "d": "YTVnNf1iD5hAeAHkjjYGUFqJJkH8Q54EubZPsJmCwbQ",
+        ])
+        #expect(try JWE(Secret(text)).decrypted(with: [key]).exposed == "eyJhbGciOiJub25lIn0.e30.c2ln")
+    }
+
     @Test func derivesTheKeyOfTheExample() throws {
         let bob = try DecryptionKey(
             jwk: [

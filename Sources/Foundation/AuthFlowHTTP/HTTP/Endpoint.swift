@@ -94,7 +94,10 @@ public struct Endpoint: Sendable, Hashable {
     /// 3.1), and servers differ in which of two values they use.
     /// - Throws: ``AuthError`` with `unsupported`.
     package func requireNone(of parameters: FormParameters, name: String) throws(AuthError) {
-        let own = Set((query.flatMap(FormURLEncoding.decode)?.names ?? []).map { $0.lowercased() })
+        guard let decoded = FormURLEncoding.decode(query ?? "") else {
+            throw AuthError(.unsupported, "The query of the provider's \(name) cannot be decoded.")
+        }
+        let own = Set(decoded.names.map { $0.lowercased() })
         guard let repeated = parameters.names.first(where: { own.contains($0.lowercased()) }) else { return }
         throw AuthError(
             .unsupported,

@@ -37,7 +37,7 @@ struct ConfigCommand: AsyncParsableCommand {
             let file = try choice.file()
             var issues: [ConfigurationIssue] = []
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
-                guard issues.count < ConfigurationError.limit else { break }
+                guard issues.count <= ConfigurationError.limit else { break }
                 do {
                     let client = try AuthClient(
                         profile: try file.profile(name),

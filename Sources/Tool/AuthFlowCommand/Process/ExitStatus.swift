@@ -56,8 +56,8 @@ enum ExitStatus {
         case let error as AuthError where error.code == .accountMismatch && SignInAdvice.command != nil:
             "\(error.description) Run: \(SignInAdvice.command ?? "") --add-account, or --replace-account."
         // The user of a helper does not know which profile the request was for.
-        case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
-            "\(error.description) Run: \(SignInAdvice.command(after: error) ?? "")"
+        case let error as AuthError where error.code == .loginRequired:
+            error.description + (SignInAdvice.command(after: error).map { " Run: \($0)" } ?? "")
         case let error as ValidationError: error.message
         case let error as AuthError: error.description
         case let error as any CommandFailure: error.message

@@ -17,12 +17,13 @@ enum SignInAdvice {
         chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
     }
 
-    /// The command that signs in after an error: with the scopes that a resource requires, if there are any.
+    /// The command that signs in after an error: with the scopes that a resource requires, if there are any; nil if they are too long.
     static func command(after error: any Error) -> String? {
         let scopes = ((error as? AuthError)?.underlyingError as? MissingScopes)?.scopes ?? []
-        // A hostile resource can name any number of scopes.
-        guard let command, !scopes.isEmpty, scopes.count <= 20 else { return command }
-        return "\(command) \(ShellWord.line(scopes.flatMap { ["--scope", $0] }))"
+        guard let command, !scopes.isEmpty else { return command }
+        // With "=", because a scope may begin with "-". A hostile resource can name any number of scopes.
+        let words = ShellWord.line(scopes.map { "--scope=\($0)" })
+        return words.utf8.count <= 1000 ? "\(command) \(words)" : nil
     }
 
     /// The command that diagnoses problems.
