@@ -28,6 +28,8 @@ public final class AuthClient: Sendable {
     let visits = WaitingVisits()
     /// The credential of this client, unless it depends on another sign-in: see ``current()``.
     private let fixed: ManagedCredential
+    /// The credential, without waiting; nil if it depends on another sign-in.
+    let alwaysCurrent: ManagedCredential?
     private let recordName: String
     private let owned = Mutex<[String: ManagedCredential]>([:])
     private let observer: (@Sendable (FlowEvent) -> Void)?
@@ -111,6 +113,7 @@ public final class AuthClient: Sendable {
             account: options.account,
             label: options.name
         )
+        self.alwaysCurrent = methods.withoutUser?.owner == nil ? fixed : nil
     }
 
     /// The credential of this client; if it depends on another sign-in, the credential for the user who is signed in there
@@ -135,9 +138,6 @@ public final class AuthClient: Sendable {
             return known
         }
     }
-
-    /// The credential, without waiting; nil if it depends on another sign-in.
-    var alwaysCurrent: ManagedCredential? { methods.withoutUser?.owner == nil ? fixed : nil }
 
     /// Whether the client acts on its own behalf, without a user.
     package var isWithoutUser: Bool { methods.withoutUser != nil }
