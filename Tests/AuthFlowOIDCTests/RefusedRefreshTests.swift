@@ -82,27 +82,47 @@ import Testing
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
     }
 
-    @Test(arguments: [0, 3600] as [TimeInterval])
-    func aResourceTokenThatIsRefusedTwiceLeadsToASignIn(_ age: TimeInterval) async throws {
+    /// A refresh of the main token shows whether the session has ended, unless that token is recent, even if it has not expired or has no expiry.
+    @Test(arguments: [(400, "token_revoked"), (400, ""), (401, "")], [(0, true), (400, true), (3600, true), (400, false)])
+    func anEndedSessionIsRecognizedByRequestsForAResource(
+        _ refusal: (status: Int, error: String),
+        _ token: (age: TimeInterval, hasExpiry: Bool)
+    ) async throws {
         let api = "https://api.example.com"
+        if !token.hasExpiry { life.scene.emulator.fault = .tokenResponse(.missingExpiry) }
         let client = try life.client(settings: { $0.resources = [api] })
         let first = try await client.signIn().credential.tokens
-        life.transport.respond(empty)
-        life.time.advance(age)
-        #expect(await code { try await client.freshTokens(for: api) } == .invalidResponse)
+        life.transport.respond(Self.response(refusal.status, refusal.error))
+        life.time.advance(token.age)
+        let code = refusal.error.isEmpty ? AuthError.Code.invalidResponse : .providerRejected
+        #expect(await self.code { try await client.freshTokens(for: api) } == code)
+        if token.age == 0 {
+            #expect(try await client.freshTokens() == first)
+            life.time.advance(400)
+            #expect(await self.code { try await client.freshTokens(for: api) } == code)
+        }
         life.time.advance(10)
-        #expect(await code { try await client.freshTokens(for: api) } == .loginRequired)
-        if age == 0 { #expect(try await client.freshTokens() == first) }
+        #expect(await self.code { try await client.freshTokens(for: api) } == .loginRequired)
+    }
+
+    private static func response(_ status: Int, _ error: String) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: .init(code: status), headerFields: [.contentType: "application/json"]),
+            body: error.isEmpty ? [] : Array(#"{"error": "\#(error)"}"#.utf8)
+        )
     }
 
     /// A policy about one resource concerns neither the other resources nor the session.
     @Test(arguments: [
-        ("interaction_required", AuthError.Code.loginRequired), ("access_denied", .providerRejected),
-        ("invalid_target", .providerRejected), ("policy_violation", .providerRejected),
-    ])
-    func aResourceThatTheProviderRefusesDoesNotSuspendTheOthers(_ error: String, _ expected: AuthError.Code)
-        async throws
-    {
+        (400, "interaction_required", AuthError.Code.loginRequired), (400, "access_denied", .providerRejected),
+        (400, "invalid_target", .providerRejected), (400, "policy_violation", .providerRejected),
+        (403, "policy_violation", .providerRejected), (400, "", .invalidResponse), (401, "", .invalidResponse),
+        (403, "", .invalidResponse),
+    ], [0, 3600] as [TimeInterval])
+    func aResourceThatTheProviderRefusesDoesNotSuspendTheOthers(
+        _ refusal: (status: Int, error: String, expected: AuthError.Code),
+        _ age: TimeInterval
+    ) async throws {
         let (refused, other) = ("https://a.example.com", "https://b.example.com")
         let store = MemoryTokenStore()
         let client = try life.client(store: store, settings: { $0.resources = [refused, other] })
@@ -112,38 +132,18 @@ import Testing
         life.scene.emulator.customResponse = { exchange in
             guard exchange.request.form.values(for: "resource") == [refused] else { return exchange.response }
             requests.withLock { $0 += 1 }
-            return TransportResponse(
-                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
-                body: Array(#"{"error": "\#(error)"}"#.utf8)
-            )
+            return Self.response(refusal.status, refusal.error)
         }
-        // The main access token has expired, so a refused refresh would be counted.
-        life.time.advance(3600)
+        // With an expired main access token, a refused refresh would be counted.
+        life.time.advance(age)
         for round in 1...3 {
             // The second caller receives the same error, and causes no request.
-            for _ in 0..<2 { #expect(await code { try await client.freshTokens(for: refused) } == expected) }
+            for _ in 0..<2 { #expect(await code { try await client.freshTokens(for: refused) } == refusal.expected) }
             #expect(requests.withLock { $0 } == round)
             #expect(await code { try await client.freshTokens(for: other) } == nil)
             life.time.advance(400)
         }
         #expect(await code { try await client.freshTokens() } == nil)
-    }
-
-    /// An app may request tokens for resources only, and never refresh the main token.
-    @Test func aSessionThatHasEndedWithAnUnknownCodeIsRecognizedByARequestForAResource() async throws {
-        let api = "https://a.example.com"
-        let client = try life.client(settings: { $0.resources = [api] })
-        _ = try await client.signIn()
-        life.transport.respond(
-            TransportResponse(
-                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
-                body: Array(#"{"error": "token_revoked"}"#.utf8)
-            )
-        )
-        life.time.advance(3600)
-        #expect(await code { try await client.freshTokens(for: api) } == .providerRejected)
-        life.time.advance(10)
-        #expect(await code { try await client.freshTokens(for: api) } == .loginRequired)
     }
 
     /// A provider's error in the ID Token, which may be temporary, is not another user.
@@ -210,16 +210,28 @@ import Testing
     }
 
     /// One resource whose tokens are unusable does not affect the others.
-    @Test func aResourceWhoseTokensFailACheckDoesNotEndTheSession() async throws {
-        let api = "https://api.example.com"
-        let client = try life.client(settings: { $0.resources = [api] })
+    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting], [
+        (EmulatorFault.tokenResponse(.member("token_type", "mac")), AuthError.Code.unsupported),
+        (.idToken(.claims { $0["aud"] = "another" }), .invalidIDToken),
+    ])
+    func aResourceWhoseTokensFailACheckDoesNotEndTheSession(
+        _ policy: OIDCEmulator.RefreshPolicy,
+        _ failure: (fault: EmulatorFault, code: AuthError.Code)
+    ) async throws {
+        let (api, other) = ("https://api.example.com", "https://b.example.com")
+        let emulator = life.scene.emulator
+        emulator.refreshPolicy = policy
+        let client = try life.client(settings: { $0.resources = [api, other] })
         _ = try await client.signIn()
-        life.scene.emulator.fault = .tokenResponse(.member("token_type", "mac"))
         for _ in 0..<3 {
-            #expect(await code { try await client.freshTokens(for: api) } == .unsupported)
-            life.time.advance(400)
+            emulator.fault = failure.fault
+            #expect(await code { try await client.freshTokens(for: api) } == failure.code)
+            emulator.fault = nil
+            #expect(await code { try await client.freshTokens(for: other) } == nil)
+            #expect(await code { try await client.freshTokens() } == nil)
+            life.time.advance(200)
         }
-        life.scene.emulator.fault = nil
+        life.time.advance(400)
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 

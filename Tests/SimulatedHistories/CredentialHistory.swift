@@ -24,7 +24,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     package var isOver = false
     private var servers: [Int: Server] = [:]
     private let sessions: [String]
-    private let resource: String?
+    /// The resources that the users sign in for.
+    private let resources: [String]
 
     /// - Parameters:
     ///   - seed: The seed, which determines the whole history.
@@ -33,7 +34,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         setting = HistorySetting(seed: seed, recordsTrace: recordsTrace)
         let simulation = setting.simulation
         sessions = (0...(simulation.random.next() % 3)).map { "s\($0)" }
-        resource = simulation.random.happens(0.3) ? "https://api.example" : nil
+        resources = simulation.random.happens(0.3) ? ["https://api.example", "https://other.example"] : []
+        provider.policy = ResourcePolicy(of: resources, seed: seed)
     }
 
     package func run() -> String? {
@@ -59,7 +61,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         let host = simulation.host(of: process, skew: skew)
         do {
             var values = ClientRegistration.Values(clientID: "client")
-            values.resources = resource.map { [$0, "https://other.example"] } ?? []
+            values.resources = resources
             let client = OAuthClient(
                 server: AuthorizationServer(
                     SimulatedProvider.Adapter(),
@@ -137,11 +139,22 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         guard let server = servers[index] else { return }
         world.note("\(session) requests a token")
         let began = simulation.now
-        check(try await server.credentials.freshTokens(for: session), session, nil, at: index, since: began)
+        do {
+            check(try await server.credentials.freshTokens(for: session), session, nil, at: index, since: began)
+        } catch let error as AuthError {
+            let isOfResource = provider.policy?.isCause(of: error) ?? false
+            world.require(!isOfResource, "\(session) gets no token because of a policy about one resource")
+            throw error
+        }
     }
 
     private func useForResource(_ session: String, at index: Int) async throws {
-        guard let server = servers[index], let resource else { return }
+        guard let resource = resources.randomElement(using: &simulation.random) else { return }
+        try await use(resource, session, at: index)
+    }
+
+    private func use(_ resource: String, _ session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
         world.note("\(session) requests a token for \(resource)")
         let began = simulation.now
         let tokens = try await server.credentials.freshTokens(for: session, resource: resource)
@@ -286,7 +299,18 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 if history.servers.count == 1 {
                     history.world.require(more == 0, "\(more) requests were sent for a token that was fresh")
                 }
+                for resource in history.resources { try await history.useAtRest(resource, session, index) }
             }
+        }
+    }
+
+    /// Checks that a session gets a token for a resource unless the provider refuses it.
+    private func useAtRest(_ resource: String, _ session: String, _ index: Int) async throws {
+        do {
+            try await use(resource, session, at: index)
+        } catch let error as AuthError {
+            guard provider.policy?.refuses(resource, at: simulation.now) != true else { return }
+            checkRefusal(error, session, index)
         }
     }
 

@@ -43,6 +43,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     package private(set) var requests = 0
     /// The lifetime of access tokens, in seconds.
     package var lifetime: Int64
+    /// The policy about tokens for one resource.
+    var policy: ResourcePolicy?
 
     package init(world: World) {
         self.world = world
@@ -193,7 +195,11 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         case .gatewayAfter: return Self.response(504)
         default: break
         }
-        if let use = response.1 { grants[use.grant].rotations[use.serial].isDelivered = true }
+        switch response.1 {
+        case .exchanged(let grant, let serial): grants[grant].rotations[serial].isDelivered = true
+        case .refusedResource(let grant): policy?.isDelivered(to: process, of: grant, at: simulation.now)
+        case nil: break
+        }
         return response.0
     }
 
@@ -207,7 +213,10 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     }
 
     /// The use of a refresh token.
-    private typealias Use = (grant: Int, serial: Int)
+    private enum Use {
+        case exchanged(grant: Int, serial: Int)
+        case refusedResource(grant: Int)
+    }
 
     /// - Parameter isLate: Whether the response will arrive after the sender's timeout.
     private func handle(
@@ -247,6 +256,14 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         }
         let resources = parameters?.values(for: "resource") ?? []
         let resource = resources.count == 1 ? resources.first : nil
+        if let policy, policy.refuses(resource, at: simulation.now) {
+            world.note("provider: \(token) of P\(process.index) is not exchanged for \(policy.resource)")
+            world.require(
+                !policy.isKnown(to: process, of: grant, at: sentAt),
+                "P\(process.index) repeats a request for \(policy.resource) just after its refusal"
+            )
+            return (Self.response(400, ["error": .string(policy.code)]), .refusedResource(grant: grant))
+        }
         grants[grant].serial += 1
         grants[grant].accessSerial += 1
         grants[grant].rotations.append(Rotation(process: process, sentAt: sentAt))
@@ -257,6 +274,6 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             "refresh_token": .string("rt.\(grant).\(refresh)"),
             "token_type": "Bearer", "expires_in": .integer(lifetime), "user": .string(grants[grant].user),
         ]
-        return (Self.response(200, json), (grant, serial))
+        return (Self.response(200, json), .exchanged(grant: grant, serial: serial))
     }
 }

@@ -120,7 +120,8 @@ extension ManagedCredential {
             if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
             let name = client.adapter.standardName(of: error.providerError)
             if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
-                let main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
+                var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
+                main.isConfirmation = true
                 _ = try await send(main, credential, in: &accounts, lease, epoch)
                 backOff(error, subject)
                 throw error

@@ -26,9 +26,9 @@ import AuthFlowOAuth
 /// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 ///
-/// If a token for one of several resources was requested, the old tokens cannot be returned instead. An OAuth error about that resource is not
-/// counted, and only requests for the same resource are suspended; if the error may mean that the session has ended, the main token, if it has
-/// expired, is refreshed to find out.
+/// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error in response to that request is not
+/// counted, and only requests for the same resource are suspended; if the error may mean that the session has ended, the main token is refreshed
+/// to find out.
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
     /// response. The credential remains stored, because it is not known to be invalid.
@@ -47,6 +47,8 @@ struct CredentialRefresh {
     /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
     /// stored access token.
     var resource: ResourceRequest?
+    /// Whether the refresh is to show whether the session has ended: a refusal is counted even if the old tokens have not expired.
+    var isConfirmation = false
 
     /// The action for a stored credential.
     enum Action {
@@ -146,9 +148,9 @@ struct CredentialRefresh {
         }
         // Without an expiry, the rejection by an API shows that the access token cannot be used.
         let isSpent =
-            old.isExpired(at: now) || resource != nil && error.providerError == nil
+            old.isExpired(at: now) || isConfirmation
             || old.tokens.expiresAt == nil && old.tokens.accessToken == rejected
-        guard Self.isUnexplained(error, named: name), isSpent else {
+        guard resource == nil, isSpent, Self.isUnexplained(error, named: name) else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
         var (counted, isLast) = Self.counting(old)
@@ -175,22 +177,23 @@ struct CredentialRefresh {
             retryAfter: error.retryAfter,
             underlyingError: error
         )
-        let isExpired = resource == nil || old.isExpired(at: now)
-        return Consequence(backoff: end, stored: stored, state: isExpired ? .expired : nil, answer: .failure(end))
+        return Consequence(backoff: end, stored: stored, state: .expired, answer: .failure(end))
     }
 
     /// Whether an error of a request for one resource may mean that the session has ended: some providers send their own code, or none, for a
-    /// refresh token that no longer exists. The refresh of the main token, which has expired, then shows which it is.
+    /// refresh token that no longer exists. The refresh of the main token then shows which it is, unless that token was obtained recently.
     func mayConcernSession(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
         let isOfResource = name.map { $0 == "access_denied" || Self.needsUser.contains($0) } ?? false
-        return resource != nil && old.isExpired(at: now) && Self.isUnexplained(error, named: name) && !isOfResource
+        let age = now.timeIntervalSince(old.obtainedAt)
+        let isRecent = !old.isExpired(at: now) && (0..<Backoff.longest).contains(age)
+        return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isOfResource
     }
 
     /// The error for callers if the provider has refused a token for one resource only; nil for any other error. The tokens for other resources
     /// remain usable.
     private func refusalOfResource(_ error: AuthError, named name: String?) -> AuthError? {
-        guard let resource, let name, error.code == .providerRejected else { return nil }
-        if Self.needsUser.contains(name) {
+        guard let resource else { return nil }
+        if let name, error.code == .providerRejected, Self.needsUser.contains(name) {
             return AuthError(
                 .loginRequired,
                 "The provider issues no token for \(Redaction.url(resource.resource)) without the user. Sign in again.",
@@ -201,9 +204,10 @@ struct CredentialRefresh {
         }
         // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
         if ["invalid_target", "invalid_scope"].contains(name) { return error }
-        // A policy, unless the code is about the refresh token.
-        let isOfToken = ["invalid_request", "unauthorized_client", "unsupported_grant_type"].contains(name)
-        return Self.isUnexplained(error, named: name) && !isOfToken ? error : nil
+        let isAnswer = [.providerRejected, .invalidResponse, .invalidIDToken, .invalidUserInfo, .unsupported]
+            .contains(error.code)
+        let isOfServer = error.isPassing || error.status.map { $0 >= 500 || $0 == 429 } ?? false
+        return isAnswer && !isOfServer && !Self.isOfClient(error, named: name) ? error : nil
     }
 
     /// The error codes that only the user can resolve (OpenID Connect Core section 3.1.2.6).
@@ -228,14 +232,6 @@ struct CredentialRefresh {
     }
 
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
-        // RFC 6749 section 5.2: these are errors of the client or the request, which a new sign-in does not fix. `unauthorized_client` and
-        // `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which some providers return for
-        // a refresh token that no longer exists.
-        let faults = [
-            "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
-            "temporarily_unavailable", "slow_down",
-        ]
-        let isFault = error.code == .providerRejected && name.map(faults.contains) == true
         // Tokens that fail a check each time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
         // Some providers send their own code. With 403 or 404, a text such as "Forbidden" or "not_found" is that of a gateway.
@@ -247,7 +243,19 @@ struct CredentialRefresh {
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
         // Not a 403 without an error code, which may be the page of a firewall.
         let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
-        return (isBareRefusal || isRejection || isCheck) && !isFault
+        return (isBareRefusal || isRejection || isCheck) && !isOfClient(error, named: name)
+    }
+
+    /// Whether an error is about the client, the scopes or the server (RFC 6749 section 5.2), which a new sign-in does not fix.
+    ///
+    /// `unauthorized_client` and `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which
+    /// some providers return for a refresh token that no longer exists.
+    private static func isOfClient(_ error: AuthError, named name: String?) -> Bool {
+        let codes = [
+            "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
+            "temporarily_unavailable", "slow_down",
+        ]
+        return error.code == .providerRejected && name.map(codes.contains) == true
     }
 }
 

@@ -202,15 +202,29 @@ import Testing
     @Test func aStoredTokenIsNoAnswerForOneOfSeveralResources() {
         var refresh = Self.refresh()
         refresh.resource = ResourceRequest(resource: "https://a.example.com", scopes: nil)
-        func after(_ refusals: Int64, _ error: AuthError) -> String {
-            let old = Self.credential(refused: refusals)
-            return describe(refresh.consequence(of: error, named: nil, for: old, at: Self.start))
+        func after(_ error: AuthError) -> String {
+            let old = Self.credential(refused: 1)
+            let consequence = refresh.consequence(of: error, named: nil, for: old, at: Self.start + 601)
+            return "\(describe(consequence)) \(consequence.isOfResource ? "for this resource" : "for all")"
         }
-        #expect(after(0, Self.unavailable) == "temporarily_unavailable, stores nothing, backs off")
+        #expect(after(Self.unavailable) == "temporarily_unavailable, stores nothing, backs off for all")
+        // Only the refresh of the main token shows whether the session has ended.
         let empty = AuthError(.invalidResponse, "", status: 400)
-        #expect(after(0, empty) == "invalid_reply, stores refusal 1, backs off")
-        // The tokens for other resources have not expired.
-        #expect(after(1, empty) == "login_required, stores refusal 2, backs off")
+        #expect(after(empty) == "invalid_reply, stores nothing, backs off for this resource")
+    }
+
+    /// A refresh that is to show whether the session has ended counts, although the old tokens are still usable.
+    @Test func aRefusedConfirmationIsCountedBeforeTheTokensExpire() {
+        var refresh = Self.refresh()
+        let empty = AuthError(.invalidResponse, "", status: 400)
+        func after(_ refusals: Int64) -> String {
+            let old = Self.credential(refused: refusals)
+            return describe(refresh.consequence(of: empty, named: nil, for: old, at: Self.start))
+        }
+        #expect(after(0) == "old, stores nothing, backs off")
+        refresh.isConfirmation = true
+        #expect(after(0) == "invalid_reply, stores refusal 1, backs off")
+        #expect(after(1) == "login_required, stores refusal 2, backs off, expired")
     }
 
     private static let anotherUser = AuthError(.invalidIDToken, "", underlyingError: AnotherUser())

@@ -1,0 +1,52 @@
+import AuthFlow
+import AuthFlowSimulation
+
+/// A policy of the provider: for some time, it issues no tokens for one resource. The session and the tokens for other resources remain usable.
+struct ResourcePolicy {
+    /// RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, and a provider's own code.
+    static let codes = ["invalid_target", "access_denied", "consent_required", "x_policy"]
+    /// Shorter than every backoff, with its jitter.
+    static let shortestBackoff = Duration.seconds(3)
+
+    let resource: String
+    let code: String
+    /// The time of its beginning, and of its end.
+    let period: Range<Duration>
+    /// The times at which each process learned of the latest refusal.
+    private var refusals: [Recipient: Duration] = [:]
+
+    private struct Recipient: Hashable {
+        let process: Int
+        let grant: Int
+    }
+
+    /// - Parameter seed: The seed of the history. Three in four have no policy.
+    init?(of resources: [String], seed: UInt64) {
+        // Without a draw from the generator of the history: the other histories remain what they were.
+        var random = SeededGenerator(seed: ~seed)
+        guard random.happens(0.25), let resource = resources.randomElement(using: &random) else { return nil }
+        self.resource = resource
+        code = Self.codes.randomElement(using: &random) ?? Self.codes[0]
+        let start = random.duration(.zero, .seconds(100))
+        // Half of the policies outlast the history.
+        period = start..<(random.happens(0.5) ? .seconds(10_000) : start + random.duration(.seconds(5), .seconds(120)))
+    }
+
+    /// Whether a request for a resource is refused at a time.
+    func refuses(_ resource: String?, at time: Duration) -> Bool { resource == self.resource && period.contains(time) }
+
+    /// Whether an error is the refusal, or reports it.
+    func isCause(of error: AuthError) -> Bool {
+        sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
+    }
+
+    /// Records that a process has received the refusal.
+    mutating func isDelivered(to process: Simulation.Process, of grant: Int, at time: Duration) {
+        refusals[Recipient(process: process.index, grant: grant)] = time
+    }
+
+    /// Whether a process has just learned of a refusal, and must not yet repeat the request.
+    func isKnown(to process: Simulation.Process, of grant: Int, at time: Duration) -> Bool {
+        refusals[Recipient(process: process.index, grant: grant)].map { time - $0 < Self.shortestBackoff } ?? false
+    }
+}
