@@ -3,13 +3,13 @@ import AuthFlowSimulation
 
 /// A policy of the provider: for some time, it issues no tokens for one resource. The session and the tokens for other resources remain usable.
 struct ResourcePolicy {
-    /// RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, and a provider's own code.
-    static let codes = ["invalid_target", "access_denied", "consent_required", "x_policy"]
+    /// RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, a provider's own code, and a response without a code.
+    private static let codes = ["invalid_target", "access_denied", "consent_required", "x_policy", nil]
     /// Shorter than every backoff, with its jitter.
     static let shortestBackoff = Duration.seconds(3)
 
     let resource: String
-    let code: String
+    private let code: String?
     /// The time of its beginning, and of its end.
     let period: Range<Duration>
     /// The times at which each process learned of the latest refusal.
@@ -26,7 +26,7 @@ struct ResourcePolicy {
         var random = SeededGenerator(seed: ~seed)
         guard random.happens(0.25), let resource = resources.randomElement(using: &random) else { return nil }
         self.resource = resource
-        code = Self.codes.randomElement(using: &random) ?? Self.codes[0]
+        code = Self.codes.randomElement(using: &random) ?? nil
         let start = random.duration(.zero, .seconds(100))
         // Half of the policies outlast the history.
         period = start..<(random.happens(0.5) ? .seconds(10_000) : start + random.duration(.seconds(5), .seconds(120)))
@@ -35,9 +35,13 @@ struct ResourcePolicy {
     /// Whether a request for a resource is refused at a time.
     func refuses(_ resource: String?, at time: Duration) -> Bool { resource == self.resource && period.contains(time) }
 
-    /// Whether an error is the refusal, or reports it.
+    /// The content of the refusal.
+    var refusal: JSON? { code.map { ["error": .string($0)] } }
+
+    /// Whether an error is recognizable as the refusal, or reports it.
     func isCause(of error: AuthError) -> Bool {
-        sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
+        guard let code else { return false }
+        return sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
     }
 
     /// Records that a process has received the refusal.

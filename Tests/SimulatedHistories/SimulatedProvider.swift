@@ -262,7 +262,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
                 !policy.isKnown(to: process, of: grant, at: sentAt),
                 "P\(process.index) repeats a request for \(policy.resource) just after its refusal"
             )
-            return (Self.response(400, ["error": .string(policy.code)]), .refusedResource(grant: grant))
+            return (Self.response(400, policy.refusal), .refusedResource(grant: grant))
         }
         grants[grant].serial += 1
         grants[grant].accessSerial += 1

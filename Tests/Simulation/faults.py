@@ -36,6 +36,10 @@ LOGOUT_EFFECT = "Sources/Server/AuthFlowServer/SignOut/ProviderLogout.swift"
 
 # Name: file, text and replacement.
 FAULTS = {
+    "a-refused-resource-suspends-the-session": [
+        (DECISION, "backoff: refusal, isOfResource: true,", "backoff: refusal, isOfResource: false,")],
+    "a-refused-resource-is-requested-again-at-once": [
+        (DECISION, "backoff: refusal, isOfResource: true,", "backoff: nil, isOfResource: true,")],
     "callers-are-served-during-the-check": [
         (MANAGED, "            let check =\n                state.check\n",
             "if state.check != nil, case .unchecked(let known) = answer { return (.cached(known.credential), nil) }\n"
