@@ -13,7 +13,7 @@ let isVerbose = arguments.contains("--verbose")
 
 do {
     guard arguments.count >= 2 else {
-        throw AuthError(.invalidConfiguration, "okta-native-sso login|status|logout FILE")
+        throw AuthError(.invalidConfiguration, "Usage: okta-native-sso login|status|logout FILE")
     }
     let file = try ConfigurationFile(path: arguments[1])
     let profile = try file.profile()

@@ -192,6 +192,12 @@ extension ManagedCredential {
                     "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
                 )
             }
+            if let account, accounts.entry(account) == nil, other != nil, policy == .sameAccount {
+                throw AuthError(
+                    .accountMismatch,
+                    "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested."
+                )
+            }
             if other != nil, policy == .sameAccount {
                 throw AuthError(
                     .accountMismatch,

@@ -226,6 +226,15 @@ public struct KeptRegistrations: Sendable {
         await KnownResources(store: store).add(issuer: registration.issuer, origin: origin)
     }
 
+    /// No longer uses a registration for sign-ins. Resources with its tokens continue to use it.
+    func retire(at issuer: String, for redirectURI: RedirectURI, clientID: String) async throws {
+        let key = self.key(issuer, redirectURI)
+        try await store.withLease(on: key) { lease in
+            guard try await read(key)?.clientID.isIdentical(to: clientID) == true else { return }
+            try await store.write(nil, under: lease)
+        }
+    }
+
     /// Removes a registration from the store. It continues to exist at the authorization server.
     /// - Parameters:
     ///   - issuer: The issuer.

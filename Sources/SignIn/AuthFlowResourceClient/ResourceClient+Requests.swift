@@ -150,7 +150,7 @@ extension ResourceClient {
             attempt.round.end = error
             return nil
         } catch let error as AuthError where isForgotten(known, error) {
-            try await forget(known, client)
+            attempt.round.end = try await forget(known, error)
             return nil
         }
     }
@@ -161,11 +161,17 @@ extension ResourceClient {
             && Self.isUnknownClient(error.providerError?.error)
     }
 
-    /// Removes a registration that the server does not recognize, together with its tokens for this resource, which can no longer be refreshed.
-    func forget(_ known: KnownResource, _ client: AuthClient) async throws {
-        _ = try await client.signOutLocally()
-        try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
-        state.withLock { if $0.client?.known == cacheKey(known) { $0.client = nil } }
+    /// Retires a registration that the server did not recognize: the next sign-in registers the client again. Until then, the tokens remain
+    /// stored, because the response may have been a mistake.
+    /// - Returns: The error for the caller.
+    func forget(_ known: KnownResource, _ error: AuthError) async throws -> AuthError {
+        try await registrations.retire(at: known.issuer, for: redirectURI, clientID: known.clientID)
+        return AuthError(
+            .loginRequired,
+            "The authorization server \(known.issuer) no longer recognizes the client that was registered for \(address). Sign in again.",
+            providerError: error.providerError,
+            underlyingError: error
+        )
     }
 
     // MARK: Challenges
@@ -213,15 +219,15 @@ extension ResourceClient {
                 }
             }
             // MCP authorization, "Step-Up Authorization Flow": "no more than a few times", and then it is a permanent failure.
-            guard attempt.round.scopes != wanted, attempt.round.signIns < Self.maximumSignIns,
-                !state.withLock({ $0.fruitless.contains(wanted) })
-            else {
+            guard attempt.round.scopes != wanted else {
                 state.withLock { state in
                     if state.fruitless.count >= 64 { state.fruitless = [] }
                     _ = state.fruitless.insert(wanted)
                 }
                 throw insufficientScope(demanded)
             }
+            guard attempt.round.signIns < Self.maximumSignIns, !state.withLock({ $0.fruitless.contains(wanted) })
+            else { throw insufficientScope(demanded) }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
         case .authentication: break
         }
@@ -246,7 +252,7 @@ extension ResourceClient {
         guard methods.withoutUser != nil || options.signsInOnDemand && mayAsk else {
             guard mayAsk else { return false }
             guard round.end == nil, let rejected else { throw loginRequired(because: round.end) }
-            throw loginRequired(rejected: rejected, scopes)
+            throw loginRequired(rejected: rejected, challenge)
         }
         if try await signInForAll(to: challenge, rejected: rejected?.tokens.accessToken) {
             round.signIns += 1
@@ -298,8 +304,7 @@ extension ResourceClient {
             round.end = error
             return false
         } catch let error as AuthError where isForgotten(known, error) {
-            // This leads to a new registration and a new sign-in.
-            try await forget(known, client)
+            round.end = try await forget(known, error)
             return false
         }
     }

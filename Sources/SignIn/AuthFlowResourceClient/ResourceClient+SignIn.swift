@@ -210,8 +210,8 @@ extension ResourceClient {
         _ willShow: @escaping @Sendable () -> Void
     ) async throws {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
-        request.acrValues = challenge?.acrValues ?? []
-        request.maxAge = challenge?.maxAge.map { .seconds($0) }
+        request.acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
+        request.maxAge = challenge?.maxAge.map { .seconds($0) } ?? options.maxAge
         if methods.withoutUser == nil {
             // A client with a client ID metadata document is the same client at every server: consent for another server, resource or set of
             // scopes does not cover this request.

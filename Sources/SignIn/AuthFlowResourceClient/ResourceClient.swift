@@ -55,6 +55,12 @@ public final class ResourceClient: Sendable {
         /// Scopes to request in addition to those that the resource demands; default: none.
         public var scopes: [String] = []
 
+        /// The authentication context classes that a sign-in requests if the challenge names none (RFC 9470); default: none.
+        public var acrValues: [String] = []
+
+        /// The maximum age of the user's authentication that a sign-in requests if the challenge names none (RFC 9470); default: none.
+        public var maxAge: Duration?
+
         /// The resource identifier in token requests if the resource has no metadata; default: the URL of the resource.
         public var resource: String?
 
@@ -375,13 +381,7 @@ public final class ResourceClient: Sendable {
             do {
                 return try await client.freshCredential(lasting: duration)
             } catch let error as AuthError where isForgotten(known, error) {
-                try await forget(known, client)
-                throw AuthError(
-                    .loginRequired,
-                    "The authorization server \(known.issuer) no longer recognizes the client that was registered for \(address). Sign in again.",
-                    providerError: error.providerError,
-                    underlyingError: error
-                )
+                throw try await forget(known, error)
             }
         }
         // A machine-to-machine client shows no page, so it needs no permission to do so.

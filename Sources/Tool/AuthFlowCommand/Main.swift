@@ -61,6 +61,7 @@ import AuthFlowSystem
         // not be printed in that case.
         guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("No command was specified.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
+        ScreenWidth.requireUsable()
         do {
             command = try AuthFlowCommand.parseAsRoot(arguments)
         } catch {

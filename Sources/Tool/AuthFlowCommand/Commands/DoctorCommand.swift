@@ -313,12 +313,18 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.bad("provider", "\(error)")
         }
         let clientID = DisplayText.sanitized(client.registration.clientID, limit: 200)
-        let test = client.isWithoutUser ? ". To test it, run: authflow token --refresh" : ""
+        let test = client.isWithoutUser ? ". To test it, run: \(SignInAdvice.token)" : ""
         findings.note("client ID", "\"\(clientID)\": only the provider can tell whether it is registered\(test)")
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
-            abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); correct it")
+            if abs(offset) > client.registration.clockLeeway.seconds {
+                findings.bad("clock", "\(text); correct it")
+            } else if abs(offset) > 30 {
+                findings.note("clock", "\(text), which the profile's clock_leeway covers")
+            } else {
+                findings.good("clock", text)
+            }
         }
         guard !client.isWithoutUser else { return }
         findings.note("to register", "these redirect URIs, exactly:")

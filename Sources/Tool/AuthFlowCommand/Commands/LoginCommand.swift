@@ -42,6 +42,17 @@ struct LoginCommand: AsyncParsableCommand {
     )
     var isPrivate = false
 
+    @Option(
+        help: ArgumentHelp(
+            "With a URL: an authentication context class to request, in order of preference (RFC 9470). May be given more than once.",
+            valueName: "acr"
+        )
+    )
+    var acrValues: [String] = []
+
+    @Option(help: "With a URL: the maximum age of the user's authentication, in seconds (RFC 9470).")
+    var maxAge: Int?
+
     @Option(help: "Write a trace of the login to this file, as an HTML page without secrets.")
     var trace: String?
 
@@ -54,6 +65,12 @@ struct LoginCommand: AsyncParsableCommand {
         }
         guard !(addAccount && replaceAccount) else {
             throw ValidationError("--add-account and --replace-account cannot be combined.")
+        }
+        guard resource.url != nil || acrValues.isEmpty && maxAge == nil else {
+            throw ValidationError("--acr-values and --max-age need the URL of a resource; for a profile, set \"acr_values\" and \"max_age\".")
+        }
+        guard maxAge.map({ (0...31_536_000).contains($0) }) ?? true else {
+            throw ValidationError("--max-age must be a number of seconds from 0 to 31536000.")
         }
         guard resource.url == nil || !device && !addAccount && !replaceAccount else {
             throw ValidationError(
@@ -73,7 +90,8 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
-        if let choice = resource.choice(options, scopes: scope.scopes) {
+        if var choice = resource.choice(options, scopes: scope.scopes) {
+            choice.authentication = AuthenticationChoice(acrValues: acrValues, maxAge: maxAge)
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,

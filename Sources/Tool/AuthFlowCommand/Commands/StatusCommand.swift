@@ -32,10 +32,12 @@ struct StatusRequest: Hashable {
 
     func run() async throws {
         let credential: Credential
+        var isRenewable = false
         if let resource {
             credential = try await ResourceReport.print(try resource.client(), asJSON: asJSON)
         } else {
             let client = try choice.client()
+            isRenewable = client.isWithoutUser
             do {
                 credential = try await client.requiredCredential()
             } catch let error as AuthError where error.code == .loginRequired && asJSON {
@@ -49,7 +51,7 @@ struct StatusRequest: Hashable {
                 tokens: client.tokensWithoutSignIn
             )
         }
-        guard credential.state != .ended else {
+        guard credential.state(isRenewable: isRenewable) != .ended else {
             let reason = credential.isRefused ? "the provider has refused to refresh it" : "there is no refresh token"
             throw AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
         }

@@ -17,17 +17,34 @@ enum SignInAdvice {
         chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
     }
 
-    /// The command that signs in after an error: with the scopes that a resource requires, if there are any; nil if they are too long.
+    /// The command that signs in after an error: with the access that a resource requires, if it requires any; nil if that is too long.
     static func command(after error: any Error) -> String? {
-        let scopes = ((error as? AuthError)?.underlyingError as? MissingScopes)?.scopes ?? []
-        guard let command, !scopes.isEmpty else { return command }
-        // With "=", because a scope may begin with "-". A hostile resource can name any number of scopes.
-        let words = ShellWord.line(scopes.map { "--scope=\($0)" })
+        command.flatMap { extended($0, for: error) }
+    }
+
+    /// Adds the options of the access that a resource requires to a command; nil if they are too long.
+    static func extended(_ command: String, for error: any Error) -> String? {
+        let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
+        guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
+        // With "=", because a value may begin with "-". A hostile resource can name any number of them.
+        let options =
+            required.scopes.map { "--scope=\($0)" } + required.acrValues.map { "--acr-values=\($0)" }
+            + (required.maxAge.map { ["--max-age=\($0)"] } ?? [])
+        guard !options.isEmpty else { return command }
+        let words = ShellWord.line(options)
         return words.utf8.count <= 1000 ? "\(command) \(words)" : nil
     }
 
     /// The command that diagnoses problems.
     static var doctor: String { ShellWord.line(["authflow", "doctor"] + (chosen.withLock { $0?.profile } ?? [])) }
+
+    /// The command that tests the request of a client without a user.
+    static var token: String {
+        ShellWord.line(["authflow", "token"] + (chosen.withLock { $0?.profile } ?? []) + ["--refresh"])
+    }
+
+    /// The command that shows the stored state.
+    static var status: String { ShellWord.line(["authflow", "status"] + (chosen.withLock { $0?.place } ?? [])) }
 
     /// The command that removes data that can no longer be read.
     static var localLogout: String {

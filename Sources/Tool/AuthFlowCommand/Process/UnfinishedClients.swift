@@ -32,7 +32,7 @@ enum UnfinishedClients {
         if signsOut.withLock({ $0 }) {
             return Words(
                 began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
-                done: "The provider has responded. You are signed out on this machine; see: authflow status",
+                done: "The provider has responded. You are signed out on this machine; see: \(SignInAdvice.status)",
                 late:
                     "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
             )
@@ -40,7 +40,7 @@ enum UnfinishedClients {
         return Words(
             began:
                 "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
-            done: "Finished, and the result is stored. See: authflow status",
+            done: "Finished, and the result is stored. See: \(SignInAdvice.status)",
             late: "The request did not finish in time. You may have to sign in again."
         )
     }

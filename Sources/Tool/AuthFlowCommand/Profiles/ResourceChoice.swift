@@ -10,6 +10,8 @@ struct ResourceChoice: Hashable {
     var scopes: [String] = []
     var resource: String?
     var assumesOrigin = false
+    /// The authentication of the user that a sign-in requests.
+    var authentication = AuthenticationChoice()
 
     /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }
@@ -54,6 +56,8 @@ struct ResourceChoice: Hashable {
         var options = ResourceClient.Options()
         options.scopes = scopes
         options.resource = resource
+        options.acrValues = authentication.acrValues
+        options.maxAge = authentication.maxAge.map { .seconds($0) }
         options.signsInOnDemand = signsInOnDemand
         options.restAfterFailure = restAfterFailure
         options.assumesAuthorizationServerAtOrigin = assumesOrigin
@@ -111,11 +115,12 @@ struct ResourceChoice: Hashable {
             + (assumesOrigin ? ["--assume-origin"] : [])
     }
 
-    /// The instruction to the user for signing in with this choice.
-    var loginAdvice: String {
+    /// The instruction to the user for signing in with this choice after an error; nil if the resource requires too much for a command line.
+    func loginAdvice(after error: any Error) -> String? {
         let command = ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
-        return "Run: \(command)"
-            + (shownAddress == address ? "" : ", with the URL from your host's configuration.")
+        return SignInAdvice.extended(command, for: error).map {
+            "Run: \($0)" + (shownAddress == address ? "" : ", with the URL from your host's configuration.")
+        }
     }
 
     /// The transport for requests to the resource.
@@ -147,7 +152,7 @@ struct ResourceChoice: Hashable {
         _ observer: @escaping @Sendable (FlowEvent) -> Void
     ) -> @Sendable (FlowEvent) -> Void {
         var progress = Progress(isVerbose: choice.isVerbose, launchEnvironment: launchEnvironment)
-        progress.showsSteps = showsSteps
+        progress.showsSteps = showsSteps && !choice.isQuiet
         return { [progress] event in
             progress(event)
             observer(event)
@@ -209,6 +214,13 @@ struct ResourceOptions: ParsableArguments {
             )
         }
     }
+}
+
+/// The authentication of the user that a sign-in for a resource requests (RFC 9470).
+struct AuthenticationChoice: Hashable {
+    var acrValues: [String] = []
+    /// In seconds.
+    var maxAge: Int?
 }
 
 /// The scopes that a command requests.

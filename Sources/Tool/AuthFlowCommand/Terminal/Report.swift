@@ -19,48 +19,50 @@ enum Report {
     ///   - tokens: The tokens of a profile that signs no user in, in words; nil for a user.
     static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?, tokens: String? = nil) throws {
         if asJSON {
-            try Terminal.result(json(credential, coversDetails))
+            try Terminal.result(json(credential, coversDetails, isRenewable: tokens != nil))
         } else {
             let name = credential.displayName
             let tokens = tokens.map { $0.prefix(1).uppercased() + $0.dropFirst() }
-            let ended = credential.state == .ended ? "The session of \(name) has ended" : nil
+            let isRenewable = tokens != nil
+            let ended = credential.state() == .ended ? "The session of \(name) has ended" : nil
             Terminal.result(tokens ?? ended ?? "Signed in as \(name)")
-            for (name, value) in lines(credential, coversDetails) where tokens == nil || name != "subject" {
+            for (name, value) in lines(credential, coversDetails, isRenewable) where tokens == nil || name != "subject" {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
         }
     }
 
-    private static func lines(_ credential: Credential, _ coversDetails: Bool?) -> [(String, String)] {
+    private static func lines(_ credential: Credential, _ coversDetails: Bool?, _ isRenewable: Bool) -> [(String, String)] {
         let details = coversDetails.map { $0 ? "as requested" : "not as requested (status --json shows them)" }
         return [details.map { ("details", $0) }].compactMap { $0 } + [
             ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
             ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
-            ("access token", lifetime(of: credential)),
+            ("access token", lifetime(of: credential, isRenewable: isRenewable)),
         ]
     }
 
     /// The expiry of the access token, and whether it has passed.
-    static func lifetime(of credential: Credential) -> String {
+    /// - Parameter isRenewable: Whether the client obtains tokens without a user.
+    static func lifetime(of credential: Credential, isRenewable: Bool = false) -> String {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
-        return switch credential.state {
+        return switch credential.state(isRenewable: isRenewable) {
         case .fresh where credential.tokens.refreshToken == nil && credential.identity != nil:
             "until \(end), without a refresh token"
         case .fresh: "until \(end)"
-        case .expired: "expired at \(end), refreshed when needed"
+        case .expired: "expired at \(end), \(isRenewable ? "replaced" : "refreshed") when needed"
         case .ended: "expired at \(end)"
         }
     }
 
-    private static func json(_ credential: Credential, _ coversDetails: Bool?) -> JSON {
+    private static func json(_ credential: Credential, _ coversDetails: Bool?, isRenewable: Bool) -> JSON {
         var members: [String: JSON] = [
             "issuer": credential.issuer.map(JSON.string) ?? .null,
             "subject": credential.identity.map { .string($0.subject) } ?? .null,
             "claims": credential.identity?.claims ?? [:],
             "scopes": .array(credential.tokens.scopes.map(JSON.string)),
             "expires_at": credential.tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
-            "state": .string(credential.state.rawValue),
+            "state": .string(credential.state(isRenewable: isRenewable).rawValue),
             "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
         ]
         members["authorization_details"] = credential.tokens.authorizationDetails
@@ -74,14 +76,16 @@ extension Credential {
     enum State: String {
         /// The access token has not expired, as far as is known.
         case fresh
-        /// The access token has expired, and there is a refresh token.
+        /// The access token has expired, and is replaced when it is needed.
         case expired
         /// The access token has expired, and the user must sign in again.
         case ended
     }
 
-    var state: State {
+    /// - Parameter isRenewable: Whether the client obtains tokens without a user.
+    func state(isRenewable: Bool = false) -> State {
         if tokens.expiresAt.map({ Date() < $0 }) ?? true { return .fresh }
+        if isRenewable, identity == nil, tokens.refreshToken == nil { return .expired }
         return tokens.refreshToken == nil || isRefused ? .ended : .expired
     }
 }

@@ -18,13 +18,13 @@ enum ResourceReport {
                 "requested_scopes": .array(status.requestedScopes.map(JSON.string)),
                 "scopes": .array(credential.tokens.scopes.map(JSON.string)),
                 "expires_at": end.map(JSON.string) ?? .null,
-                "state": .string(credential.state.rawValue),
+                "state": .string(credential.state().rawValue),
                 "token_type": .string(credential.tokens.tokenType),
                 "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
             ])
             return credential
         }
-        let title = credential.state == .ended ? "The session has ended at" : "Signed in to"
+        let title = credential.state() == .ended ? "The session has ended at" : "Signed in to"
         Terminal.result("\(title) \(DisplayText.sanitized(status.resource, limit: 300))")
         let lines = [
             ("issuer", DisplayText.sanitized(status.issuer, limit: 300)),
