@@ -72,8 +72,8 @@ extension OIDCProvider: ProviderAdapter {
         if let fixed { return fixed }
         let needed =
             switch identitySource {
-            case .userInfo: "\"userinfo\", and with the scope openid \"jwks\""
-            case .introspection: "\"introspection\", and with the scope openid \"jwks\""
+            case .userInfo: "\"userinfo\", and \"jwks\" if the openid scope is requested"
+            case .introspection: "\"introspection\", and \"jwks\" if the openid scope is requested"
             case .idToken, .accessToken: "\"jwks\""
             }
         var metadata: ProviderMetadata

@@ -71,7 +71,7 @@ extension OktaProvider {
         try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSecret($0.exposed) }
     }
 
-    /// The shared device secret, if it is that of a user.
+    /// The shared device secret, if it belongs to the given user.
     private func sharedSecret(of subject: String?, in context: ProviderContext) async throws -> SharedSecret? {
         guard let subject, let shared = try await sharedSecret(in: context), shared.subject.isIdentical(to: subject)
         else { return nil }

@@ -55,6 +55,13 @@ import Testing
         #expect(try form.target(on: page).url == target)
     }
 
+    /// Browsers do not read elements in the content of these.
+    @Test(arguments: ["noscript", "template", "iframe", "textarea", "title", "style"])
+    func aBaseURLInContentThatIsNotShownIsIgnored(_ element: String) throws {
+        let text = "<\(element)><base href=/y/></\(element)><form action=z><input name=x></form>"
+        #expect(try HTMLPage(Array(text.utf8))?.base == nil)
+    }
+
     @Test func aFieldCountsOnceHoweverFormsAreNested() throws {
         let page = try #require(
             try HTMLPage(

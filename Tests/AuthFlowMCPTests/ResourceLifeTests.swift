@@ -716,6 +716,30 @@ import Testing
         }
     }
 
+    /// The response may be that of a server which has not yet received the registration: nothing is deleted that cannot be obtained again.
+    @Test func anUnknownClientLosesItsRegistrationButNotItsTokens() async throws {
+        var settings = Self.settings()
+        settings.refreshes = true
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let store = MemoryTokenStore()
+            let time = VirtualTime(start: Date())
+            var options = ResourceClient.Options()
+            options.signsInOnDemand = false
+            let client = try scene.client(store: store, options: options, host: time.host)
+            _ = try await scene.client(store: store).signIn()
+            let before = try #require(try await client.status())
+            scene.emulator.forgetClients()
+            time.advance(by: .seconds(7200))
+            await expectError(.loginRequired) { _ = try await client.freshCredential() }
+            let after = try #require(try await client.status())
+            #expect(after.clientID == before.clientID && after.credential?.tokens == before.credential?.tokens)
+            // The next sign-in registers the client again.
+            _ = try await scene.client(store: store).signIn()
+            #expect(try await client.status()?.clientID != before.clientID)
+            #expect(scene.emulator.registrations == 2)
+        }
+    }
+
     /// A long-running client reports why this request fails, not why an earlier one did.
     @Test(arguments: [true, false]) func theReasonOfAnEarlierFailureIsNotRepeated(_ refreshes: Bool) async throws {
         var settings = Self.settings()

@@ -40,7 +40,7 @@ private struct MemoryLogHandler: LogHandler {
             let lines = kept.lines.withLock { $0 }
             #expect(lines.contains { $0.0 == .debug && $0.1.contains("storing succeeded") })
             #expect(lines.contains { $0.0 == .warning && $0.1.contains("invalid_id_token") })
-            #expect(lines.contains { $0.1.contains("Compare this machine's clock and client ID with the provider's") })
+            #expect(lines.contains { $0.1.contains("Check that this machine's clock is correct") })
             #expect(!lines.contains { $0.1.contains(tokens.accessToken.exposed) || $0.1.contains("wonderland") })
         }
     }

@@ -83,7 +83,10 @@ import Testing
     }
 
     /// A refresh of the main token shows whether the session has ended, unless that token is recent, even if it has not expired or has no expiry.
-    @Test(arguments: [(400, "token_revoked"), (400, ""), (401, "")], [(0, true), (400, true), (3600, true), (400, false)])
+    @Test(
+        arguments: [(400, "token_revoked"), (400, ""), (401, "")],
+        [(0, true), (400, true), (3600, true), (400, false)]
+    )
     func anEndedSessionIsRecognizedByRequestsForAResource(
         _ refusal: (status: Int, error: String),
         _ token: (age: TimeInterval, hasExpiry: Bool)
@@ -113,12 +116,15 @@ import Testing
     }
 
     /// A policy about one resource concerns neither the other resources nor the session.
-    @Test(arguments: [
-        (400, "interaction_required", AuthError.Code.loginRequired), (400, "access_denied", .providerRejected),
-        (400, "invalid_target", .providerRejected), (400, "policy_violation", .providerRejected),
-        (403, "policy_violation", .providerRejected), (400, "", .invalidResponse), (401, "", .invalidResponse),
-        (403, "", .invalidResponse),
-    ], [0, 3600] as [TimeInterval])
+    @Test(
+        arguments: [
+            (400, "interaction_required", AuthError.Code.loginRequired), (400, "access_denied", .providerRejected),
+            (400, "invalid_target", .providerRejected), (400, "policy_violation", .providerRejected),
+            (403, "policy_violation", .providerRejected), (400, "", .invalidResponse), (401, "", .invalidResponse),
+            (403, "", .invalidResponse),
+        ],
+        [0, 3600] as [TimeInterval]
+    )
     func aResourceThatTheProviderRefusesDoesNotSuspendTheOthers(
         _ refusal: (status: Int, error: String, expected: AuthError.Code),
         _ age: TimeInterval
@@ -210,10 +216,13 @@ import Testing
     }
 
     /// One resource whose tokens are unusable does not affect the others.
-    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting], [
-        (EmulatorFault.tokenResponse(.member("token_type", "mac")), AuthError.Code.unsupported),
-        (.idToken(.claims { $0["aud"] = "another" }), .invalidIDToken),
-    ])
+    @Test(
+        arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting],
+        [
+            (EmulatorFault.tokenResponse(.member("token_type", "mac")), AuthError.Code.unsupported),
+            (.idToken(.claims { $0["aud"] = "another" }), .invalidIDToken),
+        ]
+    )
     func aResourceWhoseTokensFailACheckDoesNotEndTheSession(
         _ policy: OIDCEmulator.RefreshPolicy,
         _ failure: (fault: EmulatorFault, code: AuthError.Code)

@@ -77,6 +77,34 @@ import Testing
         }
     }
 
+    /// The grant needs no user, so neither command asks for a sign-in.
+    @Test func aMachineGetsATokenForEachOfItsResources() async throws {
+        let resources = ["https://a.example.com", "https://b.example.com"]
+        try await withRobot(["resources": "[\"\(resources[0])\", \"\(resources[1])\"]"]) { emulator, path, _ in
+            var tokens: [String] = []
+            for resource in resources + resources {
+                let token = try await CommandHarness.run(["token", "--resource", resource, "--config", path])
+                #expect(token.status == 0, "\(token.talk)")
+                tokens.append(token.output)
+            }
+            #expect(Set(tokens).count == 2 && Array(tokens[..<2]) == Array(tokens[2...]))
+            #expect(emulator.requests.filter { $0 == "POST /token" }.count == 3)
+            let other = try await CommandHarness.run(["token", "--resource", "https://c.example.com", "--config", path])
+            #expect(other.status == 2, "\(other.talk)")
+        }
+    }
+
+    @Test func anExpiredTokenOfAMachineIsReplacedWithoutASignIn() async throws {
+        try await withRobot { emulator, path, _ in
+            emulator.accessTokenLifetime = 0
+            #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
+            let stored = try await CommandHarness.run(["status", "--json", "--config", path])
+            #expect(stored.status == 0, "\(stored.talk)")
+            let state = try JSON(parsing: Array(stored.output.utf8))["state"]?.string
+            #expect(state == "expired")
+        }
+    }
+
     /// There is no user to sign in.
     @Test func aMachineIsNeverDescribedAsAUser() async throws {
         try await withRobot { emulator, path, _ in

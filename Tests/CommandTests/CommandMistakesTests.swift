@@ -184,7 +184,7 @@ import Testing
                 #expect(outcome.status == 0, "\(outcome.output)")
                 for words in [
                     "without a terminal", "127.0.0.1:", "ok  user agent    headless",
-                    "com.example.authflow: does not open",
+                    "com.example.authflow: URLs are not handled",
                     "ok  store", "ok  clock", "ok  provider      \(emulator.issuer)",
                     "with any port, RFC 8252 section 7.3",
                 ] { #expect(outcome.output.contains(words), "\(words)") }

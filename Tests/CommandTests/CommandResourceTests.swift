@@ -123,6 +123,23 @@ import Testing
         }
     }
 
+    /// RFC 9470: the command in the message requests the authentication that the resource requires.
+    @Test func theAdviceForAStepUpRequestsTheRequiredAuthentication() async throws {
+        try await with { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            emulator.settings.requiredACR = "mfa phr"
+            let call = ["curl", emulator.resource, "-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#]
+            let refused = try await run(call)
+            #expect(refused.status == 4, "\(refused.talk)")
+            let options = ["--acr-values=mfa", "--acr-values=phr", "--max-age=300"]
+            let command = ["login", emulator.resource] + options
+            #expect(refused.talk.contains("authflow \(command.joined(separator: " "))"), "\(refused.talk)")
+            #expect(try await run(command).status == 0)
+            let accepted = try await run(call)
+            #expect(!accepted.talk.contains("requires"), "\(accepted.talk)")
+        }
+    }
+
     @Test func aRegistrationThatTheServerHasForgottenLeadsToASignIn() async throws {
         var settings = ResourceSettings()
         settings.refreshes = true

@@ -172,7 +172,10 @@ extension ManagedCredential {
     ) async throws -> TokenSet {
         guard let renewal else { preconditionFailure("there is a renewal, because the credential is renewable") }
         guard request.scopes == nil else {
-            throw AuthError(.unsupported, "A client that requests tokens for itself cannot request fewer scopes for one resource.")
+            throw AuthError(
+                .unsupported,
+                "A client that requests tokens for itself cannot request fewer scopes for one resource."
+            )
         }
         let renewed: Credential
         do {
@@ -183,7 +186,9 @@ extension ManagedCredential {
         }
         state.withLock { $0.machine.succeeded(subject) }
         // A stored token for a resource is used with the key of the main token.
-        guard renewed.identity == nil, renewed.tokens.dpopKey == credential.tokens.dpopKey else { return renewed.tokens }
+        guard renewed.identity == nil, renewed.tokens.dpopKey == credential.tokens.dpopKey else {
+            return renewed.tokens
+        }
         var kept = credential
         kept.keep(ResourceToken(renewed, resource: request.resource, requestedScopes: nil), at: client.host.now())
         await save(kept, in: &accounts, lease, epoch)

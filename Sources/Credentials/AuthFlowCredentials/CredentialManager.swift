@@ -145,7 +145,7 @@ public final class CredentialManager: Sendable {
         guard key.resource == granted else {
             throw AuthError(
                 .invalidConfiguration,
-                "The credential was granted for \(granted ?? "no resource in particular"), but the key names another resource."
+                "The credential was granted for \(credential.resources.isEmpty ? "no specific resource" : credential.resources.joined(separator: ", ")), but the credential key specifies \(key.resource ?? "no resource")."
             )
         }
         try await unfinished.finish { [self] in

@@ -76,7 +76,7 @@ struct CredentialRefresh {
         // the request permitting offline access to the requested resources are in place".
         let advice =
             requestsOfflineAccess
-            ? "some providers issue one only if the parameter \"prompt\" of the authorization request is \"consent\""
+            ? "some providers issue one only if the authorization request has prompt=consent"
             : "many providers issue one for the scope \"offline_access\""
         let reason = credential.isExpired(at: now) ? "has expired, and" : "cannot be refreshed, because"
         let error = AuthError(

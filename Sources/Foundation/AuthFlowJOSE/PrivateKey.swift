@@ -78,7 +78,7 @@ public struct PrivateKey: SigningKey {
         switch algorithm.definition?.scheme {
         case .rsaPKCS1, .rsaPSS:
             guard let key = try? _RSA.Signing.PrivateKey(keySize: .bits3072) else {
-                throw AuthError(.unsupported, "No RSA key could be generated.")
+                throw AuthError(.unsupported, "The generation of an RSA key failed.")
             }
             try self.init(.rsa(key), keyID: nil, algorithm: algorithm)
         case .ecdsa:
@@ -211,7 +211,7 @@ extension PrivateKey {
             throw Self.refusal(
                 keyID == nil
                     ? "no key in the set is a private key for signing"
-                    : "no key in the set is a private key for signing with this kid"
+                    : "the set contains no private signing key with this kid"
             )
         }
         guard candidates.count == 1 else {

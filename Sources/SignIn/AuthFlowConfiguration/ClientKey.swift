@@ -21,12 +21,12 @@ package struct ClientKey: Sendable {
     static let keyID = ConfigurationKey(
         "kid",
         .text,
-        "The kid under which the key is registered; in a set, the key to use. Default: the JWK's kid, otherwise its thumbprint."
+        "The kid of the key; in a set, the key to use. Default: the JWK's kid, otherwise its thumbprint."
     )
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The algorithm, as registered. Default: the best algorithm that fits the key and that the provider advertises."
+        "The signature algorithm; for a client key, as registered. Default: the best algorithm that fits the key and that the provider advertises."
     )
     private static let certificate = ConfigurationKey(
         "certificate",

@@ -36,7 +36,7 @@ public enum ProfileKeys {
     static let dpopKey = ConfigurationKey(
         "dpop_key",
         ClientKey.withoutCertificate,
-        "The key that tokens are bound to (RFC 9449), instead of a new key for each sign-in: for hardware keys. Implies dpop."
+        "The DPoP key (RFC 9449), used instead of a new key for each sign-in; intended for hardware keys. Implies dpop."
     )
     package static let decryptionKey = ConfigurationKey(
         "decryption_key",
@@ -363,7 +363,7 @@ struct ProfileChoices: Sendable {
         self.assertion = ConfigurationKey(
             "assertion",
             .named(sources),
-            "The source of the assertion that the flow jwt_bearer exchanges for an access token. It is queried for every use."
+            "The source of the assertion that the flow jwt_bearer exchanges for an access token. A new assertion is obtained for each use."
         )
         // A self-signed assertion and the ID-JAG of another profile's sign-in are authorization grants (RFC 7523
         // section 2.1), not client assertions (section 2.2).

@@ -34,6 +34,11 @@ final class HTMLReader {
     private var form: HTMLForm?
     private var button: (field: HTMLForm.Field, label: String)?
     private var isInTitle = false
+    private var isInTextArea = false
+    /// The elements whose content a browser with scripting neither shows nor submits.
+    private static let notShown: Set<String> = [
+        "script", "style", "noscript", "template", "iframe", "noframes", "noembed",
+    ]
     /// The number of open elements that are not rendered.
     private var hidden = 0
     /// Text since the last tag.
@@ -119,8 +124,8 @@ final class HTMLReader {
         func attribute(_ name: String) -> String? { attributes.first { $0.name == name }?.value }
         switch name {
         case "title": isInTitle = hidden == 0
-        case "base" where page.base == nil: page.base = attribute("href")
-        case "script", "style", "noscript":
+        case "base" where page.base == nil && hidden == 0 && !isInTitle && !isInTextArea: page.base = attribute("href")
+        case let name where Self.notShown.contains(name):
             if name == "script", hidden == 0 { page.hasScripts = true }
             hidden += 1
         // The HTML Standard, "in body": a form nested in another form is ignored.
@@ -131,6 +136,7 @@ final class HTMLReader {
                 fields: []
             )
         case "input", "button", "textarea", "select":
+            if name == "textarea" { isInTextArea = true }
             guard attribute("disabled") == nil, form != nil else { return }
             let field = HTMLForm.Field(name, attribute)
             if name == "button" {
@@ -150,7 +156,8 @@ final class HTMLReader {
         endWords()
         switch name {
         case "title": isInTitle = false
-        case "script", "style", "noscript": hidden -= 1
+        case "textarea": isInTextArea = false
+        case let name where Self.notShown.contains(name): hidden -= 1
         case "button": endButton()
         case "form": endForm()
         default: break

@@ -218,7 +218,7 @@ extension ResourceClient {
                     return true
                 }
             }
-            // MCP authorization, "Step-Up Authorization Flow": "no more than a few times", and then it is a permanent failure.
+            // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is permanent.
             guard attempt.round.scopes != wanted else {
                 state.withLock { state in
                     if state.fruitless.count >= 64 { state.fruitless = [] }

@@ -9,7 +9,7 @@ import AuthFlowJSON
 /// | event | cause: a request | cause: the user |
 /// |---|---|---|
 /// | begins, and a sign-in has failed since the request arrived, or has failed after a page within the cooldown | that error | begins |
-/// | begins, and the pages of an hour are used up | `login_required` | begins |
+/// | begins after the hourly page limit was reached | `login_required` | begins |
 /// | begins otherwise | one page is counted in advance | begins |
 /// | succeeded | its pages are counted | the history is empty |
 /// | failed | its pages are counted; the failure is shared | the failure is shared |

@@ -86,7 +86,7 @@ struct QRCode: Sendable {
         defer { unsafe free(pointer) }
         let symbol = unsafe pointer.load(as: Symbol.self)
         let width = unsafe Int(symbol.width)
-        // The largest symbol of the standard has 177 modules.
+        // The largest QR code (version 40) is 177 modules wide.
         guard let data = unsafe symbol.data, (1...177).contains(width) else { return nil }
         let modules = unsafe UnsafeBufferPointer(start: data, count: width * width)
         return (0..<width).map { y in (0..<width).map { unsafe modules[y * width + $0] & 1 == 1 } }

@@ -14,6 +14,7 @@ extension TransportResponse {
     ///   - now: The current time.
     /// - Throws: ``AuthError`` with `temporarily_unavailable`, and the delay before a retry if it is known.
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
+        guard status == 403 || status == 429 || status >= 500 else { return }
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
         let words = providerError

@@ -69,7 +69,7 @@ private final class Child: Sendable {
     /// open.
     private static let patience: Int32 = 100
 
-    /// Kills the program and every process that it has started; if it has not been started yet, prevents its start.
+    /// Kills the program's process group; if it has not been started yet, prevents its start.
     func kill() {
         state.withLock { state in
             if case .running(let identifier) = state { Glibc.kill(-identifier, SIGKILL) }

@@ -9,7 +9,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
 
-    /// A host in a pool, to which the limit on the number of transfers in progress applies.
+    /// A host in a connection pool. The limit on concurrent transfers applies to each.
     struct Destination: Hashable {
         let pool: ConnectionPool
         let host: String

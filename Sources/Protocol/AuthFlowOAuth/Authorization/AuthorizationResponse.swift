@@ -121,7 +121,7 @@ public struct AuthorizationResponse: Sendable {
         case "invalid_scope":
             AuthError(
                 .providerRejected,
-                "The provider does not grant these scopes. Check \"scopes\".",
+                "The provider rejected the requested scopes as invalid or unknown (invalid_scope). Check \"scopes\".",
                 providerError: error
             )
         // RFC 6749 section 4.1.2.1: both stand for a status that cannot be returned by a redirect.

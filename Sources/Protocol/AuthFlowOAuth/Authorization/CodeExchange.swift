@@ -111,7 +111,7 @@ extension OAuthClient {
         return response
     }
 
-    /// Sends the code to the token endpoint of the issuer that the request is for. The response is not validated yet.
+    /// Sends the code to the token endpoint of the issuer that the request is for. The response has not been validated yet.
     private func sendCodeExchange(
         _ code: Secret,
         for request: AuthorizationRequest,

@@ -218,7 +218,7 @@ extension OAuthClient {
                 .unsupported,
                 response.key == nil
                     ? "The provider sent an access token of type \"\(name)\", which was not requested.\(Self.bearerAdvice(tokens.tokenType))"
-                    : "The provider sent an access token of type \"\(name)\", although a token bound to a key was requested (RFC 9449)."
+                    : "The provider sent an access token of type \"\(name)\", although a DPoP-bound token was requested (RFC 9449)."
             )
         }
         try registration.certificate?.check(

@@ -54,7 +54,7 @@ extension OAuthClient {
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
         let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
-        // The check also applies if no ID Token identifies the user whose sign-in was shared.
+        // Also checked if the response contains no ID Token: tokens without an identity are rejected.
         try await revokingRefused(credential.tokens) {
             guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
                 throw AuthError(

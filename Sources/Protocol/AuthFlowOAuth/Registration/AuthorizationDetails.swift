@@ -74,7 +74,7 @@ package enum AuthorizationDetails {
         return json.bool.map { "\($0)" } ?? "null"
     }
 
-    /// Compares the granted details with the requested ones, and rejects the tokens if the registration requires exactly those.
+    /// Compares the granted details with the requested ones, and rejects the tokens if they differ and the registration requires an exact match.
     /// - Returns: The requested elements that are not covered.
     /// - Throws: ``AuthError`` with `provider_rejected`.
     static func compare(
@@ -93,7 +93,7 @@ package enum AuthorizationDetails {
         return missing(asked, from: granted)
     }
 
-    /// The types, for a message.
+    /// The types of the authorization details, formatted for an error message.
     static func types(_ details: JSON?) -> String {
         let names = (details?.array ?? []).compactMap { $0["type"]?.string }
         return names.isEmpty ? "none" : DisplayText.sanitized(names.joined(separator: ", "))

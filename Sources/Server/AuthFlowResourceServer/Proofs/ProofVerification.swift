@@ -4,7 +4,7 @@ import AuthFlowJOSE
 import AuthFlowJSON
 import Crypto
 
-/// The checks of a DPoP proof at an API, which follow the numbered list in RFC 9449 section 4.3.
+/// The checks that an API applies to a DPoP proof, which follow the numbered list in RFC 9449 section 4.3.
 struct ProofVerification {
     /// A proof that has passed every check except the replay check.
     struct Proof {
@@ -34,7 +34,7 @@ struct ProofVerification {
     ) throws(TokenFailure) -> Proof {
         // "1. There is not more than one DPoP HTTP request header field."
         guard let text = values.first else { throw .invalidProof("the request has no DPoP field") }
-        guard values.count == 1 else { throw .invalidProof("the request has more than one DPoP field") }
+        guard values.count == 1 else { throw .invalidProof("the request has more than one DPoP header field") }
         // "2. The DPoP HTTP request header field value is a single and well-formed JWT."
         guard text.utf8.count <= Self.maximumSize, let jws = try? JWS(Secret(text)) else {
             throw .invalidProof("it is not a well-formed JWT")

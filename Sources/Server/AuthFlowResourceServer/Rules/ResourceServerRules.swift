@@ -56,7 +56,9 @@ public struct ResourceServerRules: Sendable {
         let url = publicURL(request) ?? resource.origin + path
         // A request target that does not begin with a slash could extend the host name.
         guard path.hasPrefix("/"), let address = try? Endpoint(url) else {
-            throw .malformed("The path of the request cannot be compared with the proof.")
+            throw .malformed(
+                "The request target does not begin with a slash, so it cannot be compared with the proof's htu claim."
+            )
         }
         return address
     }

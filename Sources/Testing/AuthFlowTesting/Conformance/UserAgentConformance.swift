@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks the requirements on every ``/AuthFlow/UserAgent``. Run it from one of your own tests:
+/// Checks the requirements for every ``/AuthFlow/UserAgent``. Run it from one of your own tests:
 ///
 /// ```swift
 /// @Test func conforms() async throws {

@@ -62,7 +62,10 @@ extension ProtectedResourceEmulator {
     ) async -> TransportResponse {
         let query = received.query
         let scopes = query["scope"]?.split(separator: " ").map(String.init) ?? []
-        state.withLock { $0.authorizations.append(scopes) }
+        state.withLock {
+            $0.authorizations.append(scopes)
+            $0.requestedACR = query["max_age"] == nil ? nil : query["acr_values"]
+        }
         guard let client = client(query["client_id"] ?? "", issuer, settings), let redirectURI = query["redirect_uri"],
             client.redirectURIs.isEmpty || client.redirectURIs.contains(redirectURI)
         else {

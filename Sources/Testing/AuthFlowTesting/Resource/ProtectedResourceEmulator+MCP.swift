@@ -71,6 +71,10 @@ extension ProtectedResourceEmulator {
             return challenge(scheme, #"error="invalid_token""#, settings.challengeScopes, settings)
         }
         guard let grant else { return challenge(scheme, nil, settings.challengeScopes, settings) }
+        if let acr = settings.requiredACR, state.withLock({ $0.requestedACR }) != acr {
+            let demand = #"error="insufficient_user_authentication", acr_values="\#(acr)", max_age="300""#
+            return challenge(scheme, demand, nil, settings)
+        }
         if settings.dpop != .none {
             let nonce = settings.dpop == .requiredWithNonce ? "nonce-of-the-resource" : nil
             expect(parts[0].lowercased() == "dpop", "the scheme of a bound token is not DPoP")

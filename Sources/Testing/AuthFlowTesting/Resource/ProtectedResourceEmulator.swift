@@ -27,7 +27,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// Creates an emulator.
     /// - Parameters:
     ///   - origin: The origin.
-    ///   - settings: The settings; default: compliance with the rules.
+    ///   - settings: The settings; default: standards-compliant behavior.
     ///   - documents: The transport for client ID metadata documents; default: no document is fetched, and every client with one is
     ///     accepted.
     ///   - now: Its clock.
@@ -70,6 +70,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         var requests: [String] = []
         var violations: [String] = []
         var authorizations: [[String]] = []
+        /// `acr_values` of the last authorization request with `max_age`.
+        var requestedACR: String?
         var registrations = 0
         var refreshes = 0
         var reuses = 0

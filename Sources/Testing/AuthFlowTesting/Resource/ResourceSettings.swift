@@ -70,6 +70,8 @@ public struct ResourceSettings: Sendable {
     public var growsScopes = false
     /// Whether every token is rejected.
     public var refusesTokens = false
+    /// The authentication context class that the last sign-in must have requested (RFC 9470); nil for any.
+    public var requiredACR: String?
     /// Whether every request with a token is rejected with status 403, without an error code.
     public var forbids = false
     /// The scopes that the authorization server rejects as invalid.

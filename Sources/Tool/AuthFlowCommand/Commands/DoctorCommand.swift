@@ -181,7 +181,10 @@ struct DoctorCommand: AsyncParsableCommand {
                     findings.bad("scheme", "\(error)")
                 }
             } else {
-                findings.note("scheme", "\(scheme): does not open with authflow here. Run: authflow scheme install")
+                findings.note(
+                    "scheme",
+                    "\(scheme): URLs are not handled by authflow on this machine. Run: authflow scheme install"
+                )
             }
         }
     }

@@ -67,7 +67,9 @@ struct LoginCommand: AsyncParsableCommand {
             throw ValidationError("--add-account and --replace-account cannot be combined.")
         }
         guard resource.url != nil || acrValues.isEmpty && maxAge == nil else {
-            throw ValidationError("--acr-values and --max-age need the URL of a resource; for a profile, set \"acr_values\" and \"max_age\".")
+            throw ValidationError(
+                "--acr-values and --max-age need the URL of a resource; for a profile, set \"acr_values\" and \"max_age\"."
+            )
         }
         guard maxAge.map({ (0...31_536_000).contains($0) }) ?? true else {
             throw ValidationError("--max-age must be a number of seconds from 0 to 31536000.")

@@ -7,7 +7,7 @@ struct LogoutCommand: AsyncParsableCommand {
         commandName: "logout",
         abstract: "Revoke the tokens at the provider and remove them from this machine.",
         discussion: """
-            The credential is removed whatever the provider responds. Exit status 9 means that tokens or a session \
+            The credential is removed regardless of the provider's response. Exit status 9 means that tokens or a session \
             may still be valid at the provider; the output says why. 0 means that everything requested was done.
             """
     )
@@ -61,7 +61,7 @@ struct LogoutCommand: AsyncParsableCommand {
             )
         }
         if wasEnded, signOut.credential == nil {
-            Terminal.talk("The session had ended. Its record was removed from this machine.")
+            Terminal.talk("The session had already ended. Its record was removed from this machine.")
             guard browser else { return }
             Terminal.talk(
                 "Your session at the provider may still be active: the record of the ended session has nothing to end it with."

@@ -65,7 +65,9 @@ struct MCPCommand: AsyncParsableCommand {
             settings.log = { log.write(Terminal.visible("authflow: \($0)")) }
             settings.explain = { error in
                 let needsLogin: Set<AuthError.Code> = [.loginRequired, .noUserAgent, .userAgentFailed]
-                guard needsLogin.contains(error.code), let advice = choice.loginAdvice(after: error) else { return "\(error)" }
+                guard needsLogin.contains(error.code), let advice = choice.loginAdvice(after: error) else {
+                    return "\(error)"
+                }
                 return "\(error) \(advice)"
             }
             let output = MessageOutput(descriptor: STDOUT_FILENO)

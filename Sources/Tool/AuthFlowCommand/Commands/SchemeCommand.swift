@@ -74,7 +74,7 @@ struct SchemeCommand: AsyncParsableCommand {
 
 /// The options that select the scheme.
 struct SchemeOptions: ParsableArguments {
-    @Argument(help: "The scheme, such as com.example.app; default: that of the profile.")
+    @Argument(help: "The scheme, such as com.example.app; default: the profile's scheme.")
     var scheme: String?
 
     @OptionGroup var options: ProfileOptions

@@ -26,13 +26,16 @@ enum Report {
             let isRenewable = tokens != nil
             let ended = credential.state() == .ended ? "The session of \(name) has ended" : nil
             Terminal.result(tokens ?? ended ?? "Signed in as \(name)")
-            for (name, value) in lines(credential, coversDetails, isRenewable) where tokens == nil || name != "subject" {
+            for (name, value) in lines(credential, coversDetails, isRenewable) where tokens == nil || name != "subject"
+            {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
         }
     }
 
-    private static func lines(_ credential: Credential, _ coversDetails: Bool?, _ isRenewable: Bool) -> [(String, String)] {
+    private static func lines(_ credential: Credential, _ coversDetails: Bool?, _ isRenewable: Bool) -> [(
+        String, String
+    )] {
         let details = coversDetails.map { $0 ? "as requested" : "not as requested (status --json shows them)" }
         return [details.map { ("details", $0) }].compactMap { $0 } + [
             ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
