@@ -63,18 +63,23 @@ import Testing
         }
     }
 
-    @Test func reportsAWrongClientSecret() async throws {
+    @Test(arguments: [
+        ("wrong-secret", #"Check "client_id", "client_secret""#), ("right\n", "ends with a line break or a space"),
+        ("wrong+secret", "misread in HTTP Basic"),
+    ])
+    func reportsAWrongClientSecret(_ secret: String, _ advice: String) async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
         try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
             let settings = try ClientRegistration(clientID: "c") {
-                $0.authentication = .clientSecretBasic(Secret("wrong-secret"))
+                $0.authentication = .clientSecretBasic(Secret(secret))
             }
             .values
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(registration: settings).signIn()
             }
             #expect(error?.providerError?.error == "invalid_client")
-            #expect(error.map { "\($0)" }?.contains("wrong-secret") == false)
+            #expect(error?.message.contains(advice) == true, "\(error?.message ?? "")")
+            #expect(error.map { "\($0)" }?.contains(secret) == false)
         }
     }
 

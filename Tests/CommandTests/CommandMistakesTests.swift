@@ -52,6 +52,12 @@ import Testing
             status: 2,
             words: #"the key "client_id" is missing"#
         ),
+        Mistake(
+            name: "a URL as a host",
+            changes: ["helpers": #"{"git": {"hosts": ["https://git.example.com"]}}"#],
+            status: 2,
+            words: "a host must have neither a scheme nor a path"
+        ),
         Mistake(name: "a misspelled key", changes: ["isuer": #""x""#], status: 2, words: #"Did you mean "issuer"?"#),
         Mistake(
             name: "an unknown provider",

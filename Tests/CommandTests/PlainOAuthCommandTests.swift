@@ -16,7 +16,7 @@ import Testing
             let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["repo", "offline_access"]"#])
             try await CommandHarness.withConfiguration(profile) { path, _ in
                 let check = try await run("config", "check", at: path)
-                #expect(check.status == 0 && check.talk.contains("the user will be unknown"), "\(check.talk)")
+                #expect(check.status == 0 && check.output.contains("the user will be unknown"), "\(check.talk)")
                 let login = try await run("login", at: path)
                 #expect(login.status == 0, "\(login.talk)")
                 #expect(login.output.contains("Signed in as an unknown user\n  subject       unknown\n"))

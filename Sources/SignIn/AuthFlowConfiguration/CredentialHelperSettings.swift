@@ -80,7 +80,11 @@ extension CredentialHelperSettings {
     private static let gitKey = ConfigurationKey(
         "git",
         ConfigurationValue<Git>.object([hosts, username]) { object throws(ConfigurationError) in
-            Git(hosts: try object[hosts].map { $0.lowercased() }, username: try object[username])
+            let names = try object[hosts].map { $0.lowercased() }
+            guard !names.contains(where: { $0.contains("/") }) else {
+                throw object.error("a host must have neither a scheme nor a path: git.example.com", at: hosts)
+            }
+            return Git(hosts: names, username: try object[username])
         },
         "Git: hosts that accept the access token as a password."
     )

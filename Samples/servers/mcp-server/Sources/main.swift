@@ -36,4 +36,4 @@ router.group("/mcp").authorize(by: api, requiring: ["mcp:tools"])
     .delete { _, _ in Response(status: .methodNotAllowed, headers: [.allow: "POST"]) }
 
 let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
-try await application.runService()
+await serving { try await application.runService() }

@@ -31,4 +31,4 @@ router.group("/api/payments")
     .get { _, context in "Paid by \(try context.requireAuthorization().subject ?? "no user").\n" }
 
 let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
-try await application.runService()
+await serving { try await application.runService() }

@@ -17,6 +17,15 @@ public func configured<Server>(_ server: () throws -> Server) -> Server {
     }
 }
 
+/// Serves until the program is terminated. If the port is in use, for example, the program exits with a message instead of crashing.
+public func serving(_ serve: () async throws -> Void) async {
+    do {
+        try await serve()
+    } catch {
+        end("The server has stopped: \(error)", status: 69)
+    }
+}
+
 /// Exits a program that was started with invalid arguments.
 public func end(usage: String) -> Never { end("Usage: \(usage)", status: 64) }
 

@@ -49,7 +49,7 @@ struct ConfigCommand: AsyncParsableCommand {
                     )
                     let isKnown = client.isWithoutUser || client.client.identifiesUsers
                     let unknown = isKnown ? "" : " (\(DoctorCommand.unknownUser))"
-                    Terminal.talk("  ok  \(name)\(unknown)")
+                    Terminal.result("  ok  \(name)\(unknown)")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }
@@ -64,7 +64,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         stores: Known.stores,
                         host: ToolEnvironment.host
                     )
-                    Terminal.talk("  ok  resource_client")
+                    Terminal.result("  ok  resource_client")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }
@@ -72,7 +72,7 @@ struct ConfigCommand: AsyncParsableCommand {
             if file.resourceServer != nil, options.profile == nil {
                 do {
                     _ = try ResourceServer(configuration: file, host: ToolEnvironment.host)
-                    Terminal.talk("  ok  resource_server")
+                    Terminal.result("  ok  resource_server")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }
@@ -88,7 +88,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         store: MemoryTokenStore(),
                         host: ToolEnvironment.host
                     )
-                    Terminal.talk("  ok  server")
+                    Terminal.result("  ok  server")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }

@@ -179,7 +179,7 @@ struct ResourceOptions: ParsableArguments {
 
     func validate() throws {
         if let url, !ResourceChoice.isAddress(url) {
-            throw ValidationError("\"\(url)\" is not a URL. Select a profile with --profile.")
+            throw ValidationError("\"\(url)\" is not a URL, which begins with https:// or http://. Select a profile with --profile.")
         }
     }
 
