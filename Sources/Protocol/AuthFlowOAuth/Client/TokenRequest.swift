@@ -196,10 +196,14 @@ extension OAuthClient {
         guard !isUnnamed else { return error }
         let secret = registration.authentication.secret?.exposed
         if let last = secret?.unicodeScalars.last, last.properties.isWhitespace {
-            return adding("The configured client secret ends with a line break or a space, which is probably a mistake.")
+            return adding(
+                "The configured client secret ends with a line break or a space, which is probably a mistake."
+            )
         }
         guard secret != nil || method == "none" else {
-            return adding("Check \"client_id\" and \"client_authentication\", and that the client's public key is registered.")
+            return adding(
+                "Check \"client_id\" and \"client_authentication\", and that the client's public key is registered."
+            )
         }
         guard registration.authentication.method == .clientSecretBasic,
             let secret,

@@ -39,8 +39,10 @@ struct ConfigCommand: AsyncParsableCommand {
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
                 guard issues.count <= ConfigurationError.limit else { break }
                 do {
+                    let profile = try file.profile(name)
+                    _ = try profile.helpers()
                     let client = try AuthClient(
-                        profile: try file.profile(name),
+                        profile: profile,
                         providers: Known.providers,
                         userAgents: Known.userAgents,
                         devicePresenter: TerminalDevicePresenter(),

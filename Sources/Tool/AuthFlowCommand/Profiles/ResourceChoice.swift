@@ -179,7 +179,9 @@ struct ResourceOptions: ParsableArguments {
 
     func validate() throws {
         if let url, !ResourceChoice.isAddress(url) {
-            throw ValidationError("\"\(url)\" is not a URL, which begins with https:// or http://. Select a profile with --profile.")
+            throw ValidationError(
+                "\"\(url)\" is not a URL: it must begin with https://. Select a profile with --profile."
+            )
         }
     }
 
