@@ -25,8 +25,8 @@ extension ResourceServer {
     /// Returns the response to a request for the metadata. Call it before anything that requires a token.
     /// - Returns: nil for any other request.
     public func metadataResponse(to request: HTTPRequest) -> TransportResponse? {
-        let path = (request.path ?? "/").prefix { $0 != "?" }
-        guard path == ResourceMetadata.path(of: resource) else { return nil }
+        let path = (request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") }
+        guard path.elementsEqual(ResourceMetadata.path(of: resource).utf8) else { return nil }
         var response = TransportResponse(head: HTTPResponse(status: .ok))
         // Pages of any origin may read the metadata, because it is public and no cookies are involved.
         response.head.headerFields[.accessControlAllowOrigin] = "*"

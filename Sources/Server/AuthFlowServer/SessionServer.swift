@@ -353,7 +353,7 @@ public final class SessionServer: Sendable {
 
     /// The value of a header field, for comparison. Browsers send ASCII in these fields, and other text can take a long
     /// time to compare.
-    private func field(_ name: HTTPField.Name, of request: HTTPRequest) -> String? {
+    func field(_ name: HTTPField.Name, of request: HTTPRequest) -> String? {
         request.headerFields[name].map { $0.utf8.allSatisfy { $0 < 0x80 } ? $0 : "not ASCII" }
     }
 

@@ -3,7 +3,7 @@ import HTTPTypes
 
 /// The token of a request, before verification.
 struct PresentedToken {
-    enum Scheme: String {
+    enum Scheme: String, CaseIterable {
         case bearer = "Bearer"
         case dpop = "DPoP"
     }
@@ -21,21 +21,21 @@ struct PresentedToken {
         let values = request.headerFields[values: .authorization]
         guard let value = values.first else { return nil }
         guard values.count == 1 else { throw .malformed("The request has more than one Authorization field.") }
-        let parts = value.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
-        // RFC 9110 section 11.1: schemes are case-insensitive.
-        switch parts[0].lowercased() {
-        case "bearer": self.scheme = .bearer
-        case "dpop": self.scheme = .dpop
-        default: return nil
-        }
+        // By bytes, here and below: `Character` and `==` normalize, which takes quadratic time for a long sequence of combining marks.
+        let space = UInt8(ascii: " ")
+        let name = value.utf8.prefix { $0 != space }
+        guard let scheme = Scheme.allCases.first(where: { $0.isNamed(name) }) else { return nil }
+        self.scheme = scheme
         // RFC 9110 section 11.4: auth-scheme 1*SP token68.
-        let token = parts.count == 2 ? parts[1].drop { $0 == " " } : ""
-        guard !token.isEmpty, token.utf8.count <= Self.maximumSize else { throw Self.unreadable }
+        let token = value.utf8[name.endIndex...].drop { $0 == space }
+        guard !token.isEmpty, token.count <= Self.maximumSize, token.allSatisfy({ $0 < 0x80 }) else {
+            throw Self.unreadable
+        }
         // RFC 6750 section 2: "Clients MUST NOT use more than one method to transmit the token in each request."
         guard !Self.hasTokenInQuery(request.path ?? "") else {
             throw .malformed("The request has tokens in both the Authorization field and the query.")
         }
-        self.token = Secret(String(token))
+        self.token = Secret(String(Substring(token)))
     }
 
     private static let unreadable = TokenFailure.malformed(
@@ -66,9 +66,16 @@ struct PresentedToken {
 
     private static func hasTokenInQuery(_ path: String) -> Bool {
         guard let start = path.utf8.firstIndex(of: UInt8(ascii: "?")) else { return false }
-        return path[path.index(after: start)...].split(separator: "&").contains { pair in
-            let name = pair.prefix { $0 != "=" }
-            return (FormURLEncoding.percentDecoded(String(name)) ?? "") == "access_token"
+        return path.utf8[start...].dropFirst().split(separator: UInt8(ascii: "&")).contains { pair in
+            let name = pair.prefix { $0 != UInt8(ascii: "=") }
+            return FormURLEncoding.percentDecoded(String(Substring(name)))?.isIdentical(to: "access_token") == true
         }
+    }
+}
+
+extension PresentedToken.Scheme {
+    /// RFC 9110 section 11.1: schemes are case-insensitive.
+    fileprivate func isNamed(_ name: Substring.UTF8View) -> Bool {
+        name.elementsEqual(rawValue.utf8) { $0 | 0x20 == $1 | 0x20 }
     }
 }

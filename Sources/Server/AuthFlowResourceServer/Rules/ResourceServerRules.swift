@@ -52,7 +52,7 @@ public struct ResourceServerRules: Sendable {
 
     func address(_ request: HTTPRequest, _ resource: Endpoint) throws(TokenFailure) -> Endpoint {
         // RFC 9449 section 4.3: "ignoring any query and fragment parts".
-        let path = (request.path ?? "/").prefix { $0 != "?" }
+        let path = Substring((request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") })
         let url = publicURL(request) ?? resource.origin + path
         // A request target that does not begin with a slash could extend the host name.
         guard path.hasPrefix("/"), let address = try? Endpoint(url) else {

@@ -62,7 +62,7 @@ public struct ForwardAuth: Sendable {
         guard SessionServer.path(of: request) == path else { return nil }
         let methods = ["X-Original-Method", "X-Forwarded-Method"].compactMap { HTTPField.Name($0) }
             .flatMap { request.headerFields[values: $0] }
-        let isSafe = !methods.isEmpty && methods.allSatisfy { ["GET", "HEAD"].contains($0) }
+        let isSafe = !methods.isEmpty && methods.allSatisfy { $0.isIdentical(to: "GET") || $0.isIdentical(to: "HEAD") }
         // A GET navigation has no Origin field, but a WebSocket handshake, which is also a GET, has one.
         let isOpen = isSafe && request.headerFields[.origin] == nil
         guard isOpen || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }

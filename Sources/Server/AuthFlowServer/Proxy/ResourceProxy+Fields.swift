@@ -74,7 +74,7 @@ extension ResourceProxy {
     /// RFC 9111 section 3.5: shared caches do not store responses to requests with Authorization. The page's request
     /// has no Authorization field, so the response must forbid shared caching explicitly.
     private static func cacheControl(_ fields: HTTPFields) -> String {
-        let directives = fields[values: .cacheControl].flatMap { value in
+        let directives = fields[values: .cacheControl].filter { $0.utf8.allSatisfy { $0 < 0x80 } }.flatMap { value in
             value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
         }
         let kept = directives.compactMap { directive -> String? in

@@ -11,7 +11,7 @@ extension SessionServer {
             return ServerResponse.plain(.badRequest)
         }
         // Browsers indicate the destination of the response, which must be a frame.
-        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
+        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
         do {
             let named = providers.filter { $0.client.server.issuer.utf8.elementsEqual(issuers[0].utf8) }
