@@ -104,7 +104,7 @@ extension TreeDriver: LoginDriver {
         guard response.isSuccessful || response.status == 401 else {
             throw AuthError(
                 .providerRejected,
-                "The session at \(realm.origin) may continue: it responded to the logout with status \(response.status).",
+                "The session at \(realm.origin) may continue: the server responded to the logout request with status \(response.status).",
                 providerError: response.providerError,
                 status: response.status
             )

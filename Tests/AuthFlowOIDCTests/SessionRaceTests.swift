@@ -205,7 +205,7 @@ final class SlowRefreshes: HTTPTransport {
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .loginRequired)
-        #expect(error?.message.contains("tokens of another user") == true)
+        #expect(error?.message.contains("tokens for another user") == true)
         // The provider has not ended the grant of this user.
         #expect(await client.drain())
         let revoked = scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }

@@ -214,7 +214,7 @@ extension CredentialMachine {
     struct Found {
         /// The stored accounts.
         let stored: StoredAccounts
-        /// The stored accounts with the unsaved credentials.
+        /// The stored accounts, merged with the unsaved credentials.
         var known: StoredAccounts
         /// The epoch of ``known``.
         let epoch: Int

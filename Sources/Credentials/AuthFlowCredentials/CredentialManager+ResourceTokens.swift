@@ -170,7 +170,7 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> TokenSet {
-        guard let renewal else { preconditionFailure("there is a renewal, because the credential is renewable") }
+        guard let renewal else { preconditionFailure("a renewable credential has no renewal") }
         guard request.scopes == nil else {
             throw AuthError(
                 .unsupported,

@@ -65,7 +65,7 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        guard let renewal else { preconditionFailure("there is a renewal, because the credential is renewable") }
+        guard let renewal else { preconditionFailure("a renewable credential has no renewal") }
         // Without a user, there is exactly one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         let subject = Backoffs.Subject(account)
@@ -235,7 +235,7 @@ extension ManagedCredential {
     ) async throws -> AuthError {
         let words =
             error.isOfAnotherUser
-            ? "it issued tokens of another user" : error.providerError.map { "\($0)" } ?? "invalid_grant"
+            ? "it issued tokens for another user" : error.providerError.map { "\($0)" } ?? "invalid_grant"
         let reason = await (client.adapter as? any SharedSignIn)?
             .reasonForEnd(of: credential, in: client.providerContext)
         let session = EndedSession(

@@ -140,7 +140,7 @@ final class MCPEndpoint: Sendable {
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the server's URL, use it.",
+                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the correct server, use its URL.",
                 status: head.status.code
             )
         }

@@ -101,7 +101,7 @@ enum PostgreSQLSchema {
         guard needs <= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables that need version \(needs), but this program supports versions up to \(version). Upgrade the program."
+                "The database requires schema version \(needs), but this program supports versions up to \(version). Upgrade the program."
             )
         }
     }

@@ -15,7 +15,7 @@ struct RedisSettings: Sendable {
     let prefix: String
 
     /// - Parameters:
-    ///   - url: `redis://user:password@host:port/database`, or `unix:/path/of/the/socket`.
+    ///   - url: `redis://user:password@host:port/database`, or `unix:/path/to/the/socket`.
     ///   - password: The password; default: the password in the URL.
     ///   - allowsPlainText: Whether a server on another machine may be used without TLS.
     init(url: Secret, password: Secret?, prefix: String, allowsPlainText: Bool) throws(AuthError) {

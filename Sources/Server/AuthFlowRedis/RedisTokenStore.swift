@@ -19,7 +19,7 @@ public struct RedisTokenStore: Sendable {
 
     /// Creates a store. It does not connect until its first use.
     /// - Parameters:
-    ///   - url: `redis://username:password@host:port/database`, or `unix:/path/of/the/socket`.
+    ///   - url: `redis://username:password@host:port/database`, or `unix:/path/to/the/socket`.
     ///   - password: The password; default: the password in the URL.
     ///   - prefix: The prefix of all keys; default: `authflow`.
     ///   - connections: The maximum number of connections, in addition to the subscriber connection; default: 4.

@@ -6,7 +6,7 @@ extension TokenStoreFactory {
         let url = ConfigurationKey(
             "url",
             required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
-            "The server: unix:/path/of/the/socket, or redis://host:port/database. It is a secret if it contains a password."
+            "The server: unix:/path/to/the/socket, or redis://host:port/database. It is a secret if it contains a password."
         )
         let password = ConfigurationKey("password", .secret, "The password; default: none.")
         let prefix = ConfigurationKey("prefix", .text, default: "authflow", "The prefix of all keys.")

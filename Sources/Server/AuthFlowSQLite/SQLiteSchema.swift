@@ -90,7 +90,7 @@ enum SQLiteSchema {
         guard found >= 0, needed <= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables that need version \(needed), but this program supports versions up to \(version). Upgrade the program."
+                "The database requires schema version \(needed), but this program supports schema versions up to \(version). Upgrade the program."
             )
         }
         return made

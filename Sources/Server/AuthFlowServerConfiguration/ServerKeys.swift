@@ -84,7 +84,7 @@ enum ServerKeys {
         "same_site",
         ConfigurationValue<SessionServerOptions.SameSite>.named(["strict": .strict, "lax": .lax]),
         default: .strict,
-        "The cross-site requests that carry the session cookie: none (strict), or links that the user follows (lax)."
+        "The cross-site requests that carry the session cookie: none (strict), or top-level navigations, such as links that the user follows (lax)."
     )
     static let headerName = ConfigurationKey(
         "header_name",

@@ -63,7 +63,7 @@ extension NetworkSettings {
                 try PEMFile(path).requireUsableKey()
                 return path
             },
-            "A PEM file with its private key, without a passphrase."
+            "A PEM file with the certificate's private key, without a passphrase."
         )
 
         static let addresses = ConfigurationKey(

@@ -20,7 +20,7 @@ public struct ResourceClientSettings: Sendable {
         "client_name",
         .text,
         default: ResourceClient.Options().clientName,
-        "The name that authorization servers show to the user when the client registers itself."
+        "The client_name for dynamic client registration, which authorization servers may show to the user."
     )
     private static let clientID = ConfigurationKey(
         "client_id",

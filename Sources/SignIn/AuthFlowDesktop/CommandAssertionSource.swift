@@ -46,7 +46,7 @@ extension AssertionSourceFactory {
         let command = ConfigurationKey(
             "command",
             required: .command,
-            "The program and its arguments. No shell is involved. It must print the JWT and nothing else within 30 seconds."
+            "The program and its arguments. No shell is involved. The program must print the JWT and nothing else within 30 seconds."
         )
         return AssertionSourceFactory("command", keys: [command, audience]) { options, _ in
             .command(try options[command], audience: try options[audience])

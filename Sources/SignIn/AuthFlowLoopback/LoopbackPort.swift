@@ -19,7 +19,7 @@ package struct LoopbackPort {
             // A port that is free in one address family may be taken in the other, so a few ports are tried.
             for _ in 0..<(port == nil ? 5 : 1) {
                 let first = try listen(port ?? 0, isIPv6: isIPv6)
-                // RFC 8252 section 8.3 warns against "localhost": a browser may try ::1 first, where another process
+                // RFC 8252 section 8.3: "the use of localhost is NOT RECOMMENDED". A browser may try ::1 first, where another process
                 // could listen. Therefore, ::1 is bound, too.
                 do {
                     let number = try first.port

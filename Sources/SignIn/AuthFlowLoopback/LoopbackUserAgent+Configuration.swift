@@ -31,7 +31,7 @@ extension UserAgentFactory {
             }
             return text
         },
-        "The color of the line above those pages, as #rrggbb. Default: none."
+        "The color of the line at the top of the result page, as #rrggbb. Default: none."
     )
 
     /// Without a display, the URL can still be printed. The user can open it in a browser that can reach this machine.

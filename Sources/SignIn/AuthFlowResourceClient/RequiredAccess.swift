@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowOAuth
 
-/// The cause of an error: the resource requires a sign-in with more scopes, or with another authentication of the user.
+/// The cause of an error: the resource requires a sign-in with more scopes, or with stronger or more recent user authentication.
 package struct RequiredAccess: Error {
     /// The scopes that the user has not granted.
     package var scopes: [String] = []
@@ -31,7 +31,7 @@ extension ResourceClient {
             let requirement = [classes, age].compactMap(\.self).joined(separator: ", ")
             return AuthError(
                 .loginRequired,
-                "\(address) requires another authentication of the user\(requirement.isEmpty ? "" : " (\(requirement))"). Sign in again with it.",
+                "\(address) requires stronger or more recent user authentication\(requirement.isEmpty ? "" : " (\(requirement))"). Sign in again.",
                 status: 401,
                 underlyingError: RequiredAccess(acrValues: challenge.acrValues, maxAge: challenge.maxAge)
             )

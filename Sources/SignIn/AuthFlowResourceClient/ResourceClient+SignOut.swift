@@ -100,7 +100,7 @@ extension ResourceClient {
 
     /// The clients that sign out. If the sign-in contradicts the current configuration, or its registration is no
     /// longer stored, it is a public client with the sign-in's client ID, so that the tokens are still removed. A client
-    /// that no longer needs a user may still have a user's tokens.
+    /// that no longer signs users in may still have a user's tokens.
     private func clientsForSignOut(of known: KnownResource) async throws -> [AuthClient] {
         let client: AuthClient
         if let current = try? await self.client(of: known) {

@@ -42,7 +42,7 @@ public final class ResourceClient: Sendable {
         /// The name that separates the records of several clients in one store; default: `default`.
         public var name = "default"
 
-        /// `client_name`, which authorization servers show to the user when the client registers itself; default: `AuthFlow`.
+        /// `client_name` for dynamic client registration, which authorization servers may show to the user; default: `AuthFlow`.
         public var clientName = "AuthFlow"
 
         /// The URL of the client ID metadata document, which is the `client_id` at servers that support such documents; default: none;

@@ -93,10 +93,16 @@ extension ConformanceTable {
                 "A second client must be registered."
             )
         },
-        .signsIn(21, "Accept the correct iss."), .signsIn(22, "Accept a missing iss if none is advertised."),
+        .signsIn(21, "Accept the correct iss."),
+        .signsIn(22, "Accept a missing iss if support for iss is not advertised."),
         .refuses(23, "Reject a response without the advertised iss.", code: .issuerMismatch, last: "/authorize"),
         .refuses(24, "Reject another issuer's iss.", code: .issuerMismatch, last: "/authorize"),
-        .refuses(25, "Reject a wrong iss, even if none is advertised.", code: .issuerMismatch, last: "/authorize"),
+        .refuses(
+            25,
+            "Reject a wrong iss, even if support for iss is not advertised.",
+            code: .issuerMismatch,
+            last: "/authorize"
+        ),
         .refuses(26, "Compare iss without normalization.", code: .issuerMismatch, last: "/authorize"),
         .refuses(
             27,

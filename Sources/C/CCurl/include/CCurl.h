@@ -118,11 +118,15 @@ typedef enum {
 
 /// Receives bytes; returning fewer than were given ends the transfer.
 typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, void *_Nullable context);
-/// Returned by a receiver of the body: the same bytes come again after authflow_curl_resume.
+/// Returned by a receiver of the body: the same bytes are delivered again after authflow_curl_resume.
 enum { AUTHFLOW_CURL_PAUSE = 0x10000001 };
-/// Returned by a sender of the body, which otherwise returns how many bytes it has written, 0 at the end: the sender is called again after
-/// authflow_curl_resume; the transfer ends.
-enum { AUTHFLOW_CURL_PAUSE_SENDING = 0x10000001, AUTHFLOW_CURL_ABORT_SENDING = 0x10000000 };
+/// Returned by a sender of the body, which otherwise returns the number of bytes that it has written, 0 at the end.
+enum {
+    /// The sender is called again after authflow_curl_resume.
+    AUTHFLOW_CURL_PAUSE_SENDING = 0x10000001,
+    /// The transfer ends.
+    AUTHFLOW_CURL_ABORT_SENDING = 0x10000000
+};
 
 /// Called after connecting and before a request is sent; returning anything but 0 ends the transfer.
 typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,

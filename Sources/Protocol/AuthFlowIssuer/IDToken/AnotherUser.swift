@@ -1,12 +1,12 @@
 package import AuthFlowHTTP
 
-/// The cause of an error: the provider has issued tokens of another user.
+/// The cause of an error: the provider has issued tokens for another user.
 package struct AnotherUser: Error {
     package init() {}
 }
 
 extension AuthError {
-    /// Whether the provider has issued tokens of another user, which end the session: the response to this user's
+    /// Whether the provider has issued tokens for another user, which end the session: the response to this user's
     /// refresh is lost.
     package var isOfAnotherUser: Bool {
         underlyingError is AnotherUser || (underlyingError as? AuthError)?.isOfAnotherUser == true

@@ -56,7 +56,7 @@ extension OAuthClient {
             )
         }
         var sent: FormParameters = ["client_id": registration.clientID, "request_uri": url]
-        // OIDC Core section 6.2: the parameters that OAuth 2.0 requires are also sent outside the request object.
+        // OIDC Core section 6.2: the parameters that OAuth 2.0 requires, and scope, are also sent outside the request object.
         sent["response_type"] = parameters["response_type"]
         sent["scope"] = parameters["scope"]
         return sent

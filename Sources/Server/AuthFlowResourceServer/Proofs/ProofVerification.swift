@@ -33,7 +33,7 @@ struct ProofVerification {
         now: Date
     ) throws(TokenFailure) -> Proof {
         // "1. There is not more than one DPoP HTTP request header field."
-        guard let text = values.first else { throw .invalidProof("the request has no DPoP field") }
+        guard let text = values.first else { throw .invalidProof("the request has no DPoP header field") }
         guard values.count == 1 else { throw .invalidProof("the request has more than one DPoP header field") }
         // "2. The DPoP HTTP request header field value is a single and well-formed JWT."
         guard text.utf8.count <= Self.maximumSize, let jws = try? JWS(Secret(text)) else {

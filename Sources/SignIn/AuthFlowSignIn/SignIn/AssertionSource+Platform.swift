@@ -51,7 +51,7 @@ extension AssertionSource {
             else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: the job is not allowed to request an ID Token. Grant it the permission \"id-token: write\", which jobs for forks cannot have."
+                    "There is no assertion: the job is not allowed to request an ID Token. Grant it the permission \"id-token: write\", which jobs for pull requests from forks cannot have."
                 )
             }
             let audience = audience ?? request.issuer

@@ -250,7 +250,7 @@ struct DoctorCommand: AsyncParsableCommand {
             guard let listed = metadata.json[member]?.strings, !wanted.isEmpty, Set(listed).isDisjoint(with: wanted)
             else { return }
             let names = listed.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
-            findings.note(key, "\(wanted.joined(separator: ", ")), but the provider's \(member): \(names)")
+            findings.note(key, "\(wanted.joined(separator: ", ")), but the provider's \(member) lists \(names)")
         }
         expect([settings.responseMode.rawValue], in: "response_modes_supported", for: "response_mode")
         expect(

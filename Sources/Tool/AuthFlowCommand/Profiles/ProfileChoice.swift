@@ -56,7 +56,7 @@ struct ProfileChoice: Hashable {
     ///   - flows: The flows, overriding the profile; default: the profile's flows.
     ///   - userAgent: The user agent, overriding the profile; default: the profile's user agent.
     ///   - launchEnvironment: The environment that the program runs in.
-    ///   - transport: Wraps the transport to the network.
+    ///   - transport: Wraps the network transport.
     ///   - observer: Receives every event, in addition to the progress output.
     func client(
         flows: [SignInFlow]? = nil,

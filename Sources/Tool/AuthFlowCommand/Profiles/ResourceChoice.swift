@@ -50,7 +50,7 @@ struct ResourceChoice: Hashable {
         guard choice.withoutFile == nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "--client-id and --issuer cannot be combined with a URL, which needs no profile."
+                "--client-id and --issuer cannot be combined with the URL of a resource."
             )
         }
         var options = ResourceClient.Options()
