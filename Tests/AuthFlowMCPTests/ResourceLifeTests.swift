@@ -737,6 +737,20 @@ import Testing
             _ = try await scene.client(store: store).signIn()
             #expect(try await client.status()?.clientID != before.clientID)
             #expect(scene.emulator.registrations == 2)
+            let old = try await KeptRegistrations(store: store, for: scene.emulator.origin)
+                .registration(at: before.issuer, clientID: before.clientID)
+            #expect(old == nil)
+        }
+    }
+
+    /// A sign-in for more scopes keeps the authentication that an earlier challenge demanded.
+    @Test func aStepUpKeepsTheAuthenticationOfAnEarlierOne() async throws {
+        var settings = Self.settings()
+        settings.requiredACR = "mfa"
+        settings.toolScopes = ["mcp:write"]
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let client = try scene.client(store: MemoryTokenStore())
+            #expect(try await Self.callTool(client) == 200)
         }
     }
 

@@ -78,9 +78,14 @@ import Testing
     }
 
     /// The grant needs no user, so neither command asks for a sign-in.
-    @Test func aMachineGetsATokenForEachOfItsResources() async throws {
+    @Test(arguments: [false, true]) func aMachineGetsATokenForEachOfItsResources(_ usesDPoP: Bool) async throws {
         let resources = ["https://a.example.com", "https://b.example.com"]
-        try await withRobot(["resources": "[\"\(resources[0])\", \"\(resources[1])\"]"]) { emulator, path, _ in
+        let changes: [String: String?] = [
+            "resources": "[\"\(resources[0])\", \"\(resources[1])\"]", "dpop": usesDPoP ? "true" : nil,
+        ]
+        try await withRobot(changes) { emulator, path, _ in
+            let early = try await CommandHarness.run(["status", "--config", path])
+            #expect(early.status == 0 && early.output.contains("No token is stored"), "\(early.talk)")
             var tokens: [String] = []
             for resource in resources + resources {
                 let token = try await CommandHarness.run(["token", "--resource", resource, "--config", path])
@@ -88,7 +93,15 @@ import Testing
                 tokens.append(token.output)
             }
             #expect(Set(tokens).count == 2 && Array(tokens[..<2]) == Array(tokens[2...]))
-            #expect(emulator.requests.filter { $0 == "POST /token" }.count == 3)
+            func requests(_ path: String) -> Int { emulator.receivedRequests.filter { $0.path == path }.count }
+            #expect(requests("/token") == 2)
+            // Its own token is another one, and does not replace those for the resources.
+            #expect(try await CommandHarness.run(["token", "--refresh", "--config", path]).status == 0)
+            let again = try await CommandHarness.run(["token", "--resource", resources[0], "--config", path])
+            #expect(again.output == tokens[0])
+            #expect(requests("/token") == 3)
+            let out = try await CommandHarness.run(["logout", "--config", path])
+            #expect(out.status == 0 && requests("/revoke") == 3, "\(out.talk)")
             let other = try await CommandHarness.run(["token", "--resource", "https://c.example.com", "--config", path])
             #expect(other.status == 2, "\(other.talk)")
         }

@@ -304,12 +304,14 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         }
     }
 
-    /// Checks that a session gets a token for a resource unless the provider refuses it.
+    /// Checks that a session gets a token for a resource unless the provider refuses it, and that the refusal does not affect the session.
     private func useAtRest(_ resource: String, _ session: String, _ index: Int) async throws {
         do {
             try await use(resource, session, at: index)
         } catch let error as AuthError {
-            guard provider.policy?.refuses(resource, at: simulation.now) != true else { return }
+            if let policy = provider.policy, policy.refuses(resource, at: simulation.now), policy.mayCause(error) {
+                return try await use(session, at: index)
+            }
             checkRefusal(error, session, index)
         }
     }

@@ -44,6 +44,11 @@ struct ResourcePolicy {
         return sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
     }
 
+    /// Whether an error can be the refusal, which may have no code.
+    func mayCause(_ error: AuthError) -> Bool {
+        code != nil ? isCause(of: error) : [.invalidResponse, .loginRequired].contains(error.code)
+    }
+
     /// Records that a process has received the refusal.
     mutating func isDelivered(to process: Simulation.Process, of grant: Int, at time: Duration) {
         refusals[Recipient(process: process.index, grant: grant)] = time

@@ -73,11 +73,7 @@ extension ManagedCredential {
             return stored.tokens.accessToken != rejected ? stored.tokens : nil
         }
         if let known = checkedCredential(), let tokens = fresh(known) { return tokens }
-        do {
-            if let tokens = fresh(try await lastCredential()) { return tokens }
-        } catch let error as AuthError where error.code == .loginRequired && renewal != nil {
-            // A client that needs no user obtains its first tokens below.
-        }
+        if let tokens = fresh(try await lastCredential()) { return tokens }
         return try await unfinished.finish { [self] in
             // This object must remain in memory even if the caller is cancelled.
             willBeUsed()
@@ -85,7 +81,7 @@ extension ManagedCredential {
                 try await underLease { lease in
                     let epoch = state.withLock { $0.machine.epoch }
                     var accounts = try await latestAccounts(lease)
-                    let credential = try await signedInOrRenewed(in: &accounts, lease, epoch)
+                    let credential = try signedIn(in: accounts)
                     // Another task or process may have obtained the token meanwhile.
                     if let tokens = fresh(credential) { return tokens }
                     return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
@@ -111,9 +107,6 @@ extension ManagedCredential {
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
         let subject = Backoffs.Subject(credential, request)
         if let wait = waitToRefresh(subject) { throw wait }
-        if renewal != nil, credential.identity == nil, credential.tokens.refreshToken == nil {
-            return try await renew(credential, for: request, in: &accounts, subject, lease, epoch)
-        }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         var decisions = decisions(for: credential.account.subject, freshnessMargin, nil)
@@ -159,40 +152,5 @@ extension ManagedCredential {
         guard isCurrent(epoch) else { throw Outdated() }
         guard let tokens = kept.tokens(for: resource, scopes)?.tokens else { return refreshed.tokens }
         return tokens
-    }
-
-    /// Obtains a token for one resource that belongs to no user, and that no refresh token can provide.
-    private func renew(
-        _ credential: Credential,
-        for request: ResourceRequest,
-        in accounts: inout StoredAccounts,
-        _ subject: Backoffs.Subject,
-        _ lease: Lease,
-        _ epoch: Int
-    ) async throws -> TokenSet {
-        guard let renewal else { preconditionFailure("a renewable credential has no renewal") }
-        guard request.scopes == nil else {
-            throw AuthError(
-                .unsupported,
-                "A client that requests tokens for itself cannot request fewer scopes for one resource."
-            )
-        }
-        let renewed: Credential
-        do {
-            renewed = try await reporter().step(.grantWithoutUser) { try await renewal(client, request.resource) }
-        } catch let error as AuthError {
-            if !Self.localCodes.contains(error.code) { backOff(error, error.isPassing ? subject.whole : subject) }
-            throw error
-        }
-        state.withLock { $0.machine.succeeded(subject) }
-        // A stored token for a resource is used with the key of the main token.
-        guard renewed.identity == nil, renewed.tokens.dpopKey == credential.tokens.dpopKey else {
-            return renewed.tokens
-        }
-        var kept = credential
-        kept.keep(ResourceToken(renewed, resource: request.resource, requestedScopes: nil), at: client.host.now())
-        await save(kept, in: &accounts, lease, epoch)
-        adopt(kept, epoch)
-        return renewed.tokens
     }
 }

@@ -26,8 +26,8 @@ import AuthFlowOAuth
 /// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
 ///
-/// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error in response to that request is not
-/// counted, and only requests for the same resource are suspended; if the error may mean that the session has ended, the main token is refreshed
+/// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
+/// not counted, and suspends only requests for the same resource; if it may mean that the session has ended, the main token is refreshed
 /// to find out.
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
@@ -177,7 +177,8 @@ struct CredentialRefresh {
             retryAfter: error.retryAfter,
             underlyingError: error
         )
-        return Consequence(backoff: end, stored: stored, state: .expired, answer: .failure(end))
+        let isUsable = isConfirmation && !old.isExpired(at: now)
+        return Consequence(backoff: end, stored: stored, state: isUsable ? nil : .expired, answer: .failure(end))
     }
 
     /// Whether an error of a request for one resource may mean that the session has ended: some providers send their own code, or none, for a

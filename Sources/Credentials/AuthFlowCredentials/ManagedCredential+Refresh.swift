@@ -48,16 +48,6 @@ extension ManagedCredential {
         )
     }
 
-    /// The stored credential; a new one if there is none, and the client needs no user.
-    func signedInOrRenewed(in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async throws -> Credential {
-        do throws(AuthError) {
-            return try signedIn(in: accounts)
-        } catch {
-            guard error.code == .loginRequired, renewal != nil else { throw error }
-        }
-        return try await renew(nil, in: &accounts, lease, epoch)
-    }
-
     /// Obtains a credential that belongs to no user, to replace one that has expired.
     private func renew(
         _ old: Credential?,
@@ -89,7 +79,7 @@ extension ManagedCredential {
         }
     }
 
-    static let localCodes: Set<AuthError.Code> = [
+    private static let localCodes: Set<AuthError.Code> = [
         .loginRequired, .assertionUnusable, .keyUnavailable, .invalidConfiguration,
     ]
 

@@ -37,7 +37,7 @@ final class HTMLReader {
     private var isInTextArea = false
     /// The elements whose content a browser with scripting neither shows nor submits.
     private static let notShown: Set<String> = [
-        "script", "style", "noscript", "template", "iframe", "noframes", "noembed",
+        "script", "style", "noscript", "template", "iframe", "noframes", "noembed", "xmp",
     ]
     /// The number of open elements that are not rendered.
     private var hidden = 0
@@ -121,10 +121,12 @@ final class HTMLReader {
         }
         guard !exceedsLimits else { return }
         endWords()
+        // The HTML Standard, "RCDATA state": these contain text, never elements.
+        guard !isInTitle, !isInTextArea else { return }
         func attribute(_ name: String) -> String? { attributes.first { $0.name == name }?.value }
         switch name {
         case "title": isInTitle = hidden == 0
-        case "base" where page.base == nil && hidden == 0 && !isInTitle && !isInTextArea: page.base = attribute("href")
+        case "base" where page.base == nil && hidden == 0: page.base = attribute("href")
         case let name where Self.notShown.contains(name):
             if name == "script", hidden == 0 { page.hasScripts = true }
             hidden += 1

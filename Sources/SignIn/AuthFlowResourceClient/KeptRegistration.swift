@@ -26,6 +26,9 @@ public struct KeptRegistration: Sendable {
     /// The client authentication at the token endpoint, including the secret.
     let authentication: ClientAuthentication
 
+    /// Whether the server did not recognize the client, so that the next sign-in registers it again.
+    var isRetired = false
+
     /// The client configuration endpoint (RFC 7592) and the registration access token, for changing and deleting the registration.
     let management: (endpoint: Endpoint, token: Secret)?
 
@@ -67,6 +70,7 @@ public struct KeptRegistration: Sendable {
         self.redirectURIs = redirectURIs
         self.scopes = json["scopes"]?.strings ?? []
         self.registeredAt = Date(timeIntervalSince1970: date)
+        self.isRetired = json["retired"] == true
         self.secretExpiresAt = json["client_secret_expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
         if let endpoint = json["registration_client_uri"]?.string.flatMap({ try? Endpoint($0) }),
             let token = json["registration_access_token"]?.string
@@ -86,6 +90,7 @@ public struct KeptRegistration: Sendable {
             "token_endpoint_auth_method": .string(authentication.method.rawValue),
             "registered_at": .double(registeredAt.timeIntervalSince1970),
         ]
+        if isRetired { json["retired"] = true }
         json["client_secret"] = authentication.secret.map { .string($0.exposed) }
         json["client_secret_expires_at"] = secretExpiresAt.map { .double($0.timeIntervalSince1970) }
         json["registration_client_uri"] = management.map { .string($0.endpoint.url) }
@@ -93,8 +98,9 @@ public struct KeptRegistration: Sendable {
         return .object(json)
     }
 
-    /// Whether the client secret is valid for at least another minute; true when it does not expire or there is none.
-    func isUsable(at now: Date) -> Bool { secretExpiresAt.map { now + 60 < $0 } ?? true }
+    /// Whether the registration can be used for a sign-in: the server has not refused it, and the client secret, if it expires, is valid for at
+    /// least another minute.
+    func isUsable(at now: Date) -> Bool { !isRetired && secretExpiresAt.map { now + 60 < $0 } ?? true }
 }
 
 extension KeptRegistration {
@@ -230,8 +236,11 @@ public struct KeptRegistrations: Sendable {
     func retire(at issuer: String, for redirectURI: RedirectURI, clientID: String) async throws {
         let key = self.key(issuer, redirectURI)
         try await store.withLease(on: key) { lease in
-            guard try await read(key)?.clientID.isIdentical(to: clientID) == true else { return }
-            try await store.write(nil, under: lease)
+            guard var kept = try await read(key), kept.clientID.isIdentical(to: clientID), !kept.isRetired else {
+                return
+            }
+            kept.isRetired = true
+            try await write(kept, for: redirectURI, lease)
         }
     }
 

@@ -2,13 +2,18 @@ import AuthFlowHTTP
 import AuthFlowOAuth
 
 /// The cause of an error: the resource requires a sign-in with more scopes, or with stronger or more recent user authentication.
-package struct RequiredAccess: Error {
+package struct RequiredAccess: Error, Equatable {
     /// The scopes that the user has not granted.
     package var scopes: [String] = []
     /// The authentication context classes (RFC 9470).
     package var acrValues: [String] = []
     /// The maximum age of the user's authentication in seconds (RFC 9470); nil for any.
     package var maxAge: Int?
+}
+
+extension ResourceChallenge {
+    /// The demand on the authentication of the user.
+    var authentication: RequiredAccess { RequiredAccess(acrValues: acrValues, maxAge: maxAge) }
 }
 
 extension ResourceClient {
@@ -27,13 +32,14 @@ extension ResourceClient {
             )
         case .authentication:
             let classes = challenge.acrValues.isEmpty ? nil : "acr_values \(Self.shown(challenge.acrValues))"
-            let age = challenge.maxAge.map { "max_age \($0)" }
+            let maxAge = challenge.maxAge.flatMap { ResourceClient.Options.maxAges.contains($0) ? $0 : nil }
+            let age = maxAge.map { "max_age \($0)" }
             let requirement = [classes, age].compactMap(\.self).joined(separator: ", ")
             return AuthError(
                 .loginRequired,
                 "\(address) requires stronger or more recent user authentication\(requirement.isEmpty ? "" : " (\(requirement))"). Sign in again.",
                 status: 401,
-                underlyingError: RequiredAccess(acrValues: challenge.acrValues, maxAge: challenge.maxAge)
+                underlyingError: RequiredAccess(acrValues: challenge.acrValues, maxAge: maxAge)
             )
         case .token, .nonce:
             return AuthError(

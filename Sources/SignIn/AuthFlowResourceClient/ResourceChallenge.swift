@@ -24,10 +24,10 @@ public struct ResourceChallenge: Sendable, Hashable {
     public let metadata: String?
 
     /// `acr_values` (RFC 9470); empty when absent.
-    public let acrValues: [String]
+    public internal(set) var acrValues: [String]
 
     /// `max_age` in seconds (RFC 9470); nil when absent.
-    public let maxAge: Int?
+    public internal(set) var maxAge: Int?
 
     /// The status of the response.
     let status: Int

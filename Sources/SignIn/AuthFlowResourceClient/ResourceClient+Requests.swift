@@ -184,6 +184,7 @@ extension ResourceClient {
         _ mayAsk: Bool
     ) async throws -> Bool {
         let rejected = attempt.credential
+        let challenge = attempt.round.remembering(challenge)
         switch challenge.demand {
         case .nonce where rejected != nil:
             // RFC 9449 section 9: one more attempt, with a proof that contains the nonce of this response.
@@ -229,7 +230,12 @@ extension ResourceClient {
             guard attempt.round.signIns < Self.maximumSignIns, !state.withLock({ $0.fruitless.contains(wanted) })
             else { throw insufficientScope(demanded) }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
-        case .authentication: break
+        case .authentication:
+            // A sign-in that did not request this authentication proves nothing.
+            let isNew = attempt.round.authenticated != challenge.authentication
+            if isNew, (1..<Self.maximumSignIns).contains(attempt.round.signIns) {
+                return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
+            }
         }
         guard attempt.round.signIns == 0 else {
             let error = refusedAfterSignIn
@@ -257,6 +263,7 @@ extension ResourceClient {
         if try await signInForAll(to: challenge, rejected: rejected?.tokens.accessToken) {
             round.signIns += 1
             round.scopes = scopes
+            round.authenticated = challenge.authentication
         } else {
             round.waits += 1
             guard round.waits < Self.maximumWaits else { throw refusedAfterSignIn }
@@ -332,7 +339,24 @@ public struct ResourceAttempt: Sendable {
         var waits = 0
         /// The scopes of the last sign-in.
         var scopes: Set<String>?
+        /// The authentication that the last sign-in requested.
+        var authenticated: RequiredAccess?
         /// The reason why the stored tokens cannot be used.
         var end: AuthError?
+        /// The latest challenge with a demand on the authentication of the user.
+        private var authentication: ResourceChallenge?
+
+        /// A challenge, with the authentication that an earlier challenge of this request demanded: a sign-in for more scopes must not lose it.
+        mutating func remembering(_ challenge: ResourceChallenge) -> ResourceChallenge {
+            guard challenge.acrValues.isEmpty, challenge.maxAge == nil else {
+                authentication = challenge
+                return challenge
+            }
+            var combined = challenge
+            if let authentication {
+                (combined.acrValues, combined.maxAge) = (authentication.acrValues, authentication.maxAge)
+            }
+            return combined
+        }
     }
 }

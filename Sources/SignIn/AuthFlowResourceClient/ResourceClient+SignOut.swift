@@ -42,6 +42,15 @@ extension ResourceClient {
     func signOutOthers() async {
         guard let others = try? await record().others, !others.isEmpty else { return }
         _ = try? await signOut(of: others) { try await $0.signOut() }
+        for other in others where other.identification == .dynamic {
+            let kept = try? await registrations.registration(
+                at: other.issuer,
+                for: redirectURI,
+                clientID: other.clientID
+            )
+            guard kept?.isRetired == true else { continue }
+            _ = try? await registrations.remove(at: other.issuer, for: redirectURI, clientID: other.clientID)
+        }
     }
 
     /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded there.

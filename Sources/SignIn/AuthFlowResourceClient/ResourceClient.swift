@@ -61,6 +61,9 @@ public final class ResourceClient: Sendable {
         /// The maximum age of the user's authentication that a sign-in requests if the challenge names none (RFC 9470); default: none.
         public var maxAge: Duration?
 
+        /// The acceptable values of `max_age`, in seconds.
+        package static let maxAges = 0...31_536_000
+
         /// The resource identifier in token requests if the resource has no metadata; default: the URL of the resource.
         public var resource: String?
 

@@ -6,10 +6,12 @@ enum ScreenWidth {
     /// The argument parser stops the process if its indentation does not fit.
     private static let narrowest = 40
 
-    /// Removes a variable `COLUMNS` that the help cannot be formatted for.
+    /// Replaces a width that the help cannot be formatted for: that of the variable `COLUMNS`, or that of the terminal.
     static func requireUsable() {
-        guard let columns = ToolEnvironment.host.environment["COLUMNS"], Int(columns).map({ $0 < narrowest }) ?? false
-        else { return }
-        unsafe unsetenv("COLUMNS")
+        var size = winsize()
+        let hasSize = unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0
+        let columns =
+            ToolEnvironment.host.environment["COLUMNS"].flatMap { Int($0) } ?? (hasSize ? Int(size.ws_col) : nil)
+        if let columns, columns < narrowest { unsafe setenv("COLUMNS", "\(narrowest)", 1) }
     }
 }

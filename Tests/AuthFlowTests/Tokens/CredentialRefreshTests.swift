@@ -224,7 +224,7 @@ import Testing
         #expect(after(0) == "old, stores nothing, backs off")
         refresh.isConfirmation = true
         #expect(after(0) == "invalid_reply, stores refusal 1, backs off")
-        #expect(after(1) == "login_required, stores refusal 2, backs off, expired")
+        #expect(after(1) == "login_required, stores refusal 2, backs off")
     }
 
     private static let anotherUser = AuthError(.invalidIDToken, "", underlyingError: AnotherUser())

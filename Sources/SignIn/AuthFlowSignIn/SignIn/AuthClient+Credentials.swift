@@ -63,10 +63,10 @@ extension AuthClient {
 
     /// Returns tokens for one of the resources of the sign-in (RFC 8707 section 2.2): from the cache, or obtained with
     /// the refresh token. Each resource, and each set of scopes, has a separate access token, and one refresh token
-    /// serves all of them if the provider allows it.
+    /// serves all of them if the provider allows it. A client without a user requests tokens for the resource alone.
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
-    ///   - scopes: Fewer scopes than were granted; default: all.
+    ///   - scopes: Fewer scopes than were granted; default: all, which is the only choice for a client without a user.
     ///   - duration: The minimum remaining lifetime of the token; default: the freshness margin.
     /// - Throws: The same errors as ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
     ///   resource, `provider_rejected` when the provider issues no token for it.
@@ -75,7 +75,19 @@ extension AuthClient {
         scopes: [String]? = nil,
         lasting duration: Duration = .zero
     ) async throws -> TokenSet {
-        try await current().tokens(for: resource, scopes: scopes, margin: duration)
+        guard isWithoutUser else {
+            return try await current().tokens(for: resource, scopes: scopes, margin: duration)
+        }
+        guard registration.resources.contains(where: { $0.isIdentical(to: resource) }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The resource \(Redaction.url(resource)) is not one of the resources of this client."
+            )
+        }
+        guard scopes == nil else {
+            throw AuthError(.unsupported, "A client without a user cannot request fewer scopes for one resource.")
+        }
+        return try await current(for: resource).credential(margin: duration).tokens
     }
 
     /// A credential whose access token has a minimum remaining lifetime.

@@ -84,11 +84,15 @@ extension AuthClient {
         let reporter = reporter()
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
-            guard let credential = try await current().remove()?.credential else { return (nil, .nothingToDo) }
+            var removed: [Credential] = []
+            for managed in try await all() {
+                if let credential = try await managed.remove()?.credential { removed.append(credential) }
+            }
+            guard let credential = removed.first else { return (nil, .nothingToDo) }
             // The tokens are revoked after the removal, because only the removed credential is known to be the latest.
             // A crash in between leaves tokens that are no longer stored but work until they expire.
             let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
-                try await client.revoke(credential)
+                for credential in removed { try await client.revoke(credential) }
             }
             return (credential, revocation)
         }
@@ -130,13 +134,17 @@ extension AuthClient {
         }
     }
 
-    /// Removes every stored credential of this client, including unreadable ones. For a client without a user, this is the token that it
+    /// Removes every stored credential of this client, including unreadable ones. For a client without a user, these are the tokens that it
     /// requests with its present scopes, resources and parameters. It sends no request to the
     /// provider, where the tokens and the session stay valid.
     /// - Returns: Whether there was a credential.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
-    public func signOutLocally() async throws -> Bool { try await current().clear() }
+    public func signOutLocally() async throws -> Bool {
+        var hasCredential = false
+        for managed in try await all() where try await managed.clear() { hasCredential = true }
+        return hasCredential
+    }
 
     private func outcome(
         of step: FlowEvent.Step,

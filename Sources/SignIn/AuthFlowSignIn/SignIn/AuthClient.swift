@@ -31,7 +31,8 @@ public final class AuthClient: Sendable {
     /// The credential, without waiting; nil if it depends on another sign-in.
     let alwaysCurrent: ManagedCredential?
     private let recordName: String
-    private let owned = Mutex<[String: ManagedCredential]>([:])
+    /// The credentials for owners and resources.
+    private let others = Mutex<[RecordKey: ManagedCredential]>([:])
     private let observer: (@Sendable (FlowEvent) -> Void)?
 
     /// The options of an ``AuthClient``.
@@ -118,25 +119,34 @@ public final class AuthClient: Sendable {
 
     /// The credential of this client; if it depends on another sign-in, the credential for the user who is signed in there
     /// now.
-    func current() async throws -> ManagedCredential {
-        guard let method = methods.withoutUser, let owner = try await method.owner?() else { return fixed }
-        return managed(for: owner, method)
+    /// - Parameter resource: For a client without a user, a resource for which it obtains separate tokens; default: that of the options.
+    func current(for resource: String? = nil) async throws -> ManagedCredential {
+        guard let method = methods.withoutUser else { return fixed }
+        return managed(for: try await method.owner?(), method, resource)
     }
 
-    private func managed(for owner: String, _ method: SignInMethod) -> ManagedCredential {
-        let name = "\(recordName) \(Base64URL.encode(SHA256.hash(data: Array(owner.utf8))))"
-        return owned.withLock { owned in
+    private func managed(for owner: String?, _ method: SignInMethod, _ resource: String? = nil) -> ManagedCredential {
+        let resource = resource ?? options.resource
+        guard owner != nil || resource != options.resource else { return fixed }
+        let suffix = owner.map { " \(Base64URL.encode(SHA256.hash(data: Array($0.utf8))))" } ?? ""
+        let key = credentials.recordKey(named: recordName + suffix, resource: resource)
+        return others.withLock { others in
             let known =
-                owned[name]
-                ?? credentials.managed(
-                    credentials.recordKey(named: name, resource: options.resource),
-                    account: nil,
-                    label: options.name,
-                    renewal: method.renewal(of: owner)
-                )
-            owned[name] = known
+                others[key]
+                ?? credentials.managed(key, account: nil, label: options.name, renewal: method.renewal(of: owner))
+            others[key] = known
             return known
         }
+    }
+
+    /// The current credential and, for a client without a user, those for its resources.
+    func all() async throws -> [ManagedCredential] {
+        var all = [try await current()]
+        guard isWithoutUser else { return all }
+        for resource in registration.resources where resource != options.resource {
+            all.append(try await current(for: resource))
+        }
+        return all
     }
 
     /// Whether the client acts on its own behalf, without a user.
@@ -300,7 +310,7 @@ public final class AuthClient: Sendable {
             }
             // Without a user there is one account, and a new token replaces the old one. The owner may have changed during
             // the request, and the token is not the new owner's.
-            let managed = owner.map { self.managed(for: $0, method) } ?? fixed
+            let managed = self.managed(for: owner, method)
             return try await keep(credential, in: managed, [:], .replaceAccount, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)

@@ -321,7 +321,8 @@ struct DoctorCommand: AsyncParsableCommand {
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
-            if abs(offset) > client.registration.clockLeeway.seconds {
+            // The resolution of the Date header is one second.
+            if abs(offset) > max(client.registration.clockLeeway.seconds, 1) {
                 findings.bad("clock", "\(text); correct it")
             } else if abs(offset) > 30 {
                 findings.note("clock", "\(text), which the profile's clock_leeway covers")

@@ -71,7 +71,7 @@ struct LoginCommand: AsyncParsableCommand {
                 "--acr-values and --max-age need the URL of a resource; for a profile, set \"acr_values\" and \"max_age\"."
             )
         }
-        guard maxAge.map({ (0...31_536_000).contains($0) }) ?? true else {
+        guard maxAge.map({ ResourceClient.Options.maxAges.contains($0) }) ?? true else {
             throw ValidationError("--max-age must be a number of seconds from 0 to 31536000.")
         }
         guard resource.url == nil || !device && !addAccount && !replaceAccount else {

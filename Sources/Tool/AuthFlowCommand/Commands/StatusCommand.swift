@@ -40,8 +40,13 @@ struct StatusRequest: Hashable {
             isRenewable = client.isWithoutUser
             do {
                 credential = try await client.requiredCredential()
-            } catch let error as AuthError where error.code == .loginRequired && asJSON {
-                try await printAbsence(of: client, error)
+            } catch let error as AuthError where error.code == .loginRequired {
+                if client.isWithoutUser, !client.hasOwner {
+                    let message = "No token is stored. It is requested when it is needed."
+                    let json: JSON = ["state": "expired", "message": .string(message)]
+                    return asJSON ? try Terminal.result(json) : Terminal.result(message)
+                }
+                if asJSON { try await printAbsence(of: client, error) }
                 throw error
             }
             try Report.print(

@@ -27,9 +27,8 @@ enum SignInAdvice {
         let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
         guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
         // With "=", because a value may begin with "-". A hostile resource can name any number of them.
-        let options =
-            required.scopes.map { "--scope=\($0)" } + required.acrValues.map { "--acr-values=\($0)" }
-            + (required.maxAge.map { ["--max-age=\($0)"] } ?? [])
+        let authentication = AuthenticationChoice(acrValues: required.acrValues, maxAge: required.maxAge)
+        let options = required.scopes.map { "--scope=\($0)" } + authentication.words
         guard !options.isEmpty else { return command }
         let words = ShellWord.line(options)
         return words.utf8.count <= 1000 ? "\(command) \(words)" : nil

@@ -112,7 +112,7 @@ struct ResourceChoice: Hashable {
 
     private var signInWords: [String] {
         scopes.flatMap { ["--scope", $0] } + (resource.map { ["--resource", $0] } ?? [])
-            + (assumesOrigin ? ["--assume-origin"] : [])
+            + (assumesOrigin ? ["--assume-origin"] : []) + authentication.words
     }
 
     /// The instruction to the user for signing in with this choice after an error; nil if the resource requires too much for a command line.
@@ -216,13 +216,6 @@ struct ResourceOptions: ParsableArguments {
             )
         }
     }
-}
-
-/// The authentication of the user that a sign-in for a resource requests (RFC 9470).
-struct AuthenticationChoice: Hashable {
-    var acrValues: [String] = []
-    /// In seconds.
-    var maxAge: Int?
 }
 
 /// The scopes that a command requests.
