@@ -309,6 +309,11 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         do {
             try await use(resource, session, at: index)
         } catch let error as AuthError {
+            // Each process asks for the resource itself, so several may wait for the same lease longer than a call does.
+            if error.code == .leaseBusy {
+                try? await simulation.clock.sleep(for: .seconds(20))
+                return try await useAtRest(resource, session, index)
+            }
             if let policy = provider.policy, policy.refuses(resource, at: simulation.now), policy.mayCause(error) {
                 return try await use(session, at: index)
             }
