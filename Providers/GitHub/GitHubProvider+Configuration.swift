@@ -28,7 +28,7 @@ extension ProviderFactory {
                     at: ProfileKeys.flow
                 )
             }
-            // GitHub does not support OpenID Connect for users: it ignores the scope `openid`, and issues no ID Token.
+            // GitHub does not support OpenID Connect for users: it ignores the `openid` scope, and issues no ID Token.
             if registration.scopes.contains("openid") {
                 throw profile.error(
                     "GitHub does not support OpenID Connect for users: leave out \"openid\"",

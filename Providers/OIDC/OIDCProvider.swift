@@ -4,7 +4,7 @@ public import AuthFlow
 public struct OIDCProvider: Sendable {
     /// The source of the user's identity.
     public enum IdentitySource: String, Sendable, Hashable, CaseIterable {
-        /// The ID Token, with the claims of userinfo. Without the scope `openid`, the user is not identified.
+        /// The ID Token, with the claims of userinfo. Without the `openid` scope, the user is not identified.
         case idToken = "id_token"
         /// The userinfo endpoint, even if there is no ID Token to compare it with.
         case userInfo = "userinfo"

@@ -2,7 +2,7 @@ public import AuthFlow
 
 /// Okta, with native single sign-on: one sign-in for all of a vendor's apps on a machine.
 ///
-/// Without the scope `device_sso` it is an OpenID provider like any other, except that its errors have two formats.
+/// Without the `device_sso` scope it is an OpenID provider like any other, except that its errors have two formats.
 public struct OktaProvider: Sendable {
     /// The extent of a sign-out.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {

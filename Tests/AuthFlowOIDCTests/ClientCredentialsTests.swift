@@ -2,7 +2,10 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
+import Expectations
 import Foundation
+import HTTPTypes
+import Synchronization
 import Testing
 
 /// Tokens for the client itself (RFC 6749 section 4.4).
@@ -83,6 +86,52 @@ import Testing
             #expect(claims["client_id"] == "robot")
             #expect(claims["scope"] == "reports")
         }
+    }
+
+    /// Each resource has a record and a token of its own.
+    @Test(arguments: 0..<3) func aRevocationThatFailsLeavesTheOtherTokensNeitherStoredNorValid(_ failing: Int)
+        async throws
+    {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        var values = registration()
+        values.resources = ["https://a.example.com", "https://b.example.com"]
+        let asked = Mutex(0)
+        let transport = ScriptedResponses(base: scene.transport) { call in
+            guard call.url.hasSuffix("/revoke") else { return nil }
+            let number = asked.withLock { asked in
+                defer { asked += 1 }
+                return asked
+            }
+            return number == failing ? TransportResponse(head: HTTPResponse(status: 403)) : nil
+        }
+        let client = try scene.client(registration: values, flows: [.clientCredentials], transport: transport)
+        _ = try await client.freshTokens()
+        for resource in values.resources { _ = try await client.freshTokens(for: resource) }
+        guard case .failed(let error) = try await client.signOut().revocation else {
+            Issue.record("The result must report the token that was not revoked.")
+            return
+        }
+        #expect(error.status == 403)
+        #expect(asked.withLock { $0 } == 3)
+        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+        #expect(try await client.signOutLocally() == false)
+    }
+
+    /// A token that was removed is revoked, although another one could not be removed.
+    @Test func aRecordThatCannotBeRemovedDoesNotKeepTheOtherTokensValid() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        var values = registration()
+        values.resources = ["https://a.example.com", "https://b.example.com"]
+        let store = FailingStore()
+        let client = try scene.client(registration: values, flows: [.clientCredentials], store: store)
+        _ = try await client.freshTokens()
+        for resource in values.resources { _ = try await client.freshTokens(for: resource) }
+        store.fail(times: 1)
+        await expectError(.storageFailed) { try await client.signOut() }
+        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+        #expect(try await client.signOut().credential != nil)
+        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == 3)
+        #expect(try await client.signOutLocally() == false)
     }
 
     @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {

@@ -326,7 +326,7 @@ import Testing
 }
 
 /// A transport that answers some requests itself.
-private struct ScriptedResponses: HTTPTransport {
+struct ScriptedResponses: HTTPTransport {
     let base: any HTTPTransport
     let respond: @Sendable (TransportRequest) -> TransportResponse?
 

@@ -349,7 +349,7 @@ import Testing
         let request = try await plain.authorizationRequest(options)
         let credential = try await plain.exchange(try await scene.visit(request.url), for: request)
         #expect(request.missingAuthorizationDetails(in: credential.tokens).isEmpty == grant.isCovered)
-        // A client that requires an exact match accepts nothing else.
+        // A client that requires an exact match rejects any other grant.
         var values = try registration()
         values.demandsExactAuthorizationDetails = true
         let strict = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))

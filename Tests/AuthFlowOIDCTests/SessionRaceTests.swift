@@ -169,7 +169,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 0)
     }
 
-    // MARK: Responses of the provider
+    // MARK: Provider responses
 
     /// The old refresh token has already been used when the new tokens are rejected, so the new refresh token is
     /// stored, but no tokens are returned.

@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    /// RFC 9700 section 4.4: the response of one provider is not accepted as that of the other provider (mix-up).
+    /// RFC 9700 section 4.4: a response from one provider is not accepted as a response from the other (mix-up).
     @Test func aResponseToTheOtherProvidersPathIsRefused() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())

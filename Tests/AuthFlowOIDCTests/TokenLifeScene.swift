@@ -42,12 +42,17 @@ final class FlakyTransport: HTTPTransport {
 /// A store whose writes can be made to fail.
 final class FailingStore: TokenStore {
     private let base = MemoryTokenStore()
-    private let isBroken = Mutex(false)
+    private let failures = Mutex(0)
 
-    func fail(_ isBroken: Bool) { self.isBroken.withLock { $0 = isBroken } }
+    func fail(_ isBroken: Bool) { fail(times: isBroken ? .max : 0) }
+    func fail(times: Int) { failures.withLock { $0 = times } }
     func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
-        if isBroken.withLock({ $0 }) { throw AuthError(.storageFailed, "No space is left.") }
+        let fails = failures.withLock { failures in
+            defer { failures = max(failures - 1, 0) }
+            return failures > 0
+        }
+        if fails { throw AuthError(.storageFailed, "No space is left.") }
         try await base.write(bytes, under: lease)
     }
     func withLease<Return: Sendable>(

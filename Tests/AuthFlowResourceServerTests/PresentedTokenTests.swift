@@ -11,7 +11,7 @@ import Testing
     private static let marks =
         String(repeating: "\u{0301}", count: 19_000) + String(repeating: "\u{0316}", count: 19_000)
 
-    /// The last ones took seconds when the scheme was compared as text.
+    /// The last two values took seconds when the scheme was compared as a `String`.
     @Test(arguments: [nil, "Basic YTpi", "Negotiate abc", "", "Bearertoken", "a\(marks)", "Bearer\(marks) a"])
     func aRequestWithoutATokenLearnsWhereToGetOneAndNoError(_ authorization: String?) async throws {
         let scene = try ResourceServerScene()

@@ -53,7 +53,7 @@ import Testing
             send(request, Array(body.utf8), at: server, wait: seconds)
         }
 
-        /// Whether a request of the browser to a process gets tokens.
+        /// Whether a request from the browser to a process gets tokens.
         func getsTokens(at server: Int) -> Bool {
             let (process, sessions) = servers[server]
             let request = browser.request(.get, "/api")

@@ -95,7 +95,7 @@ import Testing
             #expect(Set(tokens).count == 2 && Array(tokens[..<2]) == Array(tokens[2...]))
             func requests(_ path: String) -> Int { emulator.receivedRequests.filter { $0.path == path }.count }
             #expect(requests("/token") == 2)
-            // Its own token is another one, and does not replace those for the resources.
+            // The token without a resource is separate, and does not replace the tokens for the resources.
             #expect(try await CommandHarness.run(["token", "--refresh", "--config", path]).status == 0)
             let again = try await CommandHarness.run(["token", "--resource", resources[0], "--config", path])
             #expect(again.output == tokens[0])

@@ -13,7 +13,7 @@ package final class CachedTokens: Sendable {
 
     /// - Parameters:
     ///   - credential: The credential.
-    ///   - margin: How long before its expiry the access token is treated as expired.
+    ///   - margin: The remaining lifetime below which the access token is treated as expired.
     ///   - random: Random jitter, so that tokens issued at the same time are not all refreshed at the same time.
     init(_ credential: Credential, margin: Duration, random: UInt8) {
         self.credential = credential

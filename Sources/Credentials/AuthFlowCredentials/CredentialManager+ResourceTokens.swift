@@ -41,7 +41,7 @@ extension ManagedCredential {
     ///   - resource: One of the resources that the user was signed in for.
     ///   - scopes: Fewer scopes than were granted; nil for all.
     ///   - rejected: An access token that the resource has rejected.
-    ///   - margin: How long before its expiry the access token is treated as expired; default: the manager's margin.
+    ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin.
     package func tokens(
         for resource: String,
         scopes: [String]?,

@@ -38,7 +38,7 @@ public final class CredentialManager: Sendable {
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
-    /// Obtains a credential with neither a user nor a refresh token. The resource is that of the credential key;
+    /// Obtains a credential with neither a user nor a refresh token. The resource is the one in the credential key;
     /// nil for no particular resource.
     public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
@@ -46,7 +46,7 @@ public final class CredentialManager: Sendable {
     /// - Parameters:
     ///   - client: The client that the credentials belong to.
     ///   - store: Stores the credentials.
-    ///   - freshnessMargin: How long before its expiry an access token is treated as expired; default: one minute.
+    ///   - freshnessMargin: The remaining lifetime below which an access token is treated as expired; default: one minute.
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
     ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
@@ -83,8 +83,8 @@ public final class CredentialManager: Sendable {
     ///
     /// If the key has a resource, the access token is for that resource. The grant may be for this resource only, or
     /// for several resources that share a refresh token (RFC 8707).
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; the errors
-    ///   of refreshing; `CancellationError`, which does not cancel the refresh for other tasks.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; any error
+    ///   from the refresh; `CancellationError`, which does not cancel the refresh for other tasks.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         // Nothing is awaited and no refresh starts, so the credential object may be evicted at any time.
         if !refreshesAhead, let fresh = cache.withLock({ $0.recent[key] })?.cachedTokens() {
@@ -134,8 +134,8 @@ public final class CredentialManager: Sendable {
     ///   - credential: The credential.
     ///   - key: The user or session.
     ///   - attributes: The expiry and the tags, for a ``SessionTokenStore``; default: no expiry and no tags.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of
-    ///   the grant, or the store does not support attributes; `storage_failed`.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the key's resource does not match
+    ///   the grant's, or the store does not support attributes; `storage_failed`.
     public func save(
         _ credential: Credential,
         for key: CredentialKey,

@@ -36,13 +36,13 @@ struct CredentialRefresh {
 
     /// The subject of the account; nil for the current one.
     let account: String?
-    /// How long before its expiry the access token is treated as expired.
+    /// The remaining lifetime below which the access token is treated as expired.
     let margin: Duration
     /// An access token that an API has rejected, even if it appears to be fresh.
     let rejected: Secret?
     /// Whether tokens can be obtained without a user.
     let isRenewable: Bool
-    /// Whether the client requests the scope `offline_access`.
+    /// Whether the client requests the `offline_access` scope.
     var requestsOfflineAccess = false
     /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
     /// stored access token.
@@ -235,7 +235,7 @@ struct CredentialRefresh {
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
         // Tokens that fail a check each time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
-        // Some providers send their own code. With 403 or 404, a text such as "Forbidden" or "not_found" is that of a gateway.
+        // Some providers send their own code. With 403 or 404, a text such as "Forbidden" or "not_found" comes from a gateway.
         let codes = [
             "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
             "interaction_required", "login_required", "consent_required",

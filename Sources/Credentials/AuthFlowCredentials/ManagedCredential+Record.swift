@@ -50,9 +50,7 @@ extension ManagedCredential {
         _ = revocations.begin { [self] in
             // If the key has already been claimed, a sign-out removed the session.
             guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
-            for credential in credentials {
-                try await reporter().step(.revocation) { try await client.revoke(credential) }
-            }
+            try await reporter().step(.revocation) { try await client.revoke(credentials) }
         }
     }
 
@@ -120,7 +118,7 @@ extension ManagedCredential {
 
     /// Changes the application's data in the session under an exclusive lease.
     /// - Parameter body: Changes the data. This closure may be called more than once.
-    /// - Throws: ``AuthError`` with `login_required`, or the errors of the store and of `body`.
+    /// - Throws: ``AuthError`` with `login_required`, or any error thrown by the store or by `body`.
     func changeApplicationData(_ body: (Secret?) throws -> Secret?) async throws -> Credential {
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read(under: lease)

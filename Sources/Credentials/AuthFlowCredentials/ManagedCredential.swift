@@ -130,10 +130,10 @@ package final class ManagedCredential: Sendable {
     /// A credential whose access token is fresh, after a refresh if necessary.
     /// - Parameters:
     ///   - account: The subject of an account; default: the account of this object. The credential of another account is not cached.
-    ///   - margin: How long before its expiry the access token is treated as expired; default: the manager's margin. At most a
+    ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin. At most a
     ///     quarter of the token's lifetime is used.
     ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.
-    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; the errors of the refresh,
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from the refresh,
     ///   if the old token has expired too; `CancellationError`, which does not cancel the refresh for other callers.
     package func credential(
         of account: String? = nil,

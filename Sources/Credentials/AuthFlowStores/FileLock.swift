@@ -115,7 +115,7 @@ final class FileLock: Sendable {
 
 extension PrivateFile {
     /// Opens the file as a lock, and creates it if it does not exist.
-    /// - Throws: ``AuthError`` with `storage_failed`, also when the file at this path is not a lock.
+    /// - Throws: ``AuthError`` with `storage_failed`, including when the file at this path is not a lock.
     func openLock() throws(AuthError) -> FileLock {
         for _ in 0..<8 {
             let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)

@@ -12,7 +12,7 @@ public struct DecryptionKeySource: Sendable {
     /// The keys in a file: a key in PEM, a JWK, or every private encryption key of a JWK set.
     /// - Parameters:
     ///   - path: The file. It must not be readable by other users.
-    ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: that of the JWK, or else the
+    ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: the JWK's, or else the
     ///     thumbprint.
     ///   - algorithm: The algorithm that the key is registered for; default: that of the JWK, or else every algorithm
     ///     that fits the key, except RSA-OAEP with SHA-1.

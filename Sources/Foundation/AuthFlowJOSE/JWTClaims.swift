@@ -2,8 +2,8 @@ package import AuthFlowEssentials
 package import AuthFlowHTTP
 package import AuthFlowJSON
 
-/// The rules for claims that are common to every kind of JWT here (RFC 7519 section 4.1, RFC 8725): ID Tokens, signed
-/// UserInfo responses and access tokens. Each rule is one method, and the verifier of each kind of token calls the
+/// The claim rules that the verifiers of JWTs share (RFC 7519 section 4.1, RFC 8725): for ID Tokens, access tokens, logout tokens
+/// and signed UserInfo, authorization and introspection responses. Each rule is one method, and each verifier calls the
 /// methods that apply.
 ///
 /// None of these rules checks the signature.

@@ -94,7 +94,7 @@ package enum SignedTimes {
     /// Python server library, rejects a client assertion whose `nbf` is less than 15 seconds ago.
     static let earlier: Int64 = 30
 
-    /// The claim `iat` of a JWT that is signed at the given time.
+    /// The `iat` claim of a JWT that is signed at the given time.
     package static func issued(at time: Date) -> JSON { .integer(Int64(time.timeIntervalSince1970) - backdating) }
 
     /// The claims `iat`, `nbf` and `exp`.

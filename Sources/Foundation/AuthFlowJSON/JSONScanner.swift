@@ -163,7 +163,7 @@ struct JSONScanner {
             case UInt8(ascii: "\""):
                 decoded += plain(offset - 1)
                 guard let string = String(validating: decoded, as: UTF16.self) else { throw error(.invalidSyntax) }
-                // Escaped characters are not in the text that was checked.
+                // The check of the whole text does not detect combining marks that are written as escapes.
                 try JSONLimits.check(string)
                 return string
             case UInt8(ascii: "\\"):

@@ -199,7 +199,7 @@ extension LeasedRecords {
                 }
                 table.listen()
                 // A message may be lost, so the table is also polled. Without pushed messages, each pause is a quarter of the time
-                // waited so far, so the wait grows by a quarter at most.
+                // waited so far, so a pause adds at most a quarter to the wait.
                 let poll =
                     table.pushesMessages
                     ? min(Duration.milliseconds(100) * (1 << min(attempt, 4)), .seconds(1))

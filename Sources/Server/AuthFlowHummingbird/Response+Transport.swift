@@ -4,7 +4,7 @@ public import Hummingbird
 import ServiceLifecycle
 
 extension Response {
-    /// Creates a response from that of a `SessionServer` or a `ForwardAuth`, for use in an application's handler.
+    /// Creates a response from the response of a `SessionServer` or a `ForwardAuth`, for use in an application's handler.
     public init(_ response: TransportResponse) {
         self.init(
             status: response.head.status,

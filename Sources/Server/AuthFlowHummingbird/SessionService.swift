@@ -16,7 +16,7 @@ public struct SessionService: Service {
     /// Creates the service.
     /// - Parameters:
     ///   - server: The session server.
-    ///   - patience: How long to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
+    ///   - patience: The maximum time to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
     ///     must be longer.
     ///   - logger: Logs a failure to store refreshed tokens.
     public init(

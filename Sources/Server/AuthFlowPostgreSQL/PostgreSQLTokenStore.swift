@@ -26,7 +26,7 @@ public struct PostgreSQLTokenStore: Sendable {
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose duration is less than a third of that of other processes would take over
     ///     their leases.
-    ///   - patience: How long to wait for a lease that another process holds; default: 30 seconds.
+    ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a
     ///     network. An attacker who can impersonate the database can then read every session. Default: no.
     ///   - host: Provides the clock and random bytes; default: the system's.

@@ -26,7 +26,7 @@ public struct RedisTokenStore: Sendable {
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose duration is less than a third of that of other processes would take over
     ///     their leases.
-    ///   - patience: How long to wait for a lease that another process holds; default: 30 seconds.
+    ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsPlainText: Whether the server may be on another machine. The connection does not use TLS, so an
     ///     attacker on the network path can read every session. Default: no.
     ///   - host: Provides the clock and random bytes; default: the system's.

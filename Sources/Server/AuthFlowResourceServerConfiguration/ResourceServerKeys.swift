@@ -70,13 +70,13 @@ enum ResourceServerKeys {
         "verification_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().verificationCacheTime,
-        "How long a verified JWT is cached, in seconds. A JWT is never cached beyond its expiry."
+        "The time for which a verified JWT is cached, in seconds. A JWT is never cached beyond its expiry."
     )
     static let introspectionCacheTime = ConfigurationKey(
         "introspection_cache_time",
         .seconds(0...3600),
         default: ResourceServerRules().introspectionCacheTime,
-        "How long an active introspection result is cached, in seconds."
+        "The time for which an active introspection result is cached, in seconds."
     )
     static let exposesChallenges = ConfigurationKey(
         "exposes_challenges_to_browsers",

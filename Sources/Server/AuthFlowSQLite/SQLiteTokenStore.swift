@@ -26,7 +26,7 @@ public struct SQLiteTokenStore: Sendable {
     /// - Parameters:
     ///   - path: The absolute path of the file. If its directory does not exist, it is created with mode 0700.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds.
-    ///   - patience: How long to wait for another process that holds the lease; default: 30 seconds.
+    ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - host: The clock and random number generator; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute.
     public init(

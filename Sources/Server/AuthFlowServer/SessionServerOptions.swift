@@ -30,7 +30,7 @@ public struct SessionServerOptions: Sendable {
     /// The page to which users return if no other page is specified; default: `/`.
     public var startPath = "/"
 
-    /// The allowed prefixes of the page to return to; default: nil, any path of the application.
+    /// The allowed prefixes of the return path after sign-in; default: nil, any path in the application.
     public var returnPrefixes: [String]?
 
     /// The parameters of the sign-in route to forward to the provider; default: none, because a page of another site

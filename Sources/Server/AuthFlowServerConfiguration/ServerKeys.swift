@@ -36,7 +36,7 @@ enum ServerKeys {
     static let returnPrefixes = ConfigurationKey(
         "return_prefixes",
         .list(.text),
-        "The allowed prefixes of the path to return to. Default: any path of the application."
+        "The allowed prefixes of the return path after sign-in. Default: any path in the application."
     )
     static let signInParameters = ConfigurationKey(
         "sign_in_parameters",

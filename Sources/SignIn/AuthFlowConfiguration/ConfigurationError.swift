@@ -3,7 +3,7 @@ public struct ConfigurationError: Error, Sendable, Hashable {
     /// The maximum number of issues that are listed.
     package static let limit = 100
 
-    /// The issues, in the order of their locations; at least one. If there are more than 100, the last one says so.
+    /// The issues, in the order of their locations; at least one. If there are more than 100, the last one states the limit.
     public let issues: [ConfigurationIssue]
 
     /// Creates an error from at least one issue.

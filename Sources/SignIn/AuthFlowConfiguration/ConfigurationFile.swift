@@ -17,7 +17,7 @@ public struct ConfigurationFile: Sendable {
     /// The maximum size of a file, in bytes.
     private static let maximumSize = 1024 * 1024
 
-    /// Reads a file. The file decides where secrets are sent, so it must be owned by this user or root, and no other user may have
+    /// Reads a file. The file determines where secrets are sent, so it must be owned by this user or root, and no other user may have
     /// write access to it or to its directory.
     /// - Parameters:
     ///   - path: The file.

@@ -77,7 +77,7 @@ public struct Profile: Sendable {
         )
     }
 
-    /// Creates the store that the profile selects; default: the first store of the list.
+    /// Creates the store that the profile selects; default: the first store in the list.
     /// - Parameters:
     ///   - providers: The provider adapters to choose from.
     ///   - userAgents: The user agents to choose from.

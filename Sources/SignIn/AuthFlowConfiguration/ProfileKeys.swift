@@ -226,7 +226,7 @@ public enum ProfileKeys {
         "freshness_margin",
         .seconds(0...3600),
         default: AuthClient.Options().freshnessMargin,
-        "How long before its expiry an access token counts as expired, in seconds; never more than a quarter of its lifetime."
+        "The remaining lifetime below which an access token is treated as expired, in seconds; at most a quarter of its lifetime."
     )
     static let account = ConfigurationKey(
         "account",
@@ -391,7 +391,7 @@ struct ProfileChoices: Sendable {
         )
     }
 
-    /// Creates the store that a configuration selects; default: the first store of the list.
+    /// Creates the store that a configuration selects; default: the first store in the list.
     func makeStore(
         _ configuration: ConfigurationObject,
         _ stores: [TokenStoreFactory],

@@ -64,7 +64,7 @@ public struct ResourceClientSettings: Sendable {
         try section.transport(environment: environment)
     }
 
-    /// Creates the store that the settings select; default: the first store of the list.
+    /// Creates the store that the settings select; default: the first store in the list.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
     package func store(
         of stores: [TokenStoreFactory] = TokenStoreFactory.standard,

@@ -22,7 +22,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
         }
     }
 
-    /// Requires that the response to a request can be distinguished from a response of another server.
+    /// Requires that the response to a request can be distinguished from another server's response.
     ///
     /// RFC 9700 section 2.1: with several authorization servers, a defense against mix-up attacks is REQUIRED. Section 4.4: an attacker's
     /// server may name the authorization endpoint of another server as its own, and would then receive that server's

@@ -75,7 +75,7 @@ extension ResourceClient {
                 group.addTask { [self] in
                     do {
                         var outcomes: [Outcome] = []
-                        for client in try await clientsForSignOut(of: known) { outcomes.append(try await body(client)) }
+                        try await clientsForSignOut(of: known).attemptEach { outcomes.append(try await body($0)) }
                         return (number, .success(outcomes))
                     } catch {
                         return (number, .failure(error))

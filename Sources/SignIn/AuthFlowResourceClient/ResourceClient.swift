@@ -80,7 +80,7 @@ public final class ResourceClient: Sendable {
         /// The timeout of a sign-in, including the user's interaction; default: five minutes.
         public var timeout = Duration.seconds(300)
 
-        /// How long before its expiry an access token is treated as expired; default: one minute.
+        /// The remaining lifetime below which an access token is treated as expired; default: one minute.
         public var freshnessMargin = Duration.seconds(60)
 
         /// Whether a resource without metadata is assumed to have its authorization server at its own origin, as in MCP revision
@@ -121,8 +121,8 @@ public final class ResourceClient: Sendable {
     /// - Parameters:
     ///   - address: The URL of the resource: `https`, or `http` for loopback.
     ///   - methods: The sign-in methods, in order of preference, as for ``AuthClient``.
-    ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none; the
-    ///     client identifies itself. If set, a resource that does not name that server is rejected.
+    ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none; the client
+    ///     then uses a metadata document or dynamic registration. If set, a resource that does not name that server is rejected.
     ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
     ///   - options: Default: the defaults of ``Options``.
     ///   - transport: Sends every request; default: the system's.

@@ -6,7 +6,7 @@ enum ScreenWidth {
     /// The argument parser stops the process if its indentation does not fit.
     private static let narrowest = 40
 
-    /// Replaces a width that the help cannot be formatted for: that of the variable `COLUMNS`, or that of the terminal.
+    /// Replaces a width that the help cannot be formatted for: the value of `COLUMNS`, or the terminal's width.
     static func requireUsable() {
         var size = winsize()
         let hasSize = unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0

@@ -256,7 +256,7 @@ import Testing
         let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "api", now: Date()) }
         #expect(error.map { "\($0)" }?.contains("Try again in 17 s.") == true)
         #expect(error.map { "\($0)" }?.contains("Too fast.") == true)
-        // GitHub's secondary rate limit has no field that says so.
+        // No header field identifies GitHub's secondary rate limit.
         let named = TransportResponse(
             head: HTTPResponse(status: .forbidden),
             body: Array(#"{"message": "You have exceeded a secondary rate limit."}"#.utf8)

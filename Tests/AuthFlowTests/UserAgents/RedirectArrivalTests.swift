@@ -33,7 +33,7 @@ import Testing
 
     @Test(arguments: [
         Ignored(parameters: "code=1", reason: "has no state"),
-        Ignored(parameters: "code=1&state=other", reason: "not that of this request"),
+        Ignored(parameters: "code=1&state=other", reason: "does not match this request"),
         Ignored(parameters: "response=a.b.c&response=a.b.c", reason: "or more than one"),
         Ignored(parameters: "response=eyJhbGciOiJSU0EtT0FFUC0yNTYifQ.a.b.c.d", reason: "cannot be read"),
     ]) func aTimeoutNamesTheResponseThatWasIgnored(_ test: Ignored) throws {

@@ -181,7 +181,10 @@ extension ConformanceTable {
                 "The response must be rejected."
             )
         },
-        web("W11", "replayed callback", "accepts a response only once, even if it failed") { web, server, browser in
+        web("W11", "replayed callback", "accepts a response only once, even if the sign-in failed") {
+            web,
+            server,
+            browser in
             let target = try await browser.visitProvider(web, at: server)
             let cookies = browser.cookies
             try ConformanceRow.require(

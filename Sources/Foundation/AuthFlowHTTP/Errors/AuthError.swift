@@ -29,7 +29,7 @@ public struct AuthError: Error, Sendable {
     ///   - code: The error code.
     ///   - message: A sentence for the user, without any secret.
     ///   - providerError: The error parameters that the provider sent.
-    ///   - status: The HTTP status of the response that caused it; default: that of `providerError`.
+    ///   - status: The HTTP status of the response that caused it; default: the status in `providerError`.
     ///   - retryAfter: The delay that the server requests before a retry.
     ///   - underlyingError: The error that caused this one.
     public init(
@@ -82,7 +82,7 @@ extension AuthError {
         public static let insufficientUserAuthentication = Self(rawValue: "insufficient_user_authentication")
         /// A logout token failed a check, which the message names.
         public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")
-        /// The UserInfo response is for a subject other than that of the ID Token, or cannot be verified.
+        /// The UserInfo response is for a subject other than the ID Token's, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
         /// The provider does not support the requested feature.
         public static let unsupported = Self(rawValue: "unsupported")
@@ -152,8 +152,11 @@ extension AuthError {
     /// time.
     package var isPassing: Bool {
         let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
-        return isUnavailable || [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code)
+        return isUnavailable || isUnanswered || code == .temporarilyUnavailable
     }
+
+    /// Whether the server did not respond, so that it would probably not respond to the next request either.
+    package var isUnanswered: Bool { [.networkFailed, .timedOut].contains(code) }
 }
 
 extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {

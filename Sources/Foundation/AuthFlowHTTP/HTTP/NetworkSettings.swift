@@ -157,7 +157,7 @@ extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
 }
 
 extension NetworkSettings: CustomStringConvertible, WithoutReflection {
-    /// The kinds of the proxy and the certificates.
+    /// The kind of proxy, and the certificate files.
     public var description: String {
         [
             "\(proxy)", certificateAuthorities.map { "authorities of \($0)" },

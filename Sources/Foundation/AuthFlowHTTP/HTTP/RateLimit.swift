@@ -18,7 +18,7 @@ extension TransportResponse {
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
         let words = providerError
-        // Some servers say so only in the text.
+        // Some servers report a rate limit only in the error description.
         let isNamed = words?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil || isNamed)
         guard isLimited || status >= 500 else { return }

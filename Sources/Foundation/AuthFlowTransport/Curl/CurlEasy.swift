@@ -40,7 +40,7 @@ import CCurl
         note(unsafe authflow_curl_set_text(pointer, option, value))
     }
 
-    /// Sets bytes that libcurl copies.
+    /// Sets an option to bytes, which libcurl copies.
     func set(_ option: authflow_curl_option, bytes: [UInt8]) {
         // An empty array has no base address, and a null pointer would mean that there is no body.
         let bytes = bytes.isEmpty ? [0] : bytes
@@ -51,7 +51,7 @@ import CCurl
         }
     }
 
-    /// Sets a list, which is retained for as long as the handle exists.
+    /// Sets an option to a list, which is retained for as long as the handle exists.
     func set(_ option: authflow_curl_option, list lines: [String]) {
         var list: OpaquePointer?
         for line in lines {

@@ -209,7 +209,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// The minimum time from any state change to the next ``deadline``.
     var shortestTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
 
-    /// The time at which the transfer times out unless it makes progress, and the error; nil for no timeout at present.
+    /// The time at which the transfer times out unless it makes progress, and the error; nil when no timeout applies.
     var deadline: (ContinuousClock.Instant, AuthError)? {
         guard let wait else { return nil }
         let limit = wait.limit(for: call, isStream: isStream, firstByte: settings.firstByteTimeout)

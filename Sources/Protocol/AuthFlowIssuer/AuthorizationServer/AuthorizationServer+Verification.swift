@@ -16,7 +16,7 @@ extension AuthorizationServer {
     ///   - age: The maximum age, from `iat`; default: ten minutes; nil for no limit other than its expiry.
     ///   - clockLeeway: The allowed difference between the two clocks; default: one minute.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
-    /// - Throws: ``AuthError`` with `invalid_id_token`, or the errors of fetching the metadata and the keys.
+    /// - Throws: ``AuthError`` with `invalid_id_token`, or any error from fetching the metadata or the keys.
     public func verify(
         _ idToken: Secret,
         audience clientID: String,

@@ -140,7 +140,7 @@ public final class AuthorizationServer: Sendable {
     }
 
     /// The correction of this machine's clock, in seconds. `Date` has whole seconds, so small differences are ignored.
-    /// A difference of more than a day is considered an error of the server.
+    /// A difference of more than a day is attributed to the server's clock.
     package var clockCorrection: TimeInterval {
         guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
         return offset

@@ -162,7 +162,7 @@ package struct IDTokenValidation: Sendable {
                     case (_?, nil):
                         "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, 11"
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
-                    default: "its nonce differs from that of this sign-in, so it may have been injected"
+                    default: "its nonce does not match the nonce of this sign-in, so it may have been injected"
                     }
                 throw rules.refused(reason)
             }
@@ -243,8 +243,8 @@ package struct IDTokenValidation: Sendable {
         if let subject = rules["sub"]?.string, !subject.isEmpty, !subject.isIdentical(to: original.subject) {
             throw rules.refused("it identifies another user (sub)", AnotherUser())
         }
-        // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred". The same subject of another
-        // tenant is another user. A provider with one issuer has made an error, which may be temporary.
+        // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred". The same sub from
+        // another tenant identifies another user. With a single issuer, a different iss is a provider error, which may be transient.
         let isSameTenant = rules["iss"]?.string.map { $0.isIdentical(to: original.issuer) } ?? true
         guard expectation.issuerTemplate == nil || isSameTenant else {
             throw rules.refused("it comes from another issuer (iss)", AnotherUser())

@@ -61,8 +61,8 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// A sentence of advice for a user who wants to sign out at a provider without an end session endpoint.
     public var signOutAdvice: String?
 
-    /// The template for the issuers in ID Tokens, if each tenant has its own issuer; default: none; every token then
-    /// names ``issuer``.
+    /// The template for the issuers in ID Tokens, if each tenant has its own issuer; default: none, so every token
+    /// must name ``issuer``.
     public var tokenIssuer: TokenIssuerTemplate?
 
     /// The whole document, for members without a property.

@@ -54,7 +54,7 @@ extension OAuthClient {
     /// Builds an authorization request (RFC 6749 section 4.1.1, RFC 7636 section 4.3, OIDC Core section 3.1.2.1).
     /// - Parameter options: The options of this request.
     /// - Throws: ``AuthError`` with `unsupported` when the server does not support a safe request, `invalid_configuration` when an
-    ///   option cannot be sent; the errors of fetching the metadata.
+    ///   option cannot be sent; any error from fetching the metadata.
     public func authorizationRequest(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
         -> AuthorizationRequest
     {

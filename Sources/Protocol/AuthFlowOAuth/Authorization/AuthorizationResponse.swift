@@ -85,7 +85,7 @@ public struct AuthorizationResponse: Sendable {
         if let issuer, !issuer.isIdentical(to: pending.issuer) {
             throw AuthError(
                 .issuerMismatch,
-                "The redirect comes from another issuer than \"\(pending.issuer)\" (RFC 9207). The sign-in was stopped."
+                "The redirect comes from an issuer other than \"\(pending.issuer)\" (RFC 9207). The sign-in was stopped."
             )
         }
 

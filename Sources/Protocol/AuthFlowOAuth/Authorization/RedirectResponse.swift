@@ -32,7 +32,7 @@ package struct RedirectResponse: Sendable {
     ///   - encoded: The parameters, form-encoded.
     ///   - redirectURI: The redirect URI that they arrived at.
     ///   - mode: The response mode; default: in the query.
-    ///   - decrypt: Decrypts a signed response; nil if no signed response was requested.
+    ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
     /// - Returns: nil when the parameters are not form-encoded UTF-8.
     /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be decoded.
     package init?(
@@ -69,7 +69,7 @@ package struct RedirectResponse: Sendable {
     ///   - url: The complete URL that the user was redirected to.
     ///   - redirectURI: The redirect URI that it must start with.
     ///   - mode: The response mode.
-    ///   - decrypt: Decrypts a signed response; nil if no signed response was requested.
+    ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is another URL, or its parameters cannot be decoded.
     package init(
         _ url: String,
@@ -109,7 +109,7 @@ package struct RedirectResponse: Sendable {
         let rest = url.utf8.dropFirst(redirectURI.utf8.count)
         guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
         let encoded = Substring(rest.dropFirst())
-        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty one, or "#_=_", which are harmless.
+        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty fragment or "#_=_"; both are harmless.
         guard mode != .fragment else { return encoded }
         let harmless = ["#", "#_=_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
         return encoded.dropLast(harmless?.utf8.count ?? 0)

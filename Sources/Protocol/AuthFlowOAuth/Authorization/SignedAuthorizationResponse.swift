@@ -15,7 +15,7 @@ struct SignedAuthorizationResponse: Sendable {
     ///   - request: The request that the response must belong to.
     ///   - client: The client that made the request.
     ///   - metadata: The server's metadata.
-    /// - Throws: ``AuthError`` with `invalid_callback`, or the errors of fetching the keys.
+    /// - Throws: ``AuthError`` with `invalid_callback`, or any error from fetching the keys.
     init(
         _ received: RedirectResponse,
         to request: AuthorizationRequest,

@@ -52,7 +52,7 @@ extension OAuthClient {
         guard response.status == 200 else { throw silence(response) }
         let profile = JWTProfile(
             "The signed response about the token",
-            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT of the provider is accepted.
+            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT from the provider is accepted.
             type: .required(["token-introspection+jwt"]),
             specification: "RFC 9701 section 5",
             code: .invalidResponse

@@ -88,7 +88,7 @@ public struct OAuthClient: Sendable {
         registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
     }
 
-    /// Whether sign-ins identify the user. Plain OAuth 2.0, without the scope `openid`, has no ID Token.
+    /// Whether sign-ins identify the user. Plain OAuth 2.0, without the `openid` scope, has no ID Token.
     public var identifiesUsers: Bool {
         (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
             ?? registration.scopes.contains("openid")

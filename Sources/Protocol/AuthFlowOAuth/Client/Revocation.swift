@@ -3,6 +3,13 @@ import AuthFlowIssuer
 import HTTPTypes
 
 extension OAuthClient {
+    /// Revokes the tokens of several credentials one after the other.
+    /// - Throws: The first error of ``revoke(_:)-(Credential)``, after revocation of the remaining credentials has been attempted,
+    ///   unless the provider does not respond.
+    package func revoke(_ credentials: [Credential]) async throws {
+        try await credentials.attemptEach(until: Self.isUnanswered) { try await revoke($0) }
+    }
+
     /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
     /// needs no revocation.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, `login_required` when the credential belongs to other
@@ -52,9 +59,8 @@ extension OAuthClient {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
             .required(\.revocationEndpoint, "revocation endpoint")
-        var failure: (any Error)?
         var hasRevokedRefreshToken = false
-        for token in tokens {
+        try await tokens.attemptEach(until: Self.isUnanswered) { token in
             do {
                 try await revoke(token, at: endpoint)
                 if token.typeHint == "refresh_token" { hasRevokedRefreshToken = true }
@@ -62,30 +68,23 @@ extension OAuthClient {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
                 // nevertheless, such as Google for an access token that was already revoked together with its refresh
                 // token. An invalid token needs no revocation.
-                continue
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {
                 // Section 2.1: if a refresh token is revoked, the server "SHOULD also invalidate all access tokens based on the same
                 // authorization grant". Servers that do so need not revoke access tokens, such as Amazon Cognito.
-                if hasRevokedRefreshToken, token.typeHint == "access_token" { continue }
+                if hasRevokedRefreshToken, token.typeHint == "access_token" { return }
                 // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
-                failure =
-                    failure
-                    ?? AuthError(
-                        .unsupported,
-                        "\(endpoint.host) does not revoke tokens of type \(Self.words(for: token)).",
-                        providerError: error.providerError
-                    )
-            } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
-                // The next request would probably fail in the same way.
-                throw failure ?? error
-            } catch {
-                failure = failure ?? error
+                throw AuthError(
+                    .unsupported,
+                    "\(endpoint.host) does not revoke tokens of type \(Self.words(for: token)).",
+                    providerError: error.providerError
+                )
             }
         }
-        if let failure { throw failure }
     }
+
+    private static func isUnanswered(_ error: any Error) -> Bool { (error as? AuthError)?.isUnanswered == true }
 
     /// `refresh_token` is a protocol name, not English.
     private static func words(for token: RevocableToken) -> String {

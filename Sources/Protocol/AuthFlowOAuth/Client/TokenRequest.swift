@@ -174,7 +174,7 @@ extension OAuthClient {
     /// 2.3.1 requires in the `Authorization` header.
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
-        // Without a code, also if there is other text.
+        // An error response without an error code, even if it contains other text.
         let isUnnamed = error.code == .invalidResponse && [400, 401].contains(error.status)
         guard adapter.standardName(of: error.providerError) == "invalid_client" || isUnnamed else { return error }
         func adding(_ advice: String) -> AuthError { error.saying("\(error.message) \(advice)", because: error) }
@@ -297,7 +297,7 @@ extension TokenSet {
         let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
-        // Some providers send an array; one without scopes says nothing.
+        // Some providers send an array; an empty array is treated as absent.
         let list = parameters["scope"]?.strings.map { $0.joined(separator: " ") }
         let scopes = (parameters["scope"]?.string ?? list.flatMap { $0.isEmpty ? nil : $0 }).map {
             $0.split(separator: " ").map(String.init)

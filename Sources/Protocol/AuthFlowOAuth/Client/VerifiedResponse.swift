@@ -35,7 +35,7 @@ extension OAuthClient {
         registration.responseMode.isSigned ? signedResponseDecryption : nil
     }
 
-    /// Decrypts a signed authorization response.
+    /// Decrypts a signed authorization response if it is encrypted.
     var signedResponseDecryption: @Sendable (Secret) throws(AuthError) -> Secret {
         { [self] (response) throws(AuthError) in try decrypted(response, .authorizationResponse) }
     }

@@ -22,7 +22,7 @@ package struct DevicePolling: Sendable {
     private enum PollResult<Return: Sendable>: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
-        /// The new interval that the server requests, and the error, if the response was that of a rate limit.
+        /// The new interval that the server requests, and the error, if the response reported a rate limit.
         case slowDown(asked: Duration, AuthError?)
         /// No response, or no meaningful response, with the delay that the server requests.
         case silence(AuthError, asked: Duration)
@@ -35,7 +35,7 @@ package struct DevicePolling: Sendable {
     /// completes: the tokens that it may return are delivered once.
     /// - Parameter complete: Validates and stores the tokens.
     /// - Throws: ``AuthError`` with `access_denied` when the user denied the sign-in, `timed_out` when the code has expired, or
-    ///   another error of the provider; the errors of `complete`; `CancellationError`.
+    ///   another error from the provider; any error thrown by `complete`; `CancellationError`.
     package func wait<Return: Sendable>(
         for authorization: DeviceAuthorization,
         at metadata: ProviderMetadata,

@@ -141,8 +141,8 @@ extension OAuthClient {
         }
     }
 
-    /// Checks that tokens without an ID Token belong to the user of a credential, according to the adapter.
-    /// - Throws: ``AuthError`` with `invalid_user_info` when they belong to another user, or the errors of the adapter.
+    /// Checks, through the adapter, that tokens without an ID Token belong to a credential's user.
+    /// - Throws: ``AuthError`` with `invalid_user_info` when they belong to another user, or any error thrown by the adapter.
     package func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
         guard tokens.verifiedIDToken == nil, let known = credential.identity else { return }
         let provider = adapter as? any UserInfoProviding

@@ -29,7 +29,7 @@ public import AuthFlowJSON
     /// - Parameters:
     ///   - clientID: `client_id`, as registered.
     ///   - change: Sets the values that differ from the defaults.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or is not secure; the errors of
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or is not secure; any error thrown by
     ///   `change`.
     public init(clientID: String, _ change: (inout Values) throws -> Void = { _ in }) throws {
         var values = Values(clientID: clientID)
@@ -41,7 +41,7 @@ public import AuthFlowJSON
     public subscript<Value>(dynamicMember member: KeyPath<Values, Value>) -> Value { values[keyPath: member] }
 
     /// Returns a validated copy of the registration with some values changed.
-    /// - Throws: ``AuthError`` with `invalid_configuration`; the errors of `change`.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; any error thrown by `change`.
     public func changing(_ change: (inout Values) throws -> Void) throws -> ClientRegistration {
         var values = values
         try change(&values)
@@ -94,7 +94,7 @@ public import AuthFlowJSON
         /// registered; default: nil, which leaves the session at the provider open.
         public var postLogoutRedirectURI: RedirectURI?
 
-        /// Whether a logout request includes the parameter `client_id` in addition to the ID Token; default: true.
+        /// Whether a logout request includes the `client_id` parameter in addition to the ID Token; default: true.
         /// RP-Initiated Logout 1.0 section 2 allows both, and some providers require it to redirect back.
         public var sendsClientIDAtSignOut = true
 

@@ -165,7 +165,7 @@ public struct ProviderResponse: Sendable {
     /// The status code.
     public var status: Int { http.status }
 
-    /// The parameters in the body: JSON, or a form if `Content-Type` says so, as early OAuth drafts specified.
+    /// The parameters in the body: JSON, or a form if that is the `Content-Type`, as early OAuth drafts specified.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is neither, or a name is repeated.
     public func parameters() throws(AuthError) -> JSON {
         guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }

@@ -51,9 +51,9 @@ extension OAuthClient {
     /// Verifies a logout token, clause by clause in the order of OpenID Connect Back-Channel Logout 1.0 section 2.6: the claims, which
     /// are cheap to check, and then the signature, which may require fetching keys.
     /// - Parameters:
-    ///   - logoutToken: The parameter `logout_token` of the provider's request.
+    ///   - logoutToken: The `logout_token` parameter of the provider's request.
     ///   - options: The requirements for the token.
-    /// - Throws: ``AuthError`` with `invalid_logout_token`, or the errors of fetching the metadata and the keys.
+    /// - Throws: ``AuthError`` with `invalid_logout_token`, or any error from fetching the metadata or the keys.
     public func verify(
         logoutToken: Secret,
         _ options: LogoutTokenOptions = LogoutTokenOptions()

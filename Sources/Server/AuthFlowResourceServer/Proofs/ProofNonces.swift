@@ -4,7 +4,7 @@ import Crypto
 
 /// The key of an API's nonces (RFC 9449 section 9). It must be the same on every instance of the API.
 public struct NonceKey: Sendable {
-    /// How long a nonce is accepted; default: five minutes.
+    /// The time for which a nonce is accepted; default: five minutes.
     public let lifetime: Duration
 
     let key: Secret

@@ -28,7 +28,7 @@ public struct ResourceServerRules: Sendable {
     /// is never cached beyond its expiry.
     public var verificationCacheTime = Duration.seconds(300)
 
-    /// How long an active introspection result is cached; default: 30 seconds. A revoked token may be accepted for that
+    /// The time for which an active introspection result is cached; default: 30 seconds. A revoked token may be accepted for that
     /// long after its revocation; a JWT that is not introspected is accepted until it expires.
     public var introspectionCacheTime = Duration.seconds(30)
 

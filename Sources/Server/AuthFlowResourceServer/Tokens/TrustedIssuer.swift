@@ -2,7 +2,7 @@ public import AuthFlowOAuth
 
 /// An issuer whose access tokens an API accepts, and the rules for them.
 public struct TrustedIssuer: Sendable {
-    /// The header type that a JWT access token must have.
+    /// The `typ` header parameter that a JWT access token must have.
     public enum TokenType: Sendable, Hashable {
         /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be used as an access token.
         case accessToken
@@ -31,7 +31,7 @@ public struct TrustedIssuer: Sendable {
     /// The keys that tokens may be encrypted to.
     public let decryptionKeys: DecryptionKeySource?
 
-    /// Whether JWTs of this issuer must be encrypted. Opaque tokens are introspected regardless.
+    /// Whether JWTs from this issuer must be encrypted. Opaque tokens are introspected regardless.
     public let requiresEncryption: Bool
 
     /// The API's OAuth client at the issuer, for introspection (RFC 7662); nil: opaque tokens are rejected.
@@ -52,7 +52,7 @@ public struct TrustedIssuer: Sendable {
     ///   - algorithms: The accepted signature algorithms; default: all asymmetric ones. HMAC is never accepted.
     ///   - tenants: The tenants whose tokens are accepted; default: only the server's issuer.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
-    ///   - requiresEncryption: Whether JWTs of this issuer must be encrypted; default: no.
+    ///   - requiresEncryption: Whether JWTs from this issuer must be encrypted; default: no.
     ///   - introspector: The API's OAuth client at the issuer, for opaque tokens; default: none.
     ///   - introspectsJWTs: Whether verified JWTs are also introspected; default: no.
     ///   - trustsIssuerToCheckAudience: Whether to accept an introspection response without `aud`; default: no.

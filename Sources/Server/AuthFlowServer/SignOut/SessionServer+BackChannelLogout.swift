@@ -104,7 +104,7 @@ extension SessionServer {
         try await leave(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
     }
 
-    /// Whether a logout token has already ended its sessions.
+    /// Whether a logout token was already used.
     private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {
         for key in keys(of: .token(token.identifier), token.issuer, at: provider) {
             if try await timeOfMark(key) != nil { return true }

@@ -190,7 +190,7 @@ extension SessionServer {
             }
             return true
         } catch let error as AuthError {
-            return ![.timedOut, .networkFailed].contains(error.code)
+            return !error.isUnanswered
         } catch {
             return true
         }

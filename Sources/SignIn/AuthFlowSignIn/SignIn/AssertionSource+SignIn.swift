@@ -8,7 +8,7 @@ extension AssertionSource {
     /// - Parameters:
     ///   - name: The name of the sign-in in messages.
     ///   - client: Creates the client with which the user signed in. Called once, at its first use. The client must
-    ///     have requested the scope `openid`.
+    ///     have requested the `openid` scope.
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
         let other = OtherSignIn(client)

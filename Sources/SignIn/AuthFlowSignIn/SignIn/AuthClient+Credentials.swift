@@ -117,7 +117,7 @@ extension AuthClient {
     }
 
     /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them. A client without a user
-    /// obtains new tokens, also if there are none yet.
+    /// obtains new tokens, even if it has none yet.
     /// - Throws: The same errors as ``freshTokens(account:)``.
     @discardableResult
     public func refresh() async throws -> Credential {

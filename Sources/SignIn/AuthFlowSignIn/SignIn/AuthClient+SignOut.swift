@@ -1,4 +1,5 @@
 import AuthFlowCredentials
+import AuthFlowHTTP
 public import AuthFlowOAuth
 
 /// The result of a sign-out.
@@ -85,15 +86,21 @@ extension AuthClient {
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
             var removed: [Credential] = []
-            for managed in try await all() {
-                if let credential = try await managed.remove()?.credential { removed.append(credential) }
+            var failure: (any Error)?
+            do {
+                try await all().attemptEach { managed in
+                    if let credential = try await managed.remove()?.credential { removed.append(credential) }
+                }
+            } catch {
+                failure = error
             }
-            guard let credential = removed.first else { return (nil, .nothingToDo) }
             // The tokens are revoked after the removal, because only the removed credential is known to be the latest.
             // A crash in between leaves tokens that are no longer stored but work until they expire.
-            let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
-                for credential in removed { try await client.revoke(credential) }
+            let revocation = try await outcome(of: .revocation, isAsked: revokingTokens && !removed.isEmpty, reporter) {
+                try await client.revoke(removed)
             }
+            if let failure { throw failure }
+            guard let credential = removed.first else { return (nil, .nothingToDo) }
             return (credential, revocation)
         }
         guard let removed else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
@@ -142,7 +149,7 @@ extension AuthClient {
     @discardableResult
     public func signOutLocally() async throws -> Bool {
         var hasCredential = false
-        for managed in try await all() where try await managed.clear() { hasCredential = true }
+        try await all().attemptEach { if try await $0.clear() { hasCredential = true } }
         return hasCredential
     }
 

@@ -48,7 +48,7 @@ public final class AuthClient: Sendable {
         /// long as its code is valid.
         public var timeout = Duration.seconds(300)
 
-        /// How long before its expiry an access token is treated as expired; default: one minute.
+        /// The remaining lifetime below which an access token is treated as expired; default: one minute.
         public var freshnessMargin = Duration.seconds(60)
 
         /// The resource that the credential is for (RFC 8707). Each resource has a separate record, and every refresh

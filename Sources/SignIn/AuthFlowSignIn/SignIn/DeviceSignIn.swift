@@ -69,7 +69,7 @@ extension OAuthClient {
     ///
     /// Cancelling the task ends the wait; the tokens of a poll in progress are then lost.
     /// - Throws: ``AuthError`` with `access_denied` when the user denied the request, `timed_out` when the code has expired, or another
-    ///   error of the provider; `CancellationError`.
+    ///   error from the provider; `CancellationError`.
     public func deviceCredential(for authorization: DeviceAuthorization) async throws -> Credential {
         let reporter = FlowReporter(host: host)
         return try await DeviceSignIn(client: self, reporter: reporter, unfinished: UnfinishedWork())

@@ -89,7 +89,7 @@ public struct WebFinger: Sendable {
         let lowercased = text.lowercased()
         let account = lowercased.hasPrefix("acct:") ? String(text.dropFirst(5)) : text
         if lowercased.hasPrefix("acct:") || isAccount(text) {
-            // Section 2.1.3: the host is the part after the last @.
+            // RFC 7565: the host is the part after the last @.
             guard let at = account.lastIndex(of: "@"), at != account.startIndex else { throw unusable(identifier) }
             return ("acct:\(account)", try origin(ofHost: String(account[account.index(after: at)...]), identifier))
         }
@@ -98,8 +98,8 @@ public struct WebFinger: Sendable {
         return (url, endpoint.origin)
     }
 
-    /// Section 2.1.2 rule 3: "If a userinfo ... and host component are present and all of scheme component, path component,
-    /// query component, port component, and fragment component are absent, the acct scheme is assumed".
+    /// Section 2.1.2 rule 2: "If the userinfo and host components are present and all of the scheme, path, query, port, and
+    /// fragment components are absent, the acct scheme is assumed".
     private static func isAccount(_ text: String) -> Bool {
         text.contains("@") && !text.contains { "/?#:".contains($0) }
     }

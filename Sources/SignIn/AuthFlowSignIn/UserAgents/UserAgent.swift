@@ -125,7 +125,7 @@ extension RedirectOptions {
             }
             // Secrets are compared in constant time.
             guard found == state else {
-                notes.ignoredResponse(because: "its state is not that of this request.")
+                notes.ignoredResponse(because: "its state does not match this request.")
                 return nil
             }
             return response

@@ -72,7 +72,7 @@ public struct ProviderConformance: Sendable {
         try require(!identity.subject.isEmpty, "An identified user must have a subject.")
         try require(
             identity.issuer.isIdentical(to: issuer),
-            "The identity's issuer must be that of the metadata, \(issuer), not \(identity.issuer)."
+            "The identity's issuer must match the metadata: \(issuer), not \(identity.issuer)."
         )
         try await requireUser(identity, credential.tokens, "The same tokens must belong to the same user.")
     }

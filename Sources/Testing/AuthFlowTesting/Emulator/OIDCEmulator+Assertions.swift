@@ -55,7 +55,7 @@ extension OIDCEmulator {
         init(_ description: String) { self.description = description }
     }
 
-    /// The header and claims of a valid assertion by a trusted issuer.
+    /// The header and claims of a valid assertion from a trusted issuer.
     private func trustedClaims(_ text: String?) throws(Refusal) -> (header: JSON, claims: JSON) {
         guard let text, let jws = try? JWS(Secret(text)) else { throw Refusal("the assertion is not a signed JWT") }
         let claims = jws.payload

@@ -41,7 +41,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// Whether a form contains a valid assertion of this client that has not been used before (RFC 7523 section 3).
+    /// Whether a form contains a valid assertion from this client that has not been used before (RFC 7523 section 3).
     private func hasAssertion(_ form: FormParameters, of client: Client, at address: String) -> Bool {
         guard form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
             form.values(for: "client_assertion").count == 1, let text = form["client_assertion"],

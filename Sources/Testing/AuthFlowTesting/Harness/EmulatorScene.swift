@@ -86,7 +86,7 @@ public struct EmulatorScene: Sendable {
 
     /// A client of the provider, whose user agent signs a user in.
     /// - Parameters:
-    ///   - registration: The registration; default: that of the demonstration client.
+    ///   - registration: The registration; default: the demonstration client's.
     ///   - adapter: The adapter under test; default: the generic one.
     ///   - user: The user who signs in.
     ///   - consent: The user's decision.

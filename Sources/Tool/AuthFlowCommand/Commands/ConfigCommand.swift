@@ -105,8 +105,8 @@ struct ConfigCommand: AsyncParsableCommand {
     /// Requires that the user has trusted an `authflow.json`, because a check runs the programs that the file names.
     /// - Returns: The path of the file that was trusted.
     private static func trusted(_ path: String) throws -> String {
-        // This applies to every file with this name, including files in other directories, and whether the name is that
-        // of a link or of the file that it points to. Some file systems ignore the case of names.
+        // This applies to every file with this name in any directory, and to a link if either the link or its target has
+        // this name. Some file systems ignore the case of names.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
         guard names.contains(ConfigurationChoice.localName) else { return path }
@@ -153,7 +153,7 @@ struct ConfigCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Trust the current content of the configuration file in a working directory.",
             discussion: """
-                A configuration decides where stored tokens are sent, which files are read as secrets and which programs are \
+                A configuration file determines where stored tokens are sent, which files are read as secrets and which programs are \
                 started, so authflow.json in a working directory is used only after you have trusted it. When it changes, it must \
                 be trusted again. Changes to the programs and files that it names are not detected.
                 """

@@ -262,7 +262,7 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.note("dpop", "the provider does not advertise DPoP (dpop_signing_alg_values_supported)")
         }
         if settings.requestObjectKey != nil, metadata.json["request_parameter_supported"] == false {
-            findings.note("signed_requests", "the provider's metadata says that it does not support them")
+            findings.note("signed_requests", "the provider does not support them (request_parameter_supported)")
         }
     }
 

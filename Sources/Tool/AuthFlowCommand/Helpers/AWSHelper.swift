@@ -91,7 +91,7 @@ struct AWSKeys {
         .serialized()
     }
 
-    /// Distinguishes sign-ins, also if the users are unknown.
+    /// Distinguishes sign-ins, even if the users are unknown.
     private static func signIn(_ credential: Credential) -> JSON {
         [.string(credential.identity?.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }

@@ -33,7 +33,7 @@ extension CredentialCommand {
                         "The kubeconfig file disables verification of the server's certificate, so the server is not authenticated."
                     )
                 }
-                // Both can direct the request to a server other than the listed one.
+                // A proxy or a different TLS server name can direct the request to a server other than the listed one.
                 guard !asked.redirectsConnection else {
                     throw AuthError(
                         .invalidConfiguration,

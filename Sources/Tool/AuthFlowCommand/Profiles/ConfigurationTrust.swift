@@ -180,12 +180,12 @@ struct ConfigurationChoice {
             case .changed:
                 throw AuthError(
                     .invalidConfiguration,
-                    "\(shown) has changed since you trusted it. A configuration decides where your tokens go: review it, then run: authflow config trust"
+                    "\(shown) has changed since you trusted it. A configuration file determines where your tokens are sent. Review it, then run: authflow config trust"
                 )
             case .unknown:
                 throw AuthError(
                     .invalidConfiguration,
-                    "\(shown) is not trusted yet. A configuration decides where your tokens go and which programs are started: review it, then run: authflow config trust"
+                    "\(shown) is not trusted yet. A configuration file determines where your tokens are sent and which programs are started. Review it, then run: authflow config trust"
                 )
             }
         }

@@ -52,7 +52,7 @@ struct Claims: JWTPayload {
     }
 }
 
-/// The checks of an access token in addition to its signature.
+/// The claims of an access token that are checked in addition to its signature.
 struct AccessClaims: JWTPayload {
     let iss: IssuerClaim
     let aud: AudienceClaim

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault in a document that a provider serves, or of the HTTP response around it.
+/// A fault in a document that a provider serves, or in the HTTP response that contains it.
 ///
 /// `Document` distinguishes the kinds of documents, so that each kind has its own faults.
 public struct DocumentFault<Document>: Sendable {
