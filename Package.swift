@@ -114,7 +114,7 @@ let package = Package(
         ),
         // The libcurl functions, loaded at the first request; on Apple platforms, URLSession is used instead.
         module("C/CCurl"),
-        // The libxml2 functions, loaded for the first HTML page or XML response.
+        // The libxml2 functions, loaded for the first XML response.
         module("C/CMarkup"),
         // The functions of a hardware token's PKCS #11 library, which is loaded when it is first used.
         module("C/CPKCS11"),
@@ -234,7 +234,7 @@ let package = Package(
             engine + ["AuthFlowDesktop", flyingSocks, httpTypes]
         ),
         // The headless user agent: cookies, redirects, HTML forms.
-        module("SignIn/AuthFlowHeadless", engine + ["CMarkup", httpTypes]),
+        module("SignIn/AuthFlowHeadless", engine + [httpTypes]),
         // Terminal input and output: device codes, also as QR codes if libqrencode is installed, and pasted redirects.
         module("SignIn/AuthFlowTerminal", engine),
         // `authorize(_: inout URLRequest)`, for programs that send requests with URLSession; on Linux,

@@ -34,7 +34,7 @@ claims = {"iss": "https://id.example.com", "sub": "248289761001", "aud": "client
           "nonce": "nonce", "name": "Alice Example", "email": "alice@example.com", "email_verified": True}
 for algorithm, key in keys.items():
     open(f"{folder}/{algorithm}.jwt", "w").write(jwt.encode({"alg": algorithm, "kid": key.kid, "typ": "JWT"}, claims, key))
-# Access tokens for an API (RFC 9068). The only checks that all libraries share are those of the signature, issuer, audience and times.
+# Access tokens for an API (RFC 9068). The checks that all libraries perform: signature, issuer, audience and times.
 access = {"iss": "https://id.example.com", "sub": "248289761001", "aud": "https://api.example.com", "exp": now + 36000, "iat": now,
           "client_id": "app", "jti": "1", "scope": "orders:read orders:write"}
 for algorithm, key in keys.items():

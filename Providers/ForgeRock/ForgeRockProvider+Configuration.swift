@@ -74,7 +74,7 @@ extension UserAgentFactory {
     }
 }
 
-/// The options of the user agent `tree`.
+/// The options of the `tree` user agent.
 private struct TreeKeys: Sendable {
     let tree = ConfigurationKey("tree", .text, "The authentication tree. Default: the tree that the provider names.")
     let username = ConfigurationKey("username", .text, "The user name.")

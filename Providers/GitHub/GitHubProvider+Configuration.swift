@@ -24,14 +24,14 @@ extension ProviderFactory {
             // "Authorizing OAuth apps": client_secret is required to exchange a code, but not in the device flow.
             if try profile[ProfileKeys.flow].contains(.authorizationCode), registration.authentication.method == .none {
                 throw profile.error(
-                    "GitHub requires a \"client_secret\" for the flow \"authorization_code\", but not for the flow \"device\"",
+                    "GitHub requires a \"client_secret\" for the \"authorization_code\" flow, but not for the \"device\" flow",
                     at: ProfileKeys.flow
                 )
             }
             // GitHub does not support OpenID Connect for users: it ignores the `openid` scope, and issues no ID Token.
             if registration.scopes.contains("openid") {
                 throw profile.error(
-                    "GitHub does not support OpenID Connect for users: leave out \"openid\"",
+                    "GitHub does not support OpenID Connect for users: omit \"openid\"",
                     at: ProfileKeys.scopes
                 )
             }

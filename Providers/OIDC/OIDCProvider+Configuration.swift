@@ -16,13 +16,13 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document. Without the scope openid, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document. Without the openid scope, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
         )
         let identity = ConfigurationKey(
             "identity",
             ConfigurationValue<OIDCProvider.IdentitySource>.choice,
             default: .idToken,
-            "The source of the user's identity. With id_token, the user is not identified if there is no ID Token, except in the device flow with the scope openid, where the userinfo endpoint identifies the user."
+            "The source of the user's identity. With id_token, the user is not identified if there is no ID Token, except in the device flow with the openid scope, where the userinfo endpoint identifies the user."
         )
         let subjectClaim = ConfigurationKey(
             "subject_claim",

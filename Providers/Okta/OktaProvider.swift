@@ -66,7 +66,7 @@ extension OktaProvider: ProviderAdapter {
         guard try Endpoint(issuer, name: "issuer").path.hasPrefix("/oauth2/") else {
             throw AuthError(
                 .unsupported,
-                "Okta's org authorization server does not support native SSO. Use the issuer of a custom authorization server, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
+                "Okta's org authorization server does not support native SSO. Use the issuer of a custom authorization server, such as \(issuer)/oauth2/default, or omit the \"device_sso\" scope."
             )
         }
         let missing = ["openid", "offline_access"].filter { !registration.scopes.contains($0) }

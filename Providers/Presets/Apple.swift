@@ -7,7 +7,7 @@ extension ProviderPreset {
         title: "Apple",
         members: [
             "provider": "oidc", "issuer": "https://appleid.apple.com", "scopes": ["openid", "email", "name"],
-            // Apple requires form_post for the scopes name and email.
+            // Apple requires form_post for the name and email scopes.
             "response_mode": "form_post", "client_authentication": "client_secret_post",
         ],
         registration: [

@@ -7,7 +7,7 @@ extension ProviderPreset {
         title: "Google",
         members: [
             "provider": "oidc", "issuer": "https://accounts.google.com", "scopes": ["openid", "email", "profile"],
-            // Google issues a refresh token for these parameters, and not for the scope offline_access, which it does not support.
+            // Google issues a refresh token for these parameters, and not for the offline_access scope, which it does not support.
             "parameters": ["authorization": ["access_type": "offline", "prompt": "consent"]],
         ],
         registration: [

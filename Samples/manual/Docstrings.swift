@@ -177,7 +177,7 @@ struct PostcardUserAgent: UserAgent {
 
 extension UserAgentFactory {
     static var postcard: UserAgentFactory {
-        let country = ConfigurationKey("country", .text, default: "IS", "Where to.")
+        let country = ConfigurationKey("country", .text, default: "IS", "The destination country.")
         return UserAgentFactory("postcard", keys: [country]) { options, _ in
             PostcardUserAgent(postOffice: PostOffice(country: try options[country]))
         }

@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    /// Origins whose cookies could be mistaken for those of `https://id.example.com`.
+    /// Origins whose cookies could be mistaken for cookies from `https://id.example.com`.
     static let neighbours = [
         "https://id.example.com:8443", "https://sub.id.example.com", "https://id.example.com.evil.example",
         "https://xid.example.com", "https://example.com", "http://127.0.0.1:1",

@@ -716,7 +716,7 @@ import Testing
         }
     }
 
-    /// The response may be that of a server which has not yet received the registration: nothing is deleted that cannot be obtained again.
+    /// The response may come from a server that has not yet received the registration: nothing is deleted that cannot be obtained again.
     @Test func anUnknownClientLosesItsRegistrationButNotItsTokens() async throws {
         var settings = Self.settings()
         settings.refreshes = true

@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    /// Each resource has a record and a token of its own.
+    /// Each resource has a separate record and a separate token.
     @Test(arguments: 0..<3) func aRevocationThatFailsLeavesTheOtherTokensNeitherStoredNorValid(_ failing: Int)
         async throws
     {

@@ -33,7 +33,7 @@ import Testing
         #expect(fetches.withLock { $0 } == 1)
         time.withLock { $0 += 61 }
         async let doubted = doubting()
-        // The others do not wait for the response, which does not come before they have finished.
+        // Other callers do not wait for the response, which arrives only after they have finished.
         for _ in 0..<100 {
             _ = try await cache.metadata { throw AuthError(.discoveryFailed, "A second request.") }
             await Task.yield()

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// OAuth 2.0 without OpenID Connect: no scope `openid`, no ID Token, and a user who may be unknown.
+/// OAuth 2.0 without OpenID Connect: no `openid` scope, no ID Token, and a user who may be unknown.
 @Suite struct PlainOAuthTests {
     private static func registration() throws -> ClientRegistration.Values {
         var values = try EmulatorScene.registration()
@@ -158,7 +158,7 @@ import Testing
         }
     }
 
-    /// Responses of a provider with JWT access tokens.
+    /// Responses from a provider with JWT access tokens.
     private struct JWTProvider {
         let keys: EmulatorKeys
         let issuer = "https://id.example.com"

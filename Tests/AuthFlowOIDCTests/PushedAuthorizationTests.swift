@@ -243,7 +243,7 @@ import Testing
         #expect(credential.tokens.authorizationDetails == granted)
     }
 
-    /// RFC 9396 section 6: a refresh without new details requests those of the grant.
+    /// RFC 9396 section 6: a refresh without new details requests the grant's details.
     @Test func aRefreshKeepsTheAuthorizationDetailsOfTheGrant() async throws {
         scene.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
         var values = try registration()
@@ -273,7 +273,7 @@ import Testing
         }
     }
 
-    /// The metadata of a provider lists the endpoint for every client, also those that may not use it.
+    /// The metadata of a provider lists the endpoint for every client, including clients that may not use it.
     @Test(arguments: [
         (#"{"error": "unauthorized_client"}"#, 400, true), ("", 403, true), ("", 404, true),
         (#"{"error": "invalid_scope"}"#, 400, false),

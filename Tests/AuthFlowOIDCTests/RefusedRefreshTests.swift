@@ -59,7 +59,7 @@ import Testing
         #expect(await call() == .loginRequired)
     }
 
-    /// A missing key set says nothing about the session, and a new sign-in would not help.
+    /// A missing key set does not mean that the session has ended, and a new sign-in would not help.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting], [400, 401, 403, 404])
     func aKeySetThatCannotBeFetchedIsNotARefusedRefresh(
         _ policy: OIDCEmulator.RefreshPolicy,
@@ -179,7 +179,7 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
-    /// The parser refuses the response as a whole, but the refresh token in it has replaced the old one.
+    /// The parser rejects the response as a whole, but the refresh token in it has replaced the old one.
     @Test(arguments: [
         #""extra": 12345678901234567890123"#, #""extra": "\ud800""#, #""extra": 1, "extra": 2"#,
         #""scope": "x", "scope": "y""#,
@@ -244,7 +244,7 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
-    /// A user who may no longer be identified must sign in again, and the provider is not away.
+    /// A user who may no longer be identified must sign in again, and the provider is not considered unavailable.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting])
     func userinfoThatRefusesTheNewTokensIsARefusedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
         let emulator = life.scene.emulator

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AuthFlowCredentials
 
-/// A user's credential, failure and state are separate from those of other users.
+/// A user's credential, failure and state are separate from other users'.
 @Suite struct SeparateUsersTests {
     private let time = VirtualTime()
     private let emulator: OIDCEmulator

@@ -408,7 +408,7 @@ import Glibc
     }
 }
 
-/// A direct connection to the file, like that of another program.
+/// A direct connection to the file, like another program's.
 @safe final class SQLiteFiles {
     private var database: OpaquePointer?
 

@@ -4,7 +4,7 @@ import Foundation
 import SimulatedHistories
 import Testing
 
-/// Two processes, their store and their provider, without faults except those of a script.
+/// Two processes, their store and their provider, without faults except the script's.
 final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     let simulation = Simulation(seed: 1, recordsTrace: true)
     let world: World

@@ -9,7 +9,7 @@ import Testing
 /// Regression tests for histories of a web application that once violated a rule, each with the order of events that
 /// caused the violation.
 @Suite struct ScriptedSessionTests {
-    /// Two processes of an application, their store and their provider, without faults except those of a script.
+    /// Two processes of an application, their store and their provider, without faults except the script's.
     private final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         let simulation = Simulation(seed: 1, recordsTrace: true)
         let world: World

@@ -290,7 +290,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
                 let outcome = try await CommandHarness.run(
                     ["login", "--config", path],
-                    interruptWhen: { $0.contains("Ctrl-C stops") }
+                    interruptWhen: { $0.contains("Ctrl-C to stop") }
                 )
                 #expect(outcome.status == 130)
                 #expect(outcome.talk.hasSuffix("Cancelled.\n"))

@@ -76,7 +76,7 @@ struct GlewlwydLoginDriver: LoginDriver {
 }
 
 extension UserAgentFactory {
-    /// The user agent `glewlwyd`, which is selected by configuration and uses the driver above.
+    /// The `glewlwyd` user agent, which is selected by configuration and uses the driver above.
     static var glewlwyd: UserAgentFactory {
         let username = ConfigurationKey("username", required: .text, "The user name.")
         let password = ConfigurationKey("password", required: .secret, "The password, by reference.")

@@ -143,7 +143,7 @@ struct PKCS11Tests {
         for _ in 0..<5 {
             let again = try source("token=Fragile;object=x", pin: "9999")
             let error = #expect(throws: AuthError.self) { try again.key() }
-            #expect(error?.message.contains("not tried again") == true)
+            #expect(error?.message.contains("not retried") == true)
         }
         // The wrong PIN was tried only once, so the token is not locked and accepts the correct PIN.
         let right = try source("token=Fragile;object=x", pin: "0000")

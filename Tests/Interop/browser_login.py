@@ -106,7 +106,7 @@ class Browser:
         self.act(selector, "click")
 
     def check(self, *selectors):
-        """Selects checkboxes, again if the page has reset them when it was rendered anew."""
+        """Selects checkboxes, and selects them again if the page was re-rendered and has reset them."""
         def attempt():
             clicked = False
             for selector in selectors:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) created with joserfc (PyPI), with those of
-Authlib's authorization server and requests_oauth2client's DPoP client, and with certificate-bound tokens (RFC 8705) through nginx.
+"""Calls the API of Samples/servers/orders-api with access tokens (RFC 9068) and DPoP proofs (RFC 9449) created with joserfc (PyPI), with tokens from
+Authlib's authorization server, proofs from requests_oauth2client, and certificate-bound tokens (RFC 8705) through nginx.
 
     resource_server.py ORDERS_API
 

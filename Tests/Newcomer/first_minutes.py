@@ -3,8 +3,8 @@
 
     first_minutes.py TRANSCRIPT [--write] COMMAND...
 
-COMMAND runs the tool, with whatever is needed before it. What the terminal shows must be what TRANSCRIPT has, with ports, identifiers,
-times and tokens left out; --write writes it. It fails when it takes longer than 60 s.
+COMMAND is the command line that runs the tool. The terminal output must match TRANSCRIPT, in which ports, identifiers,
+times and tokens are omitted; --write writes TRANSCRIPT. The script fails if it takes longer than 60 s.
 """
 
 import html

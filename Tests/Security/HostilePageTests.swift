@@ -336,11 +336,11 @@ import Testing
         Monster(name: "size", page: { String(repeating: "x", count: 600_000) }),
     ]
 
-    @Test(arguments: monsters)
-    func refusesPagesThatAreTooLargeOrTooComplex(_ test: Monster) async throws {
+    /// The time is proportional to the size, which is limited.
+    @Test(.timeLimit(.minutes(1)), arguments: monsters)
+    func endsAtPagesThatAreLargeOrComplex(_ test: Monster) async throws {
         let page = test.page()
-        let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
-        #expect(error?.message.contains("was not parsed") == true, "\(error?.message ?? "")")
+        await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
     }
 
     @Test func readsAnOrdinaryPage() async throws {

@@ -48,7 +48,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         package var lost = 0
         /// The number of database calls.
         package var storeCalls = 0
-        /// The latencies of user requests, in milliseconds, including those of requests that received no token.
+        /// The latencies of user requests, in milliseconds, including requests that received no token.
         var waits: [Double] = []
 
         /// A quantile of the latencies, in milliseconds: 0.5 for the median.

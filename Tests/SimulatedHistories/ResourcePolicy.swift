@@ -5,7 +5,7 @@ import AuthFlowSimulation
 struct ResourcePolicy {
     /// RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, a provider's own code, and a response without a code.
     private static let codes = ["invalid_target", "access_denied", "consent_required", "x_policy", nil]
-    /// Shorter than every backoff, with its jitter.
+    /// A duration that is shorter than every backoff, including its jitter.
     static let shortestBackoff = Duration.seconds(3)
 
     let resource: String
@@ -22,7 +22,7 @@ struct ResourcePolicy {
 
     /// - Parameter seed: The seed of the history. Three in four have no policy.
     init?(of resources: [String], seed: UInt64) {
-        // Without a draw from the generator of the history: the other histories remain what they were.
+        // The history's own generator is not used, so that histories without a policy remain unchanged.
         var random = SeededGenerator(seed: ~seed)
         guard random.happens(0.25), let resource = resources.randomElement(using: &random) else { return nil }
         self.resource = resource

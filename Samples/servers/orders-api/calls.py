@@ -75,7 +75,7 @@ def main():
     expect("with two tokens", call(f"{orders}?access_token=a", f"Bearer {good['access_token']}"), 400, "invalid_request")
     expired = tokens(expired_issuer, f"{expired_api}/api", "openid orders:read")
     expect("with an expired token", call(f"{expired_api}/api/orders", f"Bearer {expired['access_token']}"), 401, "invalid_token")
-    expect("with a token of another issuer", call(orders, f"Bearer {expired['access_token']}"), 401, "invalid_token")
+    expect("with a token from another issuer", call(orders, f"Bearer {expired['access_token']}"), 401, "invalid_token")
 
     # An attacker has stolen a token that is bound to a key, but does not have the key. demo.sh has already signed in.
     def run(*arguments):

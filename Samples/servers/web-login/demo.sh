@@ -93,7 +93,7 @@ if [ ${#ports[@]} -gt 1 ]; then
     until [ -s "$folder/download" ]; do kill -0 "$download" || { echo "there is no download to abort" >&2; exit 1; }; done
     kill -STOP "$download"
     stopped=$download
-    # The first process is between two writes when it is stopped, and the last one waits for the client to read.
+    # The first process is between two writes when it is stopped, and the last process waits for the client to read.
     [ "$each" != "${ports[-1]}" ] || until_stalled "$each"
     began=$SECONDS
     stop "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-// libcurl's own types, as its manual pages give them.
+// libcurl's types, as its manual pages declare them.
 typedef struct {
     int message;
     authflow_curl_easy *easy;
@@ -66,7 +66,7 @@ static bool uses_openssl;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void open_library(void) {
-    // Debian builds it with OpenSSL and with GnuTLS; the interface is the same.
+    // Debian builds libcurl with OpenSSL and with GnuTLS; the interface is the same.
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
     void *library = NULL;
     for (size_t index = 0; index < sizeof names / sizeof *names && library == NULL; index++) {
@@ -128,7 +128,7 @@ void authflow_curl_easy_free(authflow_curl_easy *easy) { curl.easy_cleanup(easy)
 authflow_curl_result authflow_curl_resume(authflow_curl_easy *easy) { return curl.easy_pause(easy, 0); }
 
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value) {
-    // Sizes are 64 bits wide on every system, the other numbers as wide as a long.
+    // Sizes have 64 bits on every system; all other numbers are of type long.
     return (int)option >= 3 * OPTION_TYPE ? curl.easy_setopt(easy, option, value) : curl.easy_setopt(easy, option, (long)value);
 }
 

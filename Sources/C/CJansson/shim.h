@@ -2,12 +2,12 @@
 
 #include <jansson.h>
 
-// The length-aware calls (json_object_iter_key_len, json_object_setn_new) that the wrapper relies on came with 2.14.
+// The length-aware calls (json_object_iter_key_len, json_object_setn_new) that the wrapper uses were added in 2.14.
 #if JANSSON_VERSION_HEX < 0x020e00
-#error "AuthFlow needs libjansson 2.14 or newer; or build with the package trait Jansson off"
+#error "AuthFlow needs libjansson 2.14 or newer; or disable the package trait Jansson"
 #endif
 
-// Two threads may meet in jansson's shared constants (true, false, null) only when reference counts are atomic.
+// Threads may share jansson's constants (true, false, null) only if reference counts are atomic.
 #ifndef JANSSON_THREAD_SAFE_REFCOUNT
-#error "this libjansson has no atomic reference counts; build with the package trait Jansson off"
+#error "this libjansson has no atomic reference counts; disable the package trait Jansson"
 #endif

@@ -20,7 +20,7 @@ typedef struct {
     uint8_t hardware[2], firmware[2], time[16];
 } token_info_t;
 
-// CK_FUNCTION_LIST of version 2.40, in the order of the standard. What is not called has no type.
+// CK_FUNCTION_LIST of version 2.40, in the order of the standard. Functions that are not called have no type.
 typedef struct {
     uint8_t version[2];
     result_t (*initialize)(void *);
@@ -131,7 +131,7 @@ result_t authflow_pkcs11_attribute(
 ) {
     attribute_t wanted = { type, value, *length };
     result_t result = module->functions->get_attribute_value(session, object, &wanted, 1);
-    // CK_UNAVAILABLE_INFORMATION is the largest number there is.
+    // CK_UNAVAILABLE_INFORMATION is the maximum value of the type, so it also yields 0.
     *length = result == AUTHFLOW_PKCS11_OK && wanted.length <= *length ? wanted.length : 0;
     return result;
 }

@@ -107,7 +107,7 @@ bool authflow_pq_open(void) {
 }
 
 bool authflow_pq_parse(const char *text, void *context, void (*receive)(void *, const char *, const char *)) {
-    // The message would repeat a part of the text, which may be the password.
+    // The message is discarded, because it quotes a part of the text, which may be the password.
     char *message = NULL;
     conninfo_option *options = pq.conninfo_parse(text, &message);
     if (message != NULL) pq.freemem(message);
@@ -119,7 +119,7 @@ bool authflow_pq_parse(const char *text, void *context, void (*receive)(void *, 
     return true;
 }
 
-// Without one the library prints to standard error.
+// Without a notice processor, libpq prints notices to standard error.
 static void ignore_notice(void *context, const char *message) {
     (void)context;
     (void)message;

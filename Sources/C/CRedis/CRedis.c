@@ -9,7 +9,7 @@
 
 enum { OK = 0, BLOCK = 1 };
 
-// What comes first in the structures of version 0.14, and of versions 1.0 to 1.2.
+// The first members of the structures in version 0.14, and in versions 1.0 to 1.2.
 typedef struct {
     int error;
     char text[128];

@@ -7,9 +7,9 @@
 
 enum {
     OPEN_READ_WRITE = 0x2,
-    // One thread at a time uses a database here.
+    // Only one thread at a time uses a database.
     OPEN_NO_MUTEX = 0x8000,
-    // A link in the place of the file could lead anywhere.
+    // A symbolic link instead of the file could lead anywhere.
     OPEN_NO_FOLLOW = 0x01000000,
     PREPARE_PERSISTENT = 1,
     CONFIGURE_TRIGGERS = 1003,
@@ -96,7 +96,7 @@ int authflow_sqlite_open(const char *path, authflow_sqlite_database **database) 
     int result = sqlite.open(path, database, OPEN_READ_WRITE | OPEN_NO_MUTEX | OPEN_NO_FOLLOW, NULL);
     if (result != AUTHFLOW_SQLITE_OK) return result;
     sqlite.extended_codes(*database, 1);
-    // What another program has put into the file is not run: triggers, views, and functions in its schema.
+    // Code that another program has stored in the file is not run: triggers, views, and functions in the schema.
     static const struct { int option, value; } safe[] = {
         {CONFIGURE_TRIGGERS, 0}, {CONFIGURE_VIEWS, 0}, {CONFIGURE_TRUSTED_SCHEMA, 0}, {CONFIGURE_DEFENSIVE, 1},
     };
@@ -133,7 +133,7 @@ int64_t authflow_sqlite_column_integer(authflow_sqlite_statement *statement, int
     return sqlite.column_integer(statement, column);
 }
 const void *authflow_sqlite_column_bytes(authflow_sqlite_statement *statement, int column, size_t *length) {
-    // In this order: asking for the length first may convert the value.
+    // In this order, because requesting the length first may convert the value.
     const void *bytes = sqlite.column_bytes(statement, column);
     *length = (size_t)sqlite.column_length(statement, column);
     return bytes;

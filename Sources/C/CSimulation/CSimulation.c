@@ -7,7 +7,7 @@
 #define SWIFT_CALL __attribute__((swiftcall))
 
 // The runtime's hooks (swift/include/swift/Runtime/Concurrency.h, "SWIFT_CONCURRENCY_HOOK"): each receives the arguments of the function
-// that it replaces, and that function.
+// that it replaces, and the function itself.
 typedef SWIFT_CALL void (*original_enqueue)(void *job);
 typedef SWIFT_CALL void (*original_delayed)(unsigned long long delay, void *job);
 typedef SWIFT_CALL void (*original_deadline)(long long, long long, long long, long long, int, void *job);
@@ -19,7 +19,7 @@ extern SWIFT_CALL void (*swift_task_enqueueGlobalWithDeadline_hook)(
   long long sec, long long nsec, long long tsec, long long tnsec, int clock, void *job, original_deadline original);
 
 extern SWIFT_CALL uint64_t swift_task_getJobTaskId(void *job);
-// The executor is two words; zero stands for the global one.
+// The executor is two words; zero is the global executor.
 extern SWIFT_CALL void swift_job_run(void *job, void *identity, uintptr_t implementation);
 
 static _Thread_local authflow_simulation_enqueue enqueue;

@@ -4,8 +4,8 @@ import AuthFlowOAuth
 
 /// The requests of one credential that are suspended after a failure.
 struct Backoffs: Sendable {
-    /// The requests that one failure suspends. A failure says nothing about other users or about a later sign-in, and the refusal of a token for
-    /// one resource says nothing about the others.
+    /// The requests that one failure suspends. A failure does not affect other users or a later sign-in, and the refusal of a token for
+    /// one resource does not affect the others.
     struct Subject: Hashable, Sendable {
         let account: AccountID
         /// The time of the sign-in; nil for tokens without a user.

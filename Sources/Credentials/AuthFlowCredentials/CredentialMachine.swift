@@ -18,8 +18,8 @@ import AuthFlowStorage
 /// | written | unchanged | unchecked | unchanged | none left |
 /// | refreshed and written | adopt | adopt | adopt | none left |
 /// | refreshed, but not written | adopt | adopt | adopt | kept in memory, and retried under the same lease |
-/// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory; the read under the next lease decides |
-/// | signed in, signed out, another account | new epoch | drop, new epoch | drop, new epoch | those of an older epoch are replaced |
+/// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory until the read under the next lease |
+/// | signed in, signed out, another account | new epoch | drop, new epoch | drop, new epoch | tokens of an older epoch are replaced |
 /// | notified that the store has changed | unchanged | unchecked | unchanged | as for cached |
 /// | the provider ended the session, and that is stored | unchanged | drop | drop | dropped |
 /// | a request failed | back off | unchanged | unchanged | unchanged |

@@ -6,21 +6,19 @@ import Synchronization
 extension Credential {
     /// The token for one resource of the grant, with its own lifetime; nil when there is none.
     func tokens(for resource: String, _ scopes: [String]?) -> Credential? {
-        resourceTokens.first { $0.isFor(resource, scopes) }.map { token in
-            var tokens = TokenSet(
-                accessToken: token.accessToken,
-                tokenType: token.tokenType,
-                expiresAt: token.expiresAt,
-                scopes: token.scopes
-            )
-            tokens.dpopKey = self.tokens.dpopKey
-            return Credential(
-                tokens: tokens,
-                identity: identity,
-                signedInAt: signedInAt,
-                obtainedAt: token.obtainedAt
-            )
-        }
+        resourceTokens.first { $0.isFor(resource, scopes) }.map(using)
+    }
+
+    /// This sign-in with the token for one resource, without the refresh token.
+    func using(_ token: ResourceToken) -> Credential {
+        var tokens = TokenSet(
+            accessToken: token.accessToken,
+            tokenType: token.tokenType,
+            expiresAt: token.expiresAt,
+            scopes: token.scopes
+        )
+        tokens.dpopKey = self.tokens.dpopKey
+        return Credential(tokens: tokens, identity: identity, signedInAt: signedInAt, obtainedAt: token.obtainedAt)
     }
 
     /// Replaces the token for one resource, and removes expired tokens.
@@ -122,8 +120,9 @@ extension ManagedCredential {
             if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
-                _ = try await send(main, credential, in: &accounts, lease, epoch)
+                // First, because the other request may throw: the refused request must not be sent again at once.
                 backOff(error, subject)
+                _ = try await send(main, credential, in: &accounts, lease, epoch)
                 throw error
             }
             let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
@@ -143,14 +142,14 @@ extension ManagedCredential {
         }
         state.withLock { $0.machine.succeeded(subject) }
         kept.refusedRefreshes = 0
-        kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
+        let token = ResourceToken(refreshed, resource: resource, requestedScopes: scopes)
+        kept.keep(token, at: client.host.now())
         // The refresh token takes precedence: access tokens that do not fit into the record are dropped and requested
         // again later.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
         await save(kept, in: &accounts, lease, epoch)
         adopt(kept, epoch)
         guard isCurrent(epoch) else { throw Outdated() }
-        guard let tokens = kept.tokens(for: resource, scopes)?.tokens else { return refreshed.tokens }
-        return tokens
+        return kept.using(token).tokens
     }
 }

@@ -259,7 +259,7 @@ public final class CredentialManager: Sendable {
     /// Waits for operations that must complete, such as refreshes, until their results are stored. These operations
     /// complete even if tasks are cancelled, but not if the process exits, so call this method before the process
     /// exits.
-    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Parameter patience: The maximum time to wait; default: three seconds.
     /// - Returns: Whether everything is stored. The method also waits for revocations, which do not affect the result.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()

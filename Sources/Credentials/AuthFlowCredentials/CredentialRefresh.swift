@@ -77,7 +77,7 @@ struct CredentialRefresh {
         let advice =
             requestsOfflineAccess
             ? "some providers issue one only if the authorization request has prompt=consent"
-            : "many providers issue one for the scope \"offline_access\""
+            : "many providers issue one for the \"offline_access\" scope"
         let reason = credential.isExpired(at: now) ? "has expired, and" : "cannot be refreshed, because"
         let error = AuthError(
             .loginRequired,
@@ -163,7 +163,7 @@ struct CredentialRefresh {
         let reason = error.providerError.map { "\($0)" } ?? status ?? error.message
         let hint =
             if ["unauthorized_client", "unsupported_grant_type"].contains(name) {
-                " The client may have been registered without the grant refresh_token."
+                " The client may have been registered without the refresh_token grant."
             } else if error.providerError == nil, error.status == 401 {
                 " If that fails too, check the client's secret or key."
             } else {
@@ -184,7 +184,10 @@ struct CredentialRefresh {
     /// Whether an error of a request for one resource may mean that the session has ended: some providers send their own code, or none, for a
     /// refresh token that no longer exists. The refresh of the main token then shows which it is, unless that token was obtained recently.
     func mayConcernSession(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
-        let isOfResource = name.map { $0 == "access_denied" || Self.needsUser.contains($0) } ?? false
+        // Tokens that fail a check were issued, so the session continues.
+        let isOfResource =
+            name.map { $0 == "access_denied" || Self.needsUser.contains($0) }
+            ?? [.invalidIDToken, .invalidUserInfo].contains(error.code)
         let age = now.timeIntervalSince(old.obtainedAt)
         let isRecent = !old.isExpired(at: now) && (0..<Backoff.longest).contains(age)
         return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isOfResource

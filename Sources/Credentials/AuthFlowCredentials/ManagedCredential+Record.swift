@@ -69,7 +69,7 @@ extension ManagedCredential {
 
     /// Runs an operation that may refresh tokens under an exclusive lease. If the lease is lost in the meantime, the
     /// tokens are written under a new lease, whether or not the operation succeeds.
-    /// - Throws: The errors of `body`; ``Outdated`` when the tokens were not written, because another holder has
+    /// - Throws: Any error thrown by `body`; ``Outdated`` when the tokens were not written, because another holder has
     ///   changed the record since.
     func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
         let result: Result<Return, any Error>

@@ -160,7 +160,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Reports that the `auth_time` of a refreshed ID Token differs from that of the session. The session's
+    /// Reports that the `auth_time` of a refreshed ID Token differs from the session's. The session's
     /// `auth_time` does not change.
     private func reportOtherAuthentication(in refreshed: Credential) {
         guard let time = refreshed.authentication?.time,

@@ -51,7 +51,7 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// How long a request is stored after its expiry, in seconds.
+    /// The time for which a request is stored after its expiry, in seconds.
     private static let graceTime: TimeInterval = 60
 
     /// Removes and returns the request that an authorization response belongs to. No other call, in this or another

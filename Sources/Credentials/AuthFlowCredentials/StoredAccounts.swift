@@ -191,7 +191,7 @@ extension EndedSession {
         self.init(
             identity: json["identity"].flatMap(Identity.init),
             reason: reason,
-            endedAt: Date(timeIntervalSince1970: endedAt),
+            endedAt: Date(secondsSince1970: endedAt),
             isAfterUnfinishedRefresh: json["after_unfinished_refresh"] == true,
             account: account
         )

@@ -3,7 +3,7 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// A client's certificate: the one that its transport presents, for checking certificate-bound access tokens (RFC 8705 section 3), or the one of
+/// A client's certificate: the one that its transport presents, for checking certificate-bound access tokens (RFC 8705 section 3), or the certificate of
 /// its key, for naming the key in assertions.
 public struct CertificateBinding: Sendable {
     private let read: @Sendable () throws(AuthError) -> [UInt8]

@@ -14,7 +14,7 @@ public struct DecryptionKeySource: Sendable {
     ///   - path: The file. It must not be readable by other users.
     ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: the JWK's, or else the
     ///     thumbprint.
-    ///   - algorithm: The algorithm that the key is registered for; default: that of the JWK, or else every algorithm
+    ///   - algorithm: The algorithm that the key is registered for; default: the JWK's, or else every algorithm
     ///     that fits the key, except RSA-OAEP with SHA-1.
     public static func file(
         path: String,

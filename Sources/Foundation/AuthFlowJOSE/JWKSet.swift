@@ -31,7 +31,7 @@ package struct JWKSet: Sendable {
     /// The candidate keys for a signature with this header, by key ID, type, use and algorithm.
     ///
     /// A set may contain several keys with the same ID (for several algorithms, or as a trap): the ID narrows the choice,
-    /// and the type decides. If the header has no key ID, every key of the type is tried.
+    /// and the type identifies the key. If the header has no key ID, every key of the type is tried.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy
             .filter { $0.fits(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }

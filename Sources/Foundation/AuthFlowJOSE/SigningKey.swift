@@ -97,7 +97,7 @@ package enum SignedTimes {
     /// The `iat` claim of a JWT that is signed at the given time.
     package static func issued(at time: Date) -> JSON { .integer(Int64(time.timeIntervalSince1970) - backdating) }
 
-    /// The claims `iat`, `nbf` and `exp`.
+    /// The `iat`, `nbf` and `exp` claims.
     package static func claims(at time: Date, lifetime: Int64) -> [String: JSON] {
         let now = Int64(time.timeIntervalSince1970)
         return ["iat": issued(at: time), "nbf": .integer(now - earlier), "exp": .integer(now + lifetime)]

@@ -1,6 +1,6 @@
 /// A JSON value (RFC 8259), copied out of the parser into a Swift value.
 ///
-/// Every document that AuthFlow reads or writes goes through this type: responses of providers, ID Token payloads,
+/// Every document that AuthFlow reads or writes goes through this type: provider responses, ID Token payloads,
 /// configuration files and stored credentials. Parsing is strict, because signed data can be forged if two parsers
 /// interpret a document differently: duplicate keys, invalid UTF-8, NUL characters, numbers that are out of range and
 /// text after the value are errors. See ``init(parsing:limits:)``.

@@ -1,6 +1,6 @@
 /// The position of each value in JSON text, so that an error about a value can include its line and column.
 ///
-/// The position of a member is that of its key; the position of an element is that of its first byte.
+/// The position of a member is the position of its key; the position of an element is the position of its first byte.
 package struct JSONSourceMap: Sendable {
     private let text: [UInt8]
     private let offsets: [JSONPath: Int]

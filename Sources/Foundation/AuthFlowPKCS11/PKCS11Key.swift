@@ -41,7 +41,7 @@ package final class PKCS11Key: SigningKey {
     private static let refusedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
-    /// - Throws: ``AuthError`` with `key_unavailable`, whose message says what is missing.
+    /// - Throws: ``AuthError`` with `key_unavailable`, whose message states what is missing.
     package init(_ uri: PKCS11URI, pin: Secret?, keyID: String? = nil) throws(AuthError) {
         let session = try Self.open(uri, pin)
         self.uri = uri
@@ -192,7 +192,7 @@ package final class PKCS11Key: SigningKey {
         )
         guard !refusedPINs.withLock({ $0.contains(mark) }) else {
             throw refusal(
-                "the token has rejected this PIN. It is not tried again, because another attempt could lock the token",
+                "the token has rejected this PIN. It is not retried, because another attempt could lock the token",
                 uri
             )
         }

@@ -105,10 +105,10 @@ public struct RecordTag: Sendable, Hashable {
 
 /// A record that was found by its tag.
 public struct TaggedRecord: Sendable, Hashable {
-    /// Its key.
+    /// The key of the record.
     public let key: RecordKey
 
-    /// Its bytes. They are secret.
+    /// The bytes of the record, which are secret.
     public let bytes: [UInt8]
 
     /// The time of its last write with attributes, or of its last touch.

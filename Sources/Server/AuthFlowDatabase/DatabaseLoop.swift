@@ -16,7 +16,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
         package var waiting = 10_000
         /// The timeout of a request, including the wait for a connection.
         package var request = Duration.seconds(5)
-        /// How long the database may be unavailable before requests fail immediately.
+        /// The time for which the database may be unavailable before requests fail immediately.
         package var outage = Duration.seconds(2)
         /// The idle timeout of a connection.
         package var idle = Duration.seconds(60)
@@ -192,7 +192,7 @@ package enum DatabaseMessage: Sendable {
 package final class Database<Link: DatabaseLink>: Sendable {
     private let loop: DatabaseLoop<Link>
 
-    /// Creates the pool without opening a connection. The parameters are those of ``DatabaseLoop``.
+    /// Creates the pool without opening a connection. The parameters are the same as for ``DatabaseLoop``.
     package init(
         connections: Int,
         open: @escaping DatabaseLoop<Link>.Open,

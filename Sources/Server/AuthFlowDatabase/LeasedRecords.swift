@@ -9,12 +9,12 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         /// The duration of a lease that its holder does not renew. A holder renews its lease after every third of
         /// this duration.
         package var lease = Duration.seconds(15)
-        /// How long to wait for another holder to release the lease.
+        /// The maximum time to wait for another holder to release the lease.
         package var patience = Duration.seconds(30)
-        /// How long a write is retried while the database is unavailable. If the lease has expired meanwhile, the
+        /// The time for which a write is retried while the database is unavailable. If the lease has expired meanwhile, the
         /// database decides whether it is still valid.
         package var repetition = Duration.seconds(15)
-        /// How long other calls are retried. This can be short, because a restarting database is unavailable only
+        /// The time for which other calls are retried. This can be short, because a restarting database is unavailable only
         /// briefly.
         package var outage = Duration.seconds(5)
 

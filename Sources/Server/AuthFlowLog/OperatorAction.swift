@@ -22,7 +22,7 @@ extension AuthError.Code {
         case .invalidCallback:
             "A few of these are caused by the browser's Back button. Many at once may indicate injected responses."
         case .invalidIDToken, .invalidUserInfo, .invalidLogoutToken:
-            "Check that this machine's clock is correct, and that client_id matches the registration. If both match, do not trust the provider."
+            "Check that this machine's clock is correct, and that client_id matches the registration. If both are correct, do not trust the provider."
         case .keyUnavailable, .assertionUnusable:
             "Check the key, token or file that is named in the message."
         case .storageFailed, .storeDamaged:

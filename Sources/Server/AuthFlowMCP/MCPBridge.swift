@@ -113,7 +113,7 @@ public final class MCPBridge: Sendable {
     }
 
     /// Cancels everything in progress, and ends the session. Requests can be given time to complete.
-    /// - Parameter grace: How long to wait for requests in progress; default: zero.
+    /// - Parameter grace: The maximum time to wait for requests in progress; default: zero.
     public func close(within grace: Duration = .zero) async {
         let running = state.withLock { Array($0.running.values) + Array($0.others.values) }
         if grace > .zero, !running.isEmpty {

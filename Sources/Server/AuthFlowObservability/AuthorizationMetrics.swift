@@ -4,7 +4,7 @@ public import Metrics
 
 extension AuthorizationDecision {
     /// An observer that measures the authorization decisions of an API with swift-metrics. It records the timer
-    /// `authflow_authorization_duration` with the label `outcome` (`authorized`, `unauthenticated`, or the error code
+    /// `authflow_authorization_duration` with the `outcome` label (`authorized`, `unauthenticated`, or the error code
     /// of the response).
     ///
     /// ```swift

@@ -195,7 +195,7 @@ struct PostgreSQLRecords: RecordTable {
             return TaggedRecord(
                 key: key,
                 bytes: bytes,
-                lastUse: Date(timeIntervalSince1970: Double(milliseconds) / 1000)
+                lastUse: Date(secondsSince1970: Double(milliseconds) / 1000)
             )
         }
     }

@@ -67,7 +67,7 @@ enum PostgreSQLSchema {
     }
 
     /// The version of the tables, and the version that a program must support to use them. For tables that predate
-    /// the column `needs`, both versions are the same.
+    /// the `needs` column, both versions are the same.
     private static func versions(
         _ link: PostgreSQLLink,
         _ table: String

@@ -24,8 +24,8 @@ public struct PostgreSQLTokenStore: Sendable {
     ///   - schema: The schema of the tables; default: `authflow`.
     ///   - connections: The maximum number of connections, in addition to the one for notifications; default: 4.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
-    ///     every process: a process whose duration is less than a third of that of other processes would take over
-    ///     their leases.
+    ///     every process: a process whose lease duration is less than a third of another process's would take over
+    ///     that process's leases.
     ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a
     ///     network. An attacker who can impersonate the database can then read every session. Default: no.

@@ -148,7 +148,7 @@ struct RedisRecords: RecordTable {
             let key = RecordKey(uniqueName: name),
             let bytes = parts[1].bytes, let used = parts[2].text.flatMap(Double.init)
         else { return nil }
-        return TaggedRecord(key: key, bytes: bytes, lastUse: Date(timeIntervalSince1970: used / 1000))
+        return TaggedRecord(key: key, bytes: bytes, lastUse: Date(secondsSince1970: used / 1000))
     }
 
     func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] {

@@ -24,8 +24,8 @@ public struct RedisTokenStore: Sendable {
     ///   - prefix: The prefix of all keys; default: `authflow`.
     ///   - connections: The maximum number of connections, in addition to the subscriber connection; default: 4.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
-    ///     every process: a process whose duration is less than a third of that of other processes would take over
-    ///     their leases.
+    ///     every process: a process whose lease duration is less than a third of another process's would take over
+    ///     that process's leases.
     ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsPlainText: Whether the server may be on another machine. The connection does not use TLS, so an
     ///     attacker on the network path can read every session. Default: no.

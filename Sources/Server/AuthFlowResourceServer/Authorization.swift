@@ -36,7 +36,7 @@ public struct Authorization: Sendable {
     public var scopes: Set<String> { token.scopes }
 
     /// The expiry of the token; nil if the introspection response has no `exp`.
-    public var expiresAt: Date? { token.end.map(Date.init(timeIntervalSince1970:)) }
+    public var expiresAt: Date? { token.end.map(Date.init(secondsSince1970:)) }
 
     /// `authorization_details` (RFC 9396), as in the token; nil for none.
     public var authorizationDetails: JSON? { token.claims["authorization_details"] }

@@ -16,7 +16,7 @@ public import AuthFlowOAuth
 ///
 /// It rejects an unauthorized request with a ``Rejection``, which contains a complete response. It works with any web framework.
 public final class ResourceServer: Sendable {
-    /// The identifier of the API (RFC 8707, RFC 9728): its URL, exactly as clients write it.
+    /// The identifier of the API (RFC 8707, RFC 9728): its URL, exactly as clients specify it.
     public let resource: Endpoint
 
     /// The issuers whose tokens are accepted.
@@ -119,7 +119,7 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether an authorized request also meets the requirement of another route. A request cannot be
     /// authorized twice, because a proof is accepted only once.
-    /// - Returns: Whether this API created the authorization; the authorization of another API is not checked.
+    /// - Returns: Whether this API created the authorization; another API's authorization is not checked.
     /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
         _ authorization: Authorization,

@@ -10,7 +10,7 @@ enum ResourceServerKeys {
     static let resource = ConfigurationKey(
         "resource",
         required: .issuer,
-        "The identifier of the API: its URL, exactly as clients write it."
+        "The identifier of the API: its URL, exactly as clients specify it."
     )
     static let issuers = ConfigurationKey(
         "issuers",

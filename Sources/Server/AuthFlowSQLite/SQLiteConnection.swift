@@ -19,7 +19,7 @@ enum SQLiteValue: Sendable, Hashable {
 
 /// An open database file.
 @safe final class SQLiteConnection: @unchecked Sendable {  // only the lane's thread uses it
-    /// The busy timeout, in milliseconds: how long a call waits for another process to complete a write.
+    /// The busy timeout, in milliseconds: the maximum time to wait for another process to complete a write.
     private static let patience: Int32 = 5000
 
     /// `RETURNING` was introduced in 3.35.
@@ -140,7 +140,7 @@ enum SQLiteValue: Sendable, Hashable {
                 .unreachable,
                 "Another process has locked the database for too long: \(reason)."
             )
-        // It is unknown whether a commit reached the disk. The call is retried if a retry is safe.
+        // The commit may or may not have reached the disk. The call is retried if a retry is safe.
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:
             return DatabaseFailure(.unknownOutcome, "The database could not be read or written: \(reason).")
         // The statement was rolled back. The call is retried, because space may become available on the disk.

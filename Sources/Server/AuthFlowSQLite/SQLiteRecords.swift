@@ -224,7 +224,7 @@ final class SQLiteRecords: RecordTable {
                 return nil
             }
             let used = Double(row[2].integer ?? 0) / 1000
-            return TaggedRecord(key: key, bytes: bytes, lastUse: Date(timeIntervalSince1970: used))
+            return TaggedRecord(key: key, bytes: bytes, lastUse: Date(secondsSince1970: used))
         }
     }
 
@@ -359,7 +359,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// How long a message is stored, in milliseconds.
+    /// The time for which a message is stored, in milliseconds.
     private static var retention: Int64 { 60_000 }
 
     /// - Parameter position: The position that the last call returned; nil to start at the current position.

@@ -15,7 +15,7 @@ public struct Session: Sendable {
     /// The user's authentication at the provider; nil if the provider does not report it.
     public let authentication: UserAuthentication?
 
-    /// When the user signed in.
+    /// The time at which the user signed in.
     public let signedInAt: Date
 
     /// A name for the session, which is not secret: for display in lists, and to distinguish sessions.
@@ -35,10 +35,10 @@ public struct SessionSummary: Sendable, Hashable {
     /// A name for the session, which is not secret.
     public let name: String
 
-    /// When the user signed in.
+    /// The time at which the user signed in.
     public let signedInAt: Date
 
-    /// When the session was last used, accurate to the minute.
+    /// The time at which the session was last used, accurate to the minute.
     public let lastUse: Date
 
     /// Whether this is the session of the request.

@@ -112,7 +112,7 @@ extension SessionServer {
         [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
-    /// An error of the application's hook. The application must log the error itself; no part of it is displayed.
+    /// An error thrown by the application's hook. The application must log the error itself; no part of it is displayed.
     private struct HookFailure: Error {}
 
     /// Sends the browser to a page of the application.

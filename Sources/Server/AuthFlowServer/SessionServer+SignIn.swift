@@ -15,7 +15,7 @@ extension SessionServer {
         )
     }
 
-    /// GET /login: sends the browser to the provider. The parameter `return_to` specifies the page to return to, and
+    /// GET /login: sends the browser to the provider. The `return_to` parameter specifies the page to return to, and
     /// `provider` specifies the provider.
     func beginSignIn(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
         guard isNavigation(request) else { return ServerResponse.plain(.forbidden) }
@@ -100,7 +100,7 @@ extension SessionServer {
             authorization.redirectURI = nil
             authorization.resources = nil
             if let requirement = signIn.requirement {
-                // RFC 9470 section 4: the parameters `acr_values` and `max_age`.
+                // RFC 9470 section 4: the `acr_values` and `max_age` parameters.
                 if !requirement.acrValues.isEmpty { authorization.acrValues = requirement.acrValues }
                 authorization.maxAge = requirement.maximumAge ?? authorization.maxAge
             }

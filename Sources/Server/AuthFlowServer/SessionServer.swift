@@ -297,7 +297,7 @@ public final class SessionServer: Sendable {
     }
 
     /// Returns the tokens of a session, with a fresh access token.
-    /// - Throws: The errors of ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
+    /// - Throws: Any error thrown by ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
     public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
         let provider = try sessions(of: session)
         let key = provider.key(session.identifier)
@@ -310,7 +310,7 @@ public final class SessionServer: Sendable {
     /// Whether a request comes from a page of the application, and may therefore change state or read data: pages of
     /// other sites can cause a browser to send requests with its cookies (RFC 10017 section 6.1.3.3).
     ///
-    /// Such a request has the header field ``SessionServerOptions/headerName``, and no `Origin` or `Sec-Fetch-Site`
+    /// Such a request has the ``SessionServerOptions/headerName`` header field, and no `Origin` or `Sec-Fetch-Site`
     /// that indicates another site.
     public func isFromOwnPage(_ request: HTTPRequest) -> Bool {
         request.headerFields[headerName] != nil && !isFromOtherSite(request)

@@ -15,7 +15,7 @@ public struct SessionSignInOptions: Sendable {
     /// URI, the lifetime and the resources.
     ///
     /// With `prompt` `none`, the provider displays no page (a silent sign-in). If the silent sign-in fails, the browser
-    /// returns to the page with the parameter `silent_sign_in=failed`, and its session continues. Do not start another
+    /// returns to the page with the query parameter `silent_sign_in=failed`, and its session continues. Do not start another
     /// silent sign-in in this case, because the browser would loop.
     public var authorization = AuthorizationOptions()
 

@@ -92,7 +92,7 @@ struct SessionSuccession: Sendable {
         replaced.account != credential.account || other != provider
     }
 
-    /// Whether the tokens of a refresh that is in progress are revoked, too, when it completes after the predecessor was replaced.
+    /// Whether the tokens of a refresh that is in progress are also revoked when it completes after the predecessor was replaced.
     func revokesLateTokens(of key: RecordKey, at other: String) -> Bool {
         predecessors.first { $0.key == key }.map { revokes($0.credential, at: other) } ?? false
     }
@@ -108,8 +108,8 @@ extension SessionSuccession.Start {
 }
 
 extension Collection<TaggedCredential> {
-    /// The least recently used sessions of a user who has more sessions than a limit. They are all older than the new session, so that of two
-    /// simultaneous sign-ins only one can end the session of the other.
+    /// The least recently used sessions of a user who has more sessions than a limit. They are all older than the new session, so of two
+    /// simultaneous sign-ins, only one can end the other's session.
     func beyond(limit: Int, after new: RecordKey) -> [RecordKey] {
         guard count > limit, let newest = first(where: { $0.key == new }) else { return [] }
         return filter { ($0.lastUse, $0.key.name) < (newest.lastUse, new.name) }

@@ -21,8 +21,8 @@ extension SessionServer {
     ///   - host: The clock, random number generator and environment.
     ///   - change: Changes the options, such as the hooks and the pages, which a file cannot contain.
     ///   - observer: Receives every event of every flow. It must not block.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and any error of the store's
-    ///   creation.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and any error from creating
+    ///   the store.
     public convenience init(
         configuration file: ConfigurationFile,
         providers: [ProviderFactory],

@@ -40,12 +40,12 @@ extension AssertionSourceFactory {
     public static let audience = ConfigurationKey(
         "audience",
         .text,
-        "The required audience of the assertion. Default: the issuer of the provider."
+        "The required audience of the assertion. Default: the provider's issuer."
     )
 
     /// `file`: a file that the platform keeps up to date.
     public static var file: AssertionSourceFactory {
-        let path = ConfigurationKey("path", required: .path, "The file. It is read for every use.")
+        let path = ConfigurationKey("path", required: .path, "The file, which is read for every use.")
         return AssertionSourceFactory("file", keys: [path, audience]) { options, _ in
             .file(path: try options[path], audience: try options[audience])
         }
@@ -69,9 +69,9 @@ extension AssertionSourceFactory {
 
     /// `key`: an assertion that the client signs itself, with `client_key`.
     public static var key: AssertionSourceFactory {
-        let subject = ConfigurationKey("subject", required: .text, "sub: the subject of the access token.")
-        let issuer = ConfigurationKey("issuer", .text, "iss. Default: client_id.")
-        let audience = ConfigurationKey("audience", .text, "aud. Default: the issuer of the provider.")
+        let subject = ConfigurationKey("subject", required: .text, "The subject of the access token (sub).")
+        let issuer = ConfigurationKey("issuer", .text, "The issuer (iss). Default: client_id.")
+        let audience = ConfigurationKey("audience", .text, "The audience (aud). Default: the provider's issuer.")
         return AssertionSourceFactory("key", keys: [subject, issuer, audience]) { options, context in
             guard let key = context.clientKey else {
                 throw options.error("an assertion that the client signs requires a \"client_key\"")

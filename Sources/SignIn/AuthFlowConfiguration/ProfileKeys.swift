@@ -21,7 +21,7 @@ public enum ProfileKeys {
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
             .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
         ]),
-        "The client authentication method. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none if there is no secret, otherwise the adapter's method, usually client_secret_basic."
+        "The client authentication method. private_key_jwt requires client_key or client_assertion; spiffe_jwt requires client_assertion; the TLS methods require client_certificate. Default: private_key_jwt with a client_key or client_assertion, none if there is no secret, otherwise the adapter's method, usually client_secret_basic."
     )
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",
@@ -214,7 +214,7 @@ public enum ProfileKeys {
         "userinfo_at_sign_in",
         .flag,
         default: true,
-        "Whether the claims of the userinfo endpoint supplement those of the ID Token at each sign-in. Set it to false for a provider whose userinfo response violates the standard."
+        "Whether the claims of the userinfo endpoint supplement the ID Token's at each sign-in. Set it to false for a provider whose userinfo response violates the standard."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",
@@ -363,7 +363,7 @@ struct ProfileChoices: Sendable {
         self.assertion = ConfigurationKey(
             "assertion",
             .named(sources),
-            "The source of the assertion that the flow jwt_bearer exchanges for an access token. A new assertion is obtained for each use."
+            "The source of the assertion that the jwt_bearer flow exchanges for an access token. A new assertion is obtained for each use."
         )
         // A self-signed assertion and the ID-JAG of another profile's sign-in are authorization grants (RFC 7523
         // section 2.1), not client assertions (section 2.2).

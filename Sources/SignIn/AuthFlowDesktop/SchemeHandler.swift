@@ -92,7 +92,7 @@ public struct SchemeHandler: Sendable {
             Type=Application
             Version=1.0
             Name=AuthFlow sign-in
-            Comment=Hands a redirect to the program that waits for it
+            Comment=Passes a redirect to the program that is waiting for it
             Exec=\(program) handle-redirect %u
             Terminal=false
             NoDisplay=true

@@ -11,7 +11,7 @@ public struct Cookie: Sendable, Hashable {
     public let domain: String
     /// Whether it is a host-only cookie, which is not sent to subdomains.
     public let isHostOnly: Bool
-    /// Its path.
+    /// The path.
     public let path: String
     /// Whether it is sent over `https` only.
     public let isSecure: Bool

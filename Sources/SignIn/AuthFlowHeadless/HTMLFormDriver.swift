@@ -42,7 +42,7 @@ public struct HTMLFormDriver: Sendable {
 
 extension HTMLFormDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
-        let html = try await HTMLPage.read(page)
+        let html = try HTMLPage.read(page)
         guard (200..<300).contains(page.response.status) else {
             // Some providers respond to a wrong password with status 401 or 403; others show the form again with 400 or 422.
             let isAskedAgain = html.forms.contains { $0.passwordField != nil }
@@ -116,7 +116,9 @@ extension HTMLFormDriver: LoginDriver {
             )
         }
         let parameters = form.parameters(filling: values, pressing: button)
-        if form.method == "post" { return .post(parameters, to: target, typesCredentials: typesCredentials) }
+        if (button?.method ?? form.method) == "post" {
+            return .post(parameters, to: target, typesCredentials: typesCredentials)
+        }
         guard !typesCredentials else {
             // A password in a URL ends up in histories and logs.
             throw AuthError(

@@ -56,7 +56,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         for _ in 0..<Self.maximumPages {
             // The device grant has no redirect URI.
             guard case .page(let page) = try await browser.go(navigation, until: nil) else { break }
-            let forms = try await HTMLPage.read(page).forms
+            let forms = try HTMLPage.read(page).forms
             // A page without a form after a submission is the final page.
             if page.response.status == 200, forms.isEmpty, hasAnswered { return }
             hasAnswered = true

@@ -94,7 +94,7 @@ extension HeadlessUserAgent: UserAgent {
                 }
                 throw AuthError(
                     .userAgentFailed,
-                    "After \(Self.maximumPages) pages the provider still had not redirected back. Sign in with a browser instead."
+                    "After \(Self.maximumPages) pages, the provider had still not redirected back. Sign in with a browser instead."
                 )
             }
         )
@@ -130,7 +130,7 @@ extension HeadlessUserAgent: UserAgent {
     /// redirect URI (OAuth 2.0 Form Post Response Mode section 2); nil for any other page.
     private static func respond(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
         guard page.response.mediaType == "text/html" else { return nil }
-        let forms = try await HTMLPage.read(page).forms
+        let forms = try HTMLPage.read(page).forms
         guard let form = forms.first(where: { $0.action == redirectURI && $0.method == "post" }) else { return nil }
         var parameters = FormParameters()
         for field in form.fields where field.type == "hidden" { parameters.append(field.name, field.value) }

@@ -39,13 +39,13 @@ extension LoginDriver {
     public func beginSignOut(in browser: HeadlessBrowser) async throws {}
 
     /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a page of the provider that
-    /// asks for nothing else.
+    /// has no other prompt.
     public func confirmSignOut(
         on page: HeadlessPage,
         at origin: String,
         in browser: HeadlessBrowser
     ) async throws -> HeadlessNavigation {
-        let html = try await HTMLPage.read(page)
+        let html = try HTMLPage.read(page)
         let words = [
             "log out", "logout", "sign out", "signout", "log off", "logoff", "end session", "yes", "confirm",
         ]
@@ -66,7 +66,7 @@ extension LoginDriver {
             )
         }
         let parameters = form.parameters(pressing: button)
-        return form.method == "post"
+        return (button.method ?? form.method) == "post"
             ? .post(parameters, to: target, typesCredentials: false)
             : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
     }
@@ -74,7 +74,7 @@ extension LoginDriver {
 
 /// A page of a headless visit.
 public struct HeadlessPage: Sendable {
-    /// Its URL.
+    /// The URL of the page.
     public let endpoint: Endpoint
 
     /// The server's response.

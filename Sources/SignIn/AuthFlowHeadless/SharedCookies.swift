@@ -4,7 +4,7 @@ import AuthFlowEssentials
 /// Cookies that several apps of one vendor share on one machine, so that the provider recognizes a user who has signed
 /// in to one app when another app starts a sign-in.
 ///
-/// Only cookies with the listed names are shared, and only those of one origin. The provider decides what access a
+/// Only cookies with the listed names are shared, and only cookies from one origin. The provider decides what access a
 /// cookie grants, and any program that can read the store can use the cookie until it expires.
 public struct SharedCookies: Sendable {
     private let store: SharedCredentialStore
@@ -98,6 +98,6 @@ extension Cookie {
         self.isSecure = isSecure
         self.sameSite = json["same_site"]?.string.flatMap(SameSite.init) ?? .lax
         self.origin = origin
-        self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
+        self.expiresAt = json["expires_at"]?.number.map(Date.init(secondsSince1970:))
     }
 }

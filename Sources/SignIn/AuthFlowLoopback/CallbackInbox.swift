@@ -216,7 +216,7 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    /// Waits for the outcome of the sign-in: the page must not say "signed in" before the code has been exchanged and the
+    /// Waits for the outcome of the sign-in: the page must not show "signed in" before the code has been exchanged and the
     /// tokens have been validated.
     private func resultPage() async -> StatusPage {
         try? await withDeadline(Self.patience, clock: expected.clock) {

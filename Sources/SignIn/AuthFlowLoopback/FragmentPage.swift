@@ -1,7 +1,7 @@
 import AuthFlow
 
 /// The page that receives an authorization response in a fragment. Browsers do not send fragments, so the script of the page
-/// posts the response to the same URL; the page can do nothing else.
+/// posts the response to the same URL; the page has no other function.
 enum FragmentPage {
     static var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
@@ -27,7 +27,7 @@ enum FragmentPage {
         <html lang="en">
         <meta charset="utf-8">
         <title>One moment</title>
-        <noscript>This sign-in needs JavaScript for its last step. Switch it on and sign in again.</noscript>
+        <noscript>This sign-in needs JavaScript for its last step. Enable it and sign in again.</noscript>
         <script nonce="\(nonce)">
         const response = new URLSearchParams(location.hash.slice(1));
         history.replaceState(null, "", location.pathname);

@@ -162,7 +162,7 @@ private final class Connections: Sendable {
     }
 
     /// Closes idle connections when the maximum number of connections is reached.
-    /// - Returns: How long to wait before checking again; nil when there is room.
+    /// - Returns: The time to wait before checking again; nil when there is room.
     private func makeRoom() -> Duration? {
         state.withLock { state in
             guard state.waiting.count >= Self.maximumWaiting else { return nil }

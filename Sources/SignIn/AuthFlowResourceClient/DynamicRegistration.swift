@@ -175,7 +175,7 @@ public struct DynamicRegistration: Sendable {
             clientID: clientID,
             authentication: authentication,
             clientSecret: authentication.secret,
-            clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(timeIntervalSince1970: expiry),
+            clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(secondsSince1970: expiry),
             registrationEndpoint: try json["registration_client_uri"]?.string.map {
                 let address = try Endpoint($0, name: "registration_client_uri")
                 guard endpoint.mayName(address) else {

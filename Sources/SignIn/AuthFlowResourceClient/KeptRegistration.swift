@@ -69,9 +69,9 @@ public struct KeptRegistration: Sendable {
         self.clientID = clientID
         self.redirectURIs = redirectURIs
         self.scopes = json["scopes"]?.strings ?? []
-        self.registeredAt = Date(timeIntervalSince1970: date)
+        self.registeredAt = Date(secondsSince1970: date)
         self.isRetired = json["retired"] == true
-        self.secretExpiresAt = json["client_secret_expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
+        self.secretExpiresAt = json["client_secret_expires_at"]?.number.map(Date.init(secondsSince1970:))
         if let endpoint = json["registration_client_uri"]?.string.flatMap({ try? Endpoint($0) }),
             let token = json["registration_access_token"]?.string
         {
@@ -232,7 +232,7 @@ public struct KeptRegistrations: Sendable {
         await KnownResources(store: store).add(issuer: registration.issuer, origin: origin)
     }
 
-    /// No longer uses a registration for sign-ins. Resources with its tokens continue to use it.
+    /// No longer uses a registration for sign-ins. It remains stored while resources have tokens of it.
     func retire(at issuer: String, for redirectURI: RedirectURI, clientID: String) async throws {
         let key = self.key(issuer, redirectURI)
         try await store.withLease(on: key) { lease in
@@ -248,7 +248,7 @@ public struct KeptRegistrations: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
-    ///   - clientID: The identifier of the registration; default: that of the current registration.
+    ///   - clientID: The identifier of the registration; default: the current registration's.
     /// - Returns: The removed registration.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult

@@ -9,12 +9,14 @@ struct KnownResource: Sendable, Hashable {
     var issuer: String
     /// The client ID at the authorization server.
     var clientID: String
-    /// How the client obtained its identifier.
+    /// The method by which the client obtained its identifier.
     var identification: ClientIdentification
-    /// The requested scopes, including those of every step-up. The server may have granted fewer.
+    /// The requested scopes, including the scopes of every step-up. The server may have granted fewer.
     var scopes: [String]
     /// Whether tokens are bound to a key (RFC 9449).
     var usesDPoP: Bool
+    /// The authentication of the user that the last sign-in requested.
+    var authentication = RequiredAuthentication()
     /// Whether the resource's origin is only assumed to be an authorization server.
     var isAssumed = false
     /// Whether the resource identifier covers more of the host than the URL, according to the host's own well-known document.
@@ -50,17 +52,22 @@ struct KnownResource: Sendable, Hashable {
             scopes: scopes,
             usesDPoP: json["dpop"]?.bool ?? false
         )
+        authentication.acrValues = json["acr_values"]?.strings ?? []
+        authentication.maxAge = json["max_age"]?.integer.map(Int.init)
         isAssumed = json["assumed"]?.bool ?? false
         coversHost = json["covers_host"]?.bool ?? false
     }
 
     /// The store record.
     var json: JSON {
-        [
+        var json: [String: JSON] = [
             "resource": .string(resource), "issuer": .string(issuer), "client_id": .string(clientID),
             "identification": .string(identification.rawValue), "scopes": .array(scopes.map(JSON.string)),
             "dpop": .bool(usesDPoP), "assumed": .bool(isAssumed), "covers_host": .bool(coversHost),
         ]
+        if !authentication.acrValues.isEmpty { json["acr_values"] = .array(authentication.acrValues.map(JSON.string)) }
+        json["max_age"] = authentication.maxAge.map { .integer(Int64($0)) }
+        return .object(json)
     }
 }
 
@@ -100,7 +107,7 @@ struct ResourceRecord: Sendable, Hashable {
         }
     }
 
-    /// All sign-ins, the last one first.
+    /// All sign-ins, the most recent first.
     var all: [KnownResource] { [current].compactMap { $0 } + others }
 
     /// A sign-in starts.
@@ -122,7 +129,7 @@ struct ResourceRecord: Sendable, Hashable {
     }
 }
 
-/// How a client obtains its identifier at an authorization server that a resource names.
+/// The method by which a client obtains its identifier at an authorization server that a resource names.
 public enum ClientIdentification: String, Sendable, Hashable {
     /// Pre-registration: the client was registered there beforehand.
     case registered

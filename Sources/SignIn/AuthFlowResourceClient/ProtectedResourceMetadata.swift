@@ -18,17 +18,17 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// The URL of the document.
     let location: Endpoint
 
-    /// How its `resource` matches the URL of the protected resource.
+    /// The match between its `resource` and the URL of the protected resource.
     let fit: Fit
 
     /// The complete document.
     let json: JSON
 
-    /// How a document's `resource` matches a URL.
+    /// The match between a document's `resource` and a URL.
     enum Fit: String, Sendable, Hashable {
-        /// They are identical, as RFC 9728 section 3.3 requires.
+        /// The two are identical, as RFC 9728 section 3.3 requires.
         case identical
-        /// It has the same origin, and its path is a prefix of the URL's path, at a segment boundary. RFC 9728 section 3.3 does not
+        /// `resource` has the same origin, and its path is a prefix of the URL's path, at a segment boundary. RFC 9728 section 3.3 does not
         /// strictly allow this, but servers with one document for several endpoints rely on it, and the origin is the same.
         case prefix
     }
@@ -78,7 +78,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         return places.contains { $0?.isIdentical(to: location.url) == true }
     }
 
-    /// How a resource identifier matches a URL; nil when it does not.
+    /// The match between a resource identifier and a URL; nil when they do not match.
     static func fit(of resource: String, to address: Endpoint) -> Fit? {
         guard let named = try? Endpoint(resource, name: "resource") else { return nil }
         if resource.isIdentical(to: address.url) { return .identical }

@@ -5,20 +5,34 @@ import AuthFlowOAuth
 package struct RequiredAccess: Error, Equatable {
     /// The scopes that the user has not granted.
     package var scopes: [String] = []
-    /// The authentication context classes (RFC 9470).
-    package var acrValues: [String] = []
-    /// The maximum age of the user's authentication in seconds (RFC 9470); nil for any.
-    package var maxAge: Int?
+    /// The authentication of the user.
+    package var authentication = RequiredAuthentication()
 }
 
-extension ResourceChallenge {
-    /// The demand on the authentication of the user.
-    var authentication: RequiredAccess { RequiredAccess(acrValues: acrValues, maxAge: maxAge) }
+/// The authentication of the user that a resource requires (RFC 9470).
+package struct RequiredAuthentication: Sendable, Hashable {
+    /// The authentication context classes; empty for any.
+    package var acrValues: [String] = []
+    /// The maximum age in seconds; nil for any.
+    package var maxAge: Int?
+
+    package init(acrValues: [String] = [], maxAge: Int? = nil) {
+        self.acrValues = acrValues
+        self.maxAge = maxAge
+    }
+
+    /// This requirement, and that of an earlier challenge where this one has none: a sign-in for one requirement must not lose another.
+    func adding(_ earlier: RequiredAuthentication) -> RequiredAuthentication {
+        RequiredAuthentication(
+            acrValues: acrValues.isEmpty ? earlier.acrValues : acrValues,
+            maxAge: maxAge ?? earlier.maxAge
+        )
+    }
 }
 
 extension ResourceClient {
     /// The error for a caller that may not show a page, after the resource has rejected a token.
-    func loginRequired(rejected credential: Credential, _ challenge: ResourceChallenge) -> AuthError {
+    func loginRequired(rejected credential: Credential, _ challenge: ResourceChallenge) async throws -> AuthError {
         switch challenge.demand {
         case .scope:
             let scopes = challenge.scopes ?? []
@@ -26,20 +40,25 @@ extension ResourceClient {
             guard !missing.isEmpty else { return insufficientScope(scopes) }
             return AuthError(
                 .loginRequired,
-                "\(address) requires more scopes: \(Self.shown(missing)). Sign in with them.",
+                "\(address) requires more scopes: \(Self.shown(missing)). Sign in again to request them.",
                 status: 403,
-                underlyingError: RequiredAccess(scopes: missing)
+                underlyingError: RequiredAccess(scopes: missing, authentication: challenge.authentication)
             )
         case .authentication:
             let classes = challenge.acrValues.isEmpty ? nil : "acr_values \(Self.shown(challenge.acrValues))"
-            let maxAge = challenge.maxAge.flatMap { ResourceClient.Options.maxAges.contains($0) ? $0 : nil }
-            let age = maxAge.map { "max_age \($0)" }
+            let age = challenge.maxAge.map { "max_age \($0)" }
             let requirement = [classes, age].compactMap(\.self).joined(separator: ", ")
+            let last = try await known()?.authentication
+            let isRepeated = !challenge.acrValues.isEmpty && last == challenge.authentication
+            let advice =
+                isRepeated
+                ? "The last sign-in requested the same. If another one does not help, the authorization server may not support it."
+                : "Sign in again."
             return AuthError(
                 .loginRequired,
-                "\(address) requires stronger or more recent user authentication\(requirement.isEmpty ? "" : " (\(requirement))"). Sign in again.",
+                "\(address) requires stronger or more recent user authentication\(requirement.isEmpty ? "" : " (\(requirement))"). \(advice)",
                 status: 401,
-                underlyingError: RequiredAccess(acrValues: challenge.acrValues, maxAge: maxAge)
+                underlyingError: RequiredAccess(authentication: challenge.authentication)
             )
         case .token, .nonce:
             return AuthError(

@@ -23,11 +23,14 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// `resource_metadata`: the URL of the resource's metadata; nil when absent.
     public let metadata: String?
 
-    /// `acr_values` (RFC 9470); empty when absent.
-    public internal(set) var acrValues: [String]
+    /// `acr_values` (RFC 9470), at most 100; empty when absent.
+    public var acrValues: [String] { authentication.acrValues }
 
-    /// `max_age` in seconds (RFC 9470); nil when absent.
-    public internal(set) var maxAge: Int?
+    /// `max_age` in seconds (RFC 9470), at most one year; nil when absent or not in this range.
+    public var maxAge: Int? { authentication.maxAge }
+
+    /// The requirement on the authentication of the user.
+    var authentication: RequiredAuthentication
 
     /// The status of the response.
     let status: Int
@@ -73,8 +76,12 @@ public struct ResourceChallenge: Sendable, Hashable {
         metadata =
             chosen?.parameters["resource_metadata"]
             ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
-        acrValues = chosen?.parameters["acr_values"]?.split(separator: " ").map(String.init) ?? []
-        maxAge = chosen?.parameters["max_age"].flatMap(Int.init)
+        authentication = RequiredAuthentication(
+            acrValues: chosen?.parameters["acr_values"]?.split(separator: " ").prefix(100).map(String.init) ?? [],
+            maxAge: chosen?.parameters["max_age"].flatMap(Int.init).flatMap {
+                ResourceClient.Options.maxAges.contains($0) ? $0 : nil
+            }
+        )
         isDPoP = usable.contains { $0.scheme == "dpop" }
     }
 

@@ -18,7 +18,7 @@ struct FoundServer: Sendable {
 
 extension ResourceClient {
     /// Finds the authorization server of the resource, and checks that a sign-in there is safe.
-    /// - Parameter challenge: The challenge of the resource; nil when unknown.
+    /// - Parameter challenge: The resource's challenge; nil when unknown.
     /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch` or `unsupported`.
     func find(_ challenge: ResourceChallenge?) async throws -> FoundServer {
         let discovery = ProtectedResourceDiscovery(address: address, transport: transport, host: host)
@@ -100,7 +100,7 @@ extension ResourceClient {
 
     /// The scopes to request.
     ///
-    /// MCP authorization, "Scope Selection Strategy": those of the challenge, else all of `scopes_supported`, else none.
+    /// MCP authorization, "Scope Selection Strategy": the scopes in the challenge, else all of `scopes_supported`, else none.
     func scopes(for challenge: ResourceChallenge?, _ found: FoundServer) async throws -> [String] {
         let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
         let known = try await known()
@@ -183,7 +183,8 @@ extension ResourceClient {
 
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
     /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
-    /// - Returns: The new registration, and the old one, which continues to exist at the server.
+    /// - Returns: The new registration, and the old one, which continues to exist at the server; nil for the old one if another resource has
+    ///   tokens of it.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
         let challenge = try await askForChallenge()
@@ -194,16 +195,17 @@ extension ResourceClient {
         guard present.identification == .dynamic else {
             throw AuthError(.unsupported, "The client is not dynamically registered with \(present.issuer).")
         }
-        // If there was no registration before, `identify` has just created one.
+        // If there was no usable registration before, `identify` has just created one.
         var new = try await registrations.registration(at: present.issuer, for: redirectURI)
-        if old != nil || new == nil {
+        if new == nil || new?.clientID == old?.clientID {
             let made = try await register(found, scopes: scopes)
             try await registrations.keep(made, for: redirectURI)
             new = made
         }
         _ = try await signOut()
-        if let old { try await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
         guard let new else { throw AuthError(.storageFailed, "The registration with \(present.issuer) is not stored.") }
+        guard let old, try await !isUsed(clientID: old.clientID, at: old.issuer) else { return (new, nil) }
+        try await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID)
         return (new, old)
     }
 

@@ -29,7 +29,7 @@ extension ResourceClient {
     /// token.
     ///
     /// The number of attempts is limited: one retry with a nonce, at most three sign-ins, and one refresh before the
-    /// first sign-in and after each. Sign-ins are repeated only while the resource demands scopes that were not
+    /// first sign-in and after each. Sign-ins are repeated only while the resource demands scopes or an authentication of the user that were not
     /// requested before.
     /// - Parameters:
     ///   - method: The method of the request.
@@ -184,7 +184,14 @@ extension ResourceClient {
         _ mayAsk: Bool
     ) async throws -> Bool {
         let rejected = attempt.credential
-        let challenge = attempt.round.remembering(challenge)
+        var challenge = challenge
+        // A sign-in for one requirement must not lose those of earlier challenges, here or at the last sign-in.
+        if rejected != nil, [.scope, .authentication].contains(challenge.demand) {
+            var earlier = attempt.round.authentication
+            if earlier == nil { earlier = try await known()?.authentication }
+            challenge.authentication = challenge.authentication.adding(earlier ?? RequiredAuthentication())
+            attempt.round.authentication = challenge.authentication
+        }
         switch challenge.demand {
         case .nonce where rejected != nil:
             // RFC 9449 section 9: one more attempt, with a proof that contains the nonce of this response.
@@ -258,9 +265,9 @@ extension ResourceClient {
         guard methods.withoutUser != nil || options.signsInOnDemand && mayAsk else {
             guard mayAsk else { return false }
             guard round.end == nil, let rejected else { throw loginRequired(because: round.end) }
-            throw loginRequired(rejected: rejected, challenge)
+            throw try await loginRequired(rejected: rejected, challenge)
         }
-        if try await signInForAll(to: challenge, rejected: rejected?.tokens.accessToken) {
+        if try await signInForAll(to: challenge, rejected: rejected) {
             round.signIns += 1
             round.scopes = scopes
             round.authenticated = challenge.authentication
@@ -295,7 +302,7 @@ extension ResourceClient {
                 guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else {
                     round.end = AuthError(
                         .loginRequired,
-                        "\(address) is now the resource \(Redaction.url(found.resource)) of the authorization server \(found.server.issuer); the user has signed in for \(Redaction.url(known.resource)) at \(known.issuer). If that is right, sign in again."
+                        "\(address) is now the resource \(Redaction.url(found.resource)) of the authorization server \(found.server.issuer); the user has signed in for \(Redaction.url(known.resource)) at \(known.issuer). If that is correct, sign in again."
                     )
                     return false
                 }
@@ -340,23 +347,10 @@ public struct ResourceAttempt: Sendable {
         /// The scopes of the last sign-in.
         var scopes: Set<String>?
         /// The authentication that the last sign-in requested.
-        var authenticated: RequiredAccess?
+        var authenticated: RequiredAuthentication?
+        /// The authentication that the challenges require together.
+        var authentication: RequiredAuthentication?
         /// The reason why the stored tokens cannot be used.
         var end: AuthError?
-        /// The latest challenge with a demand on the authentication of the user.
-        private var authentication: ResourceChallenge?
-
-        /// A challenge, with the authentication that an earlier challenge of this request demanded: a sign-in for more scopes must not lose it.
-        mutating func remembering(_ challenge: ResourceChallenge) -> ResourceChallenge {
-            guard challenge.acrValues.isEmpty, challenge.maxAge == nil else {
-                authentication = challenge
-                return challenge
-            }
-            var combined = challenge
-            if let authentication {
-                (combined.acrValues, combined.maxAge) = (authentication.acrValues, authentication.maxAge)
-            }
-            return combined
-        }
     }
 }

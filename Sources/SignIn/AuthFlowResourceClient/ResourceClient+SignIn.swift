@@ -7,7 +7,7 @@ import Synchronization
 
 extension ResourceClient {
     /// Signs in, whether or not a user is signed in already.
-    /// - Parameter challenge: The challenge of the resource; default: its challenge to a request without a token.
+    /// - Parameter challenge: The resource's challenge; default: its challenge to a request without a token.
     /// - Returns: The credential.
     /// - Throws: ``AuthError``: `discovery_failed` when the resource does not name its authorization server,
     ///   `unsupported` when a sign-in there would be unsafe or impossible, and every error that
@@ -22,7 +22,7 @@ extension ResourceClient {
         return try await freshCredential()
     }
 
-    /// The challenge of the resource to a request without a token.
+    /// The resource's challenge to a request without a token.
     func askForChallenge() async throws -> ResourceChallenge? {
         let request = TransportRequest(
             .get,
@@ -49,7 +49,7 @@ extension ResourceClient {
     /// Signs in for a request: once for all requests of this process, even if some of them are cancelled in the meantime. A user who takes
     /// longer than the timeout of a request is not interrupted.
     /// - Returns: Whether this request started the sign-in. The sign-in of another request may have requested other scopes.
-    func signInForAll(to challenge: ResourceChallenge, rejected: Secret?) async throws -> Bool {
+    func signInForAll(to challenge: ResourceChallenge, rejected: Credential?) async throws -> Bool {
         let (task, isOwn) = state.withLock { state -> (SharedTask<Void>, Bool) in
             if let running = state.signIn { return (running, false) }
             let task = SharedTask { [self] in
@@ -66,6 +66,15 @@ extension ResourceClient {
     /// Signs in, unless another process has done so since the cause.
     private func signIn(to challenge: ResourceChallenge?, for cause: SignInHistory.Cause) async throws {
         let found = try await find(challenge)
+        var challenge = challenge
+        // A user who requests an authentication knows better than the challenge to a request without a token.
+        if case .user = cause, let demand = challenge?.authentication {
+            let wanted = RequiredAuthentication(
+                acrValues: options.acrValues,
+                maxAge: options.maxAge.map { Int($0.seconds) }
+            )
+            challenge?.authentication = wanted.adding(demand)
+        }
         let began = host.now()
         let finish = began + options.timeout.seconds
         while true {
@@ -77,7 +86,7 @@ extension ResourceClient {
                     let isDone =
                         switch cause {
                         case .user: try await hasSignIn(since: began, with: scopes)
-                        case .request(let rejected): try await hasNewer(than: rejected, with: scopes)
+                        case .request(let rejected): try await hasNewer(than: rejected, with: scopes, for: challenge)
                         }
                     if isDone { return }
                     let history = try await history()
@@ -122,19 +131,33 @@ extension ResourceClient {
     }
 
     private var turnKey: RecordKey {
-        RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInTurn)
+        RecordKey(name: recordName(of: address.url), issuer: "", clientID: "", kind: .signInTurn)
     }
 
     /// Whether another request or process has obtained a usable token in the meantime.
-    private func hasNewer(than rejected: Secret?, with scopes: [String]) async throws -> Bool {
+    private func hasNewer(
+        than rejected: Credential?,
+        with scopes: [String],
+        for challenge: ResourceChallenge?
+    ) async throws -> Bool {
         guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
             let client = try await client(of: known)
         else { return false }
         // Without a user, a fresh token would be obtained by the same token request that this sign-in is about to send.
-        let token =
-            methods.withoutUser == nil
-            ? try await usableToken(of: client) : try? await client.credential()?.tokens.accessToken
-        return token.map { $0 != rejected } ?? false
+        let credential =
+            methods.withoutUser == nil ? try await usableCredential(of: client) : try? await client.credential()
+        return credential.map { Self.mayHelp($0, after: rejected, for: challenge) } ?? false
+    }
+
+    /// Whether a credential may be accepted where another one was rejected. A refreshed token does not prove a newer authentication of the user.
+    private static func mayHelp(
+        _ credential: Credential,
+        after rejected: Credential?,
+        for challenge: ResourceChallenge?
+    ) -> Bool {
+        guard let rejected else { return true }
+        guard challenge?.demand != .authentication else { return credential.signedInAt != rejected.signedInAt }
+        return credential.tokens.accessToken != rejected.tokens.accessToken
     }
 
     /// Whether another process has signed in since a date, so that a user who has requested a page need not sign in again.
@@ -145,9 +168,9 @@ extension ResourceClient {
         return credential.signedInAt > date
     }
 
-    private func usableToken(of client: AuthClient) async throws -> Secret? {
+    private func usableCredential(of client: AuthClient) async throws -> Credential? {
         do {
-            return try await client.freshCredential(lasting: .zero).tokens.accessToken
+            return try await client.freshCredential(lasting: .zero)
         } catch let error as AuthError where error.code == .loginRequired || error.code == .credentialUnusable {
             return nil
         } catch let error as AuthError where Self.isUnknownClient(error.providerError?.error) {
@@ -184,21 +207,21 @@ extension ResourceClient {
         // A process may have been killed after it had stored a token and before it recorded the sign-in.
         if methods.withoutUser == nil, case .request(let rejected) = cause,
             let stored = try? await client.freshCredential(lasting: .zero),
-            found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected,
+            found.metadata?.fit != .prefix, Self.mayHelp(stored, after: rejected, for: challenge),
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             return try await keep(known)
         }
         guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
         if try await isForgotten(known, client) {
-            return try await signInAnew(known, client, found, challenge, isForgotten: true, willShow)
+            return try await signInAnew(known, found, challenge, isForgotten: true, willShow)
         }
         do {
             try await signIn(known, client, challenge, willShow)
         } catch let error as AuthError {
             guard try await mayBeRegistration(error, known) else { throw error }
             let isForgotten = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
-            try await signInAnew(known, client, found, challenge, isForgotten: isForgotten, willShow)
+            try await signInAnew(known, found, challenge, isForgotten: isForgotten, willShow)
         }
     }
 
@@ -212,6 +235,11 @@ extension ResourceClient {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
         request.acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
         request.maxAge = challenge?.maxAge.map { .seconds($0) } ?? options.maxAge
+        var known = known
+        known.authentication = RequiredAuthentication(
+            acrValues: request.acrValues,
+            maxAge: request.maxAge.map { Int($0.seconds) }
+        )
         if methods.withoutUser == nil {
             // A client with a client ID metadata document is the same client at every server: consent for another server, resource or set of
             // scopes does not cover this request.
@@ -233,7 +261,7 @@ extension ResourceClient {
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
         // the sign-in succeeded.
         do {
-            try await changeRecord { $0.begin(known) }
+            try await changeRecord { [known] in $0.begin(known) }
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.
             guard methods.withoutUser != nil else { throw error }
@@ -264,7 +292,6 @@ extension ResourceClient {
     /// before that sign-in has succeeded.
     private func signInAnew(
         _ old: KnownResource,
-        _ oldClient: AuthClient,
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         isForgotten: Bool,
@@ -278,12 +305,11 @@ extension ResourceClient {
         }
         state.withLock { $0.clients.append(client) }
         // An unrecognized registration is useless, so it is replaced now: an unfinished sign-in must not cause yet another registration.
-        if isForgotten { try await registrations.keep(made, for: redirectURI) }
+        if isForgotten {
+            try await registrations.keep(made, for: redirectURI)
+            await removeUnusedRegistrations(of: [old])
+        }
         try await signIn(known, client, challenge, by: isForgotten ? nil : made, willShow)
-        // The old registration's tokens for this resource are no longer needed. Other resources may continue to use
-        // the old registration, unless the server does not recognize it.
-        _ = try? await oldClient.signOutLocally()
-        if isForgotten { _ = try? await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
     }
 
     /// Whether a new registration may help: the server does not recognize the client, did not register these scopes, or none of the

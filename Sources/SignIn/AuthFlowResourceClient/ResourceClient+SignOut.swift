@@ -13,11 +13,9 @@ extension ResourceClient {
         let results = try await signOut(of: try await signIns()) { client in
             try await client.signOut(revokingTokens: revokingTokens)
         }
-        let isIncomplete = { (outcome: SignOut.Outcome) in ![.done, .nothingToDo].contains(outcome) }
-        let revocations = results.map(\.revocation)
         return SignOut(
             credential: results.lazy.compactMap(\.credential).first,
-            revocation: revocations.first(where: isIncomplete) ?? revocations.first { $0 == .done } ?? .nothingToDo,
+            revocation: .combining(results.map(\.revocation)),
             endSession: results.first?.endSession ?? .nothingToDo
         )
     }
@@ -42,15 +40,35 @@ extension ResourceClient {
     func signOutOthers() async {
         guard let others = try? await record().others, !others.isEmpty else { return }
         _ = try? await signOut(of: others) { try await $0.signOut() }
-        for other in others where other.identification == .dynamic {
-            let kept = try? await registrations.registration(
-                at: other.issuer,
-                for: redirectURI,
-                clientID: other.clientID
-            )
-            guard kept?.isRetired == true else { continue }
-            _ = try? await registrations.remove(at: other.issuer, for: redirectURI, clientID: other.clientID)
+    }
+
+    /// Removes the registrations that no sign-in will use again from the store: the server does not recognize them, or they were replaced,
+    /// and no resource has a sign-in with them.
+    func removeUnusedRegistrations(of signIns: [KnownResource]) async {
+        for known in signIns where known.identification == .dynamic {
+            do {
+                let present = try await registrations.registration(at: known.issuer, for: redirectURI)
+                guard present.map({ $0.isRetired || !$0.clientID.isIdentical(to: known.clientID) }) ?? true,
+                    try await !isUsed(clientID: known.clientID, at: known.issuer)
+                else { continue }
+                try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
+            } catch {
+                // It remains stored, where it does no harm.
+            }
         }
+    }
+
+    /// Whether a resource of this origin has a sign-in with a registration.
+    func isUsed(clientID: String, at issuer: String) async throws -> Bool {
+        for other in try await KnownResources(store: store).addresses() + [address.url] {
+            guard let endpoint = try? Endpoint(other), endpoint.origin == address.origin else { continue }
+            let record = ResourceRecord(try await store.bytes(for: recordKey(of: other)))
+            let isNamed = record.all.contains {
+                $0.issuer.isIdentical(to: issuer) && $0.clientID.isIdentical(to: clientID)
+            }
+            if isNamed { return true }
+        }
+        return false
     }
 
     /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded there.
@@ -105,6 +123,7 @@ extension ResourceClient {
             if isForgotten { (state.known, state.isLoaded) = (record.current, true) }
         }
         if record.all.isEmpty { await KnownResources(store: store).remove(address: address.url) }
+        await removeUnusedRegistrations(of: signIns)
     }
 
     /// The clients that sign out. If the sign-in contradicts the current configuration, or its registration is no

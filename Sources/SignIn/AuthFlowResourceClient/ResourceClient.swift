@@ -208,12 +208,15 @@ public final class ResourceClient: Sendable {
         await KnownResources(store: store).add(address: address.url)
     }
 
-    var recordKey: RecordKey {
-        RecordKey(name: recordName, issuer: "", clientID: "", kind: .protectedResource)
+    var recordKey: RecordKey { recordKey(of: address.url) }
+
+    /// The key of the state of a resource, which may be another one.
+    func recordKey(of address: String) -> RecordKey {
+        RecordKey(name: recordName(of: address), issuer: "", clientID: "", kind: .protectedResource)
     }
 
-    /// The name of the records about this resource.
-    var recordName: String { options.name == "default" ? address.url : "\(options.name) \(address.url)" }
+    /// The name of the records about a resource.
+    func recordName(of address: String) -> String { options.name == "default" ? address : "\(options.name) \(address)" }
 
     /// The client of the resource's authorization server, with the credential for the resource; nil when no user has signed in yet.
     func client() async throws -> AuthClient? {
@@ -244,11 +247,11 @@ public final class ResourceClient: Sendable {
         }
     }
 
-    /// The key that distinguishes clients. For a user's sign-in, the scopes are a part of the request, not of the key:
-    /// a change of scopes must not discard the tokens that a client has cached.
+    /// The key that distinguishes clients. For a user's sign-in, the scopes and the authentication are a part of the request, not of
+    /// the key: a change of them must not discard the tokens that a client has cached.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
-        if methods.withoutUser == nil { key.scopes = [] }
+        if methods.withoutUser == nil { (key.scopes, key.authentication) = ([], RequiredAuthentication()) }
         return key
     }
 
@@ -293,7 +296,7 @@ public final class ResourceClient: Sendable {
         return authClient(wanted, known)
     }
 
-    /// - Parameter methods: Default: those of this client.
+    /// - Parameter methods: Default: this client's.
     func authClient(
         _ registration: ClientRegistration,
         _ known: KnownResource,
@@ -349,7 +352,7 @@ public final class ResourceClient: Sendable {
         public let issuer: String
         /// The client's identifier there.
         public let clientID: String
-        /// How the client obtained its identifier.
+        /// The method by which the client obtained its identifier.
         public let identification: ClientIdentification
         /// The requested scopes. ``credential`` has the granted scopes.
         public let requestedScopes: [String]

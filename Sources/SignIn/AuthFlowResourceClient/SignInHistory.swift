@@ -1,6 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
+import AuthFlowOAuth
 
 /// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in;
 /// and the decisions that follow from them: whether a sign-in may begin, and what is shared with other processes. It performs no I/O: the
@@ -21,8 +22,8 @@ struct SignInHistory: Sendable {
         /// The user requested the page.
         case user
         /// A request needs a token. All waiting requests share one page, and its failure.
-        /// - Parameter rejected: The rejected access token; nil for none.
-        case request(rejected: Secret?)
+        /// - Parameter rejected: The credential whose access token was rejected; nil for none.
+        case request(rejected: Credential?)
 
         var isRequest: Bool { if case .request = self { true } else { false } }
     }

@@ -72,7 +72,7 @@ extension TerminalDevicePresenter: DevicePresenter {
         if showsQRCode, let code = QRCode(link.url), code.width <= Self.columns {
             write(code.terminalText(isColored: isColored))
         }
-        write("Waiting for you to finish, for at most \(minutes) min. Ctrl-C stops.")
+        write("Waiting for you to finish, for at most \(minutes) min (Ctrl-C to stop).")
         return try await body()
     }
 }

@@ -9,7 +9,7 @@ enum ScreenWidth {
     /// Replaces a width that the help cannot be formatted for: the value of `COLUMNS`, or the terminal's width.
     static func requireUsable() {
         var size = winsize()
-        let hasSize = unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0
+        let hasSize = unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
         let columns =
             ToolEnvironment.host.environment["COLUMNS"].flatMap { Int($0) } ?? (hasSize ? Int(size.ws_col) : nil)
         if let columns, columns < narrowest { unsafe setenv("COLUMNS", "\(narrowest)", 1) }

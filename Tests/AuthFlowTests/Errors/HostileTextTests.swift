@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test func comparesTextByCodePoints() throws {
-        // K is the normal form of the Kelvin sign, and é that of e with a combining accent.
+        // K is the normal form of the Kelvin sign, and é is the normal form of e with a combining accent.
         for (left, right) in [("K", "\u{212A}"), ("\u{E9}", "e\u{301}"), ("\u{212B}", "A\u{30A}")] {
             #expect(left == right)
             #expect(!left.isIdentical(to: right))

@@ -130,7 +130,7 @@ private final class KeyProvider: Sendable {
     }
 
     @Test func fetchesOnceForATokenWithAnUnknownKey() async throws {
-        // A key set that was fetched after the token arrived decides: it is not fetched again.
+        // A key set that was fetched after the token arrived is final: it is not fetched again.
         #expect(try await verdict(token(keys, keyID: "nowhere")) == .noKey)
         #expect(provider.fetches == 1)
     }

@@ -16,7 +16,7 @@ import Testing
         return try #require(empty.ending(for: request, (any Error)?.none, pages: pages, at: now))
     }
 
-    /// What another process reads.
+    /// The history that another process reads.
     private static func stored(_ history: SignInHistory, at time: Date) throws -> SignInHistory {
         SignInHistory(try history.bytes, at: time)
     }

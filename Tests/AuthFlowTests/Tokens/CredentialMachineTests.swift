@@ -164,7 +164,7 @@ import Testing
         #expect(finish(&machine, second, nil) == nil)
     }
 
-    /// A visitor's requests could cause repeated reads to be repeated again and again.
+    /// A visitor's requests could cause reads to be repeated endlessly.
     @Test(arguments: zip(State.allCases, ["read", "old?", "old?", "new?"]))
     func aReadDuringARemovalIsNeitherRepeatedNorCached(_ state: State, _ expected: String) throws {
         var machine = machine(state)

@@ -39,7 +39,7 @@ import Testing
             "XDG_RUNTIME_DIR": "/run/user/1",
             "GH_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "LD_PRELOAD": "", "PASSWORD": "hunter2",
         ]
-        // An open file descriptor, like that of the loopback listener; concurrent tests open further descriptors.
+        // An open file descriptor, like the loopback listener's; concurrent tests open further descriptors.
         let descriptor = unsafe Glibc.open("/etc/passwd", O_RDONLY)
         defer { close(descriptor) }
         let (note, reason) = try await open("https://id.example.com/?a=b&c=%20d", [], environment: environment)

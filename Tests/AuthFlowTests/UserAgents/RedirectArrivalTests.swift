@@ -221,7 +221,7 @@ import Testing
         }
     }
 
-    /// A socket without a listener, like that of a killed process.
+    /// A socket without a listener, such as a killed process leaves behind.
     private static func leaveDeadSocket(_ path: String) throws {
         let python = Process()
         python.executableURL = URL(fileURLWithPath: "/usr/bin/env")

@@ -135,7 +135,7 @@ struct APIRequest: Sendable {
     var tokenHeader: [String: JSON]
     var claims: [String: JSON]
     var algorithm = SignatureAlgorithm.es256
-    /// The token, or nil for a JWT of the issuer with the header and claims above.
+    /// The token, or nil for a JWT from the issuer with the header and claims above.
     var token: String?
     /// The keys that sign the token, or nil for the issuer's keys.
     var signer: EmulatorKeys?

@@ -2,9 +2,9 @@
 public enum ConformanceTable {
     /// A part of the table.
     public struct Section: Sendable {
-        /// The subject of its rows.
+        /// The subject of the rows.
         public let title: String
-        /// Its rows.
+        /// The rows.
         public let rows: [ConformanceRow]
     }
 

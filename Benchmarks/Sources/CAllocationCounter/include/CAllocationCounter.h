@@ -1,7 +1,7 @@
 #ifndef C_ALLOCATION_COUNTER_H
 #define C_ALLOCATION_COUNTER_H
 
-/// How often this process has allocated memory since it began.
+/// The number of memory allocations by this process since it started.
 unsigned long allocation_count(void);
 
 #endif

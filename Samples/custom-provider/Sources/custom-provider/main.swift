@@ -14,7 +14,7 @@ extension OIDCEmulator {
     }
 }
 
-/// The conformance suite, against the emulator. Its client and the redirect URI are those of `EmulatorScene.registration()`.
+/// The conformance suite, against the emulator. The client and the redirect URI come from `EmulatorScene.registration()`.
 func conforms() async throws {
     try await EmulatorScene.with(.inProcess) { scene in
         scene.emulator.addForge()

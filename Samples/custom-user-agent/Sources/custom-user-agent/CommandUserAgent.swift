@@ -35,7 +35,7 @@ struct CommandUserAgent: UserAgent {
         process.standardOutput = output
         try process.run()
         // A program may exit without reading the URL. Writing to it then fails, and raises a signal that terminates
-        // this process if it is not ignored. The program's output decides what happens.
+        // this process if it is not ignored. The program's output determines the outcome.
         signal(SIGPIPE, SIG_IGN)
         try? input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
         try? input.fileHandleForWriting.close()

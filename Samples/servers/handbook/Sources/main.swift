@@ -39,7 +39,7 @@ let server = try SessionServer(
     observer: FlowEvent.logger(Logger(label: "auth"))  // failures are warnings, most with the operator's action
 )
 
-// GET /api/orders/17 of a script becomes GET https://api.example.com/orders/17, with the session's access token.
+// GET /api/orders/17 from a script becomes GET https://api.example.com/orders/17, with the session's access token.
 let orders = try ResourceProxy.Route("/api/orders/", to: "https://api.example.com/orders/", methods: [.get, .post])
 let proxy = ResourceProxy(server: server, routes: [orders])
 

@@ -13,7 +13,7 @@ struct MCPTools {
     /// The server's origin.
     let origin: String
 
-    /// The response to a POST request of an authorized client.
+    /// The response to a POST request from an authorized client.
     func response(to body: [UInt8], _ fields: HTTPFields, from client: Authorization) -> Response {
         // Streamable HTTP: "Servers MUST validate the Origin header on all incoming connections to prevent DNS rebinding attacks."
         guard fields[.origin].map({ $0 == origin }) ?? true else { return Response(status: .forbidden) }

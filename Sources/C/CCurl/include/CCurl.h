@@ -2,7 +2,7 @@
 #define AUTHFLOW_CCURL_H
 
 // The part of libcurl's interface that AuthFlow uses, written from its manual pages. The library is opened when the first
-// request is made, so that a program that makes none neither needs it nor waits for it to load.
+// request is made, so a program without requests neither needs the library nor waits for it to load.
 
 #if defined(__linux__)
 
@@ -88,7 +88,7 @@ typedef enum {
     AUTHFLOW_CURL_INFO_NUM_CONNECTS = 0x20001A,
 } authflow_curl_information;
 
-/// How a transfer ended (libcurl-errors(3)).
+/// The result of a transfer (libcurl-errors(3)).
 typedef enum {
     AUTHFLOW_CURL_OK = 0,
     AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL = 1,
@@ -116,53 +116,53 @@ typedef enum {
     AUTHFLOW_CURL_TOO_LARGE = 100,
 } authflow_curl_result;
 
-/// Receives bytes; returning fewer than were given ends the transfer.
+/// Receives bytes; returning a smaller number than was passed aborts the transfer.
 typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, void *_Nullable context);
 /// Returned by a receiver of the body: the same bytes are delivered again after authflow_curl_resume.
 enum { AUTHFLOW_CURL_PAUSE = 0x10000001 };
-/// Returned by a sender of the body, which otherwise returns the number of bytes that it has written, 0 at the end.
+/// Returned by a sender of the body, which otherwise returns the number of bytes that it has written: 0 at the end of the body.
 enum {
     /// The sender is called again after authflow_curl_resume.
     AUTHFLOW_CURL_PAUSE_SENDING = 0x10000001,
-    /// The transfer ends.
+    /// The transfer is aborted.
     AUTHFLOW_CURL_ABORT_SENDING = 0x10000000
 };
 
-/// Called after connecting and before a request is sent; returning anything but 0 ends the transfer.
+/// Called after connecting and before a request is sent; returning any value except 0 aborts the transfer.
 typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,
                                             char *_Nullable local_address, int remote_port, int local_port);
 
 /// An address that is about to be connected to.
 typedef struct authflow_curl_peer authflow_curl_peer;
-/// The address in numbers; false when it is not one of the internet's. `text` has room for AUTHFLOW_CURL_ADDRESS_SIZE characters.
+/// The numeric address; false when it is not an IP address. `text` has room for AUTHFLOW_CURL_ADDRESS_SIZE characters.
 bool authflow_curl_peer_address(const authflow_curl_peer *peer, char *text);
 enum { AUTHFLOW_CURL_ADDRESS_SIZE = 46 };
 /// Opens a socket for the address.
 int authflow_curl_peer_open(const authflow_curl_peer *peer);
-/// Opens a socket; returning -1 refuses the address.
+/// Opens a socket; returning -1 rejects the address.
 typedef int (*authflow_curl_open_socket)(void *_Nullable context, int purpose, authflow_curl_peer *peer);
 
 authflow_curl_easy *_Nullable authflow_curl_easy_new(void);
 void authflow_curl_easy_free(authflow_curl_easy *easy);
-/// Goes on with a transfer whose receiver has paused it. The receiver may be called within.
+/// Resumes a transfer that its receiver has paused. The receiver may be called before this function returns.
 authflow_curl_result authflow_curl_resume(authflow_curl_easy *easy);
-/// Each returns 0, or an error code.
+/// These functions return 0, or an error code.
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value);
 authflow_curl_result authflow_curl_set_text(authflow_curl_easy *easy, authflow_curl_option option, const char *_Nullable value);
 authflow_curl_result authflow_curl_set_pointer(authflow_curl_easy *easy, authflow_curl_option option, void *_Nullable value);
 authflow_curl_result authflow_curl_set_list(authflow_curl_easy *easy, authflow_curl_option option, authflow_curl_list *_Nullable value);
 authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authflow_curl_receive header, authflow_curl_receive body,
                                 authflow_curl_before_request before_request, void *context);
-/// Sets the function that writes the bytes of the request's body, as many as there is room for. The context must outlive the transfer.
+/// Sets the function that writes the bytes of the request body, up to the size of the buffer. The context must outlive the transfer.
 authflow_curl_result authflow_curl_set_sender(authflow_curl_easy *easy, authflow_curl_receive send, void *context);
 /// Sets the function that opens sockets. The context must outlive the transfer.
 authflow_curl_result authflow_curl_set_open_socket(authflow_curl_easy *easy, authflow_curl_open_socket open_socket, void *context);
 int64_t authflow_curl_info(authflow_curl_easy *easy, authflow_curl_information information);
-/// The server's certificate as PEM, when the transfer made a connection with AUTHFLOW_CURL_CERT_INFO; null otherwise. Valid until the
+/// The server's certificate in PEM, if the transfer opened a connection with AUTHFLOW_CURL_CERT_INFO; otherwise null. Valid until the
 /// handle is used again.
 const char *_Nullable authflow_curl_certificate(authflow_curl_easy *easy);
 
-/// Adds a copy of a line; null when out of memory, and the list is then unchanged.
+/// Appends a copy of a line; null if memory runs out, in which case the list is unchanged.
 authflow_curl_list *_Nullable authflow_curl_list_append(authflow_curl_list *_Nullable list, const char *line);
 void authflow_curl_list_free(authflow_curl_list *_Nullable list);
 
@@ -171,11 +171,11 @@ void authflow_curl_multi_free(authflow_curl_multi *multi);
 int authflow_curl_multi_set(authflow_curl_multi *multi, authflow_curl_multi_option option, int64_t value);
 int authflow_curl_multi_add(authflow_curl_multi *multi, authflow_curl_easy *easy);
 int authflow_curl_multi_remove(authflow_curl_multi *multi, authflow_curl_easy *easy);
-/// Makes progress without waiting.
+/// Performs the work that is possible without blocking.
 int authflow_curl_multi_perform(authflow_curl_multi *multi);
-/// Waits until something can be done, it is woken up, or time is up.
+/// Waits until there is work to perform, the wait is interrupted, or the timeout expires.
 int authflow_curl_multi_wait(authflow_curl_multi *multi, int milliseconds);
-/// Ends the waiting. The only one of these functions that another thread may call.
+/// Interrupts the wait. This is the only one of these functions that another thread may call.
 int authflow_curl_multi_wake_up(authflow_curl_multi *multi);
 /// Returns one transfer that has ended; null when there is none.
 authflow_curl_easy *_Nullable authflow_curl_multi_next_ended(authflow_curl_multi *multi, authflow_curl_result *result);

@@ -2,7 +2,7 @@
 #define AUTHFLOW_CPKCS11_H
 
 // The part of PKCS #11 (Cryptoki 2.40) that AuthFlow uses, written from the OASIS standard. A module is a library that is opened when
-// a key in it is used, so that nothing needs it otherwise.
+// a key in it is used, so no module is needed otherwise.
 
 #if defined(__linux__) || defined(__APPLE__)
 
@@ -13,7 +13,7 @@
 
 typedef struct authflow_pkcs11_module authflow_pkcs11_module;
 
-/// What a function returns (CK_RV), and two values of our own.
+/// The return value of a function (CK_RV), or one of two values that AuthFlow adds.
 typedef unsigned long authflow_pkcs11_result;
 
 enum {
@@ -26,7 +26,7 @@ enum {
     AUTHFLOW_PKCS11_TOKEN_NOT_PRESENT = 0xE0,
     AUTHFLOW_PKCS11_USER_ALREADY_LOGGED_IN = 0x100,
     AUTHFLOW_PKCS11_USER_NOT_LOGGED_IN = 0x101,
-    // The vendor's range of CK_RV, of which no module uses these.
+    // Values from the vendor-defined range of CK_RV that no module uses.
     AUTHFLOW_PKCS11_NO_LIBRARY = 0x8AF10001,
     AUTHFLOW_PKCS11_NO_FUNCTIONS = 0x8AF10002,
 };
@@ -73,10 +73,10 @@ typedef struct {
     unsigned long flags;
 } authflow_pkcs11_token;
 
-/// Opens a module and initializes it. A module that was opened before is initialized already.
+/// Opens a module and initializes it, unless it was initialized before.
 authflow_pkcs11_result authflow_pkcs11_open(const char *path, authflow_pkcs11_module *_Nullable *_Nonnull module);
 
-/// Lists the tokens that are present. `count` is the size of `tokens`, and then how many there are.
+/// Lists the tokens that are present. `count` is the capacity of `tokens`, and on return the number of tokens.
 authflow_pkcs11_result authflow_pkcs11_tokens(
     authflow_pkcs11_module *module, authflow_pkcs11_token *tokens, unsigned long *count);
 
@@ -86,19 +86,19 @@ authflow_pkcs11_result authflow_pkcs11_close_session(authflow_pkcs11_module *mod
 authflow_pkcs11_result authflow_pkcs11_login(
     authflow_pkcs11_module *module, unsigned long session, const uint8_t *pin, unsigned long length);
 
-/// Finds objects of a class, with a label and an identifier where those are given.
+/// Finds objects of a class, with the given label and identifier, if any.
 authflow_pkcs11_result authflow_pkcs11_find(
     authflow_pkcs11_module *module, unsigned long session, unsigned long object_class,
     const uint8_t *_Nullable label, unsigned long label_length,
     const uint8_t *_Nullable identifier, unsigned long identifier_length,
     unsigned long *objects, unsigned long *count);
 
-/// Reads an attribute. `length` is the size of `value`, and then how much of it is used.
+/// Reads an attribute. `length` is the size of `value`, and on return the number of bytes used.
 authflow_pkcs11_result authflow_pkcs11_attribute(
     authflow_pkcs11_module *module, unsigned long session, unsigned long object, unsigned long type,
     uint8_t *value, unsigned long *length);
 
-/// Signs. `length` is the size of `signature`, and then how much of it is used.
+/// Signs bytes. `length` is the size of `signature`, and on return the number of bytes used.
 authflow_pkcs11_result authflow_pkcs11_sign(
     authflow_pkcs11_module *module, unsigned long session, unsigned long key, unsigned long mechanism,
     const uint8_t *bytes, unsigned long count, uint8_t *signature, unsigned long *length);

@@ -14,29 +14,29 @@
 typedef struct authflow_pq_connection authflow_pq_connection;
 typedef struct authflow_pq_result authflow_pq_result;
 
-/// Opens the library on the first call; false when it is not there. Thread-safe.
+/// Opens the library on the first call; false when it is not installed. Thread-safe.
 bool authflow_pq_open(void);
 
-/// Reads a URL or a list of keywords (PQconninfoParse). Calls `receive` for each keyword that has a value.
-/// @return Whether it can be read.
+/// Parses a URL or a list of keywords (PQconninfoParse). Calls `receive` for each keyword that has a value.
+/// @return Whether the text is valid.
 bool authflow_pq_parse(const char *text, void *context, void (*receive)(void *context, const char *keyword, const char *value));
 
-/// Connects, and waits for it (PQconnectdbParams): both lists end with NULL. Free the connection also when it has failed.
+/// Connects, and blocks until the connection is established (PQconnectdbParams). Both lists end with NULL. Close even a failed connection.
 authflow_pq_connection *_Nullable authflow_pq_connect(const char *_Nullable const *_Nonnull keywords, const char *_Nullable const *_Nonnull values);
 bool authflow_pq_is_connected(authflow_pq_connection *connection);
 bool authflow_pq_is_encrypted(authflow_pq_connection *connection);
 const char *authflow_pq_error(authflow_pq_connection *connection);
 int authflow_pq_descriptor(authflow_pq_connection *connection);
 void authflow_pq_close(authflow_pq_connection *connection);
-/// Makes the calls below return instead of waiting.
+/// Makes the calls below non-blocking.
 bool authflow_pq_never_wait(authflow_pq_connection *connection);
 
-/// Runs statements without parameters and waits for them (PQexec).
+/// Runs statements without parameters, and blocks until they complete (PQexec).
 authflow_pq_result *_Nullable authflow_pq_run(authflow_pq_connection *connection, const char *statements);
 /// Sends a statement with parameters in binary form, for results in binary form (PQsendQueryParams).
 bool authflow_pq_send(authflow_pq_connection *connection, const char *statement, int count,
                       const uint8_t *_Nullable const *_Nonnull values, const int *lengths);
-/// 0: everything was sent. 1: wait until the descriptor can be written to. -1: failed.
+/// 0: all data was sent. 1: wait until the descriptor is writable. -1: the connection has failed.
 int authflow_pq_flush(authflow_pq_connection *connection);
 bool authflow_pq_read(authflow_pq_connection *connection);
 bool authflow_pq_is_busy(authflow_pq_connection *connection);
@@ -48,11 +48,11 @@ void authflow_pq_free(void *memory);
 bool authflow_pq_succeeded(authflow_pq_result *result);
 /// The five characters of SQLSTATE; NULL when there is none.
 const char *_Nullable authflow_pq_state(authflow_pq_result *result);
-/// The server's message without what it calls detail, which may have values; NULL when there is none.
+/// The server's message without its detail field, which may contain values; NULL when there is none.
 const char *_Nullable authflow_pq_message(authflow_pq_result *result);
 int authflow_pq_rows(authflow_pq_result *result);
 int authflow_pq_columns(authflow_pq_result *result);
-/// A field; NULL when it is null.
+/// The bytes of a field; NULL when the field is NULL.
 const uint8_t *_Nullable authflow_pq_field(authflow_pq_result *result, int row, int column, int *length);
 void authflow_pq_clear(authflow_pq_result *result);
 

@@ -1,8 +1,8 @@
 #ifndef AUTHFLOW_CREDIS_H
 #define AUTHFLOW_CREDIS_H
 
-// The part of hiredis' interface that AuthFlow uses. The library is opened when the first connection is made, under a name with its
-// version: its structures differ between versions.
+// The part of hiredis' interface that AuthFlow uses. The library is opened when the first connection is made, under its versioned name,
+// because its structures differ between versions.
 
 #if defined(__linux__) || defined(__APPLE__)
 
@@ -24,15 +24,15 @@ typedef enum {
     AUTHFLOW_REDIS_ERROR = 6,
 } authflow_redis_type;
 
-/// Opens the library on the first call; false when it is not there. Thread-safe.
+/// Opens the library on the first call; false when it is not installed. Thread-safe.
 bool authflow_redis_open(void);
 
-/// Connects, and waits for it. Free the context also when it has failed.
+/// Connects, and blocks until the connection is established. Close the context even if it has failed.
 authflow_redis_context *_Nullable authflow_redis_connect(const char *host, int port, int milliseconds);
 authflow_redis_context *_Nullable authflow_redis_connect_unix(const char *path, int milliseconds);
-/// Bounds the calls that wait.
+/// Sets the timeout of blocking calls.
 bool authflow_redis_set_timeout(authflow_redis_context *context, int milliseconds);
-/// Makes the calls below return instead of waiting.
+/// Makes the calls below non-blocking.
 void authflow_redis_never_wait(authflow_redis_context *context);
 bool authflow_redis_has_failed(authflow_redis_context *context);
 const char *authflow_redis_error(authflow_redis_context *context);
@@ -42,10 +42,10 @@ void authflow_redis_close(authflow_redis_context *context);
 bool authflow_redis_append(authflow_redis_context *context, int count, const char *_Nullable *_Nonnull values, const size_t *lengths);
 /// Waits for a reply; NULL when the connection has failed.
 authflow_redis_reply *_Nullable authflow_redis_wait(authflow_redis_context *context);
-/// Sends what can be sent without waiting. `done` says whether that was everything.
+/// Sends as much as possible without blocking. `done` is true if all data was sent.
 bool authflow_redis_write(authflow_redis_context *context, bool *done);
 bool authflow_redis_read(authflow_redis_context *context);
-/// The next reply that has been read; NULL when there is none. False when what was read is no reply.
+/// The next reply that was read; NULL when there is none. Returns false when the data is not a valid reply.
 bool authflow_redis_next(authflow_redis_context *context, authflow_redis_reply *_Nullable *_Nonnull reply);
 
 authflow_redis_type authflow_redis_reply_type(authflow_redis_reply *reply);

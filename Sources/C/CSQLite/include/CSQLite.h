@@ -1,7 +1,7 @@
 #ifndef AUTHFLOW_CSQLITE_H
 #define AUTHFLOW_CSQLITE_H
 
-// The part of SQLite's interface that AuthFlow uses. The library is opened when the first database is.
+// The part of SQLite's interface that AuthFlow uses. The library is opened together with the first database.
 
 #if defined(__linux__) || defined(__APPLE__)
 
@@ -14,7 +14,7 @@
 typedef struct authflow_sqlite_database authflow_sqlite_database;
 typedef struct authflow_sqlite_statement authflow_sqlite_statement;
 
-// The primary result codes, which are the last eight bits of the extended ones.
+// The primary result codes, which are the low eight bits of the extended result codes.
 typedef enum {
     AUTHFLOW_SQLITE_OK = 0,
     AUTHFLOW_SQLITE_BUSY = 5,
@@ -36,27 +36,27 @@ typedef enum {
     AUTHFLOW_SQLITE_NULL = 5,
 } authflow_sqlite_type;
 
-/// Opens the library on the first call, and returns the number of its version; zero when it is not there. Thread-safe.
+/// Opens the library on the first call, and returns its version number; zero when it is not installed. Thread-safe.
 int authflow_sqlite_version(void);
 
-/// Opens a database file that exists. Close the database also when it has failed.
+/// Opens an existing database file. Close the database even if the call has failed.
 int authflow_sqlite_open(const char *path, authflow_sqlite_database *_Nullable *_Nonnull database);
 void authflow_sqlite_close(authflow_sqlite_database *database);
-/// How long a call waits for another process.
+/// Sets the maximum time that a call waits for another process.
 void authflow_sqlite_set_patience(authflow_sqlite_database *database, int milliseconds);
 bool authflow_sqlite_is_in_transaction(authflow_sqlite_database *database);
 const char *authflow_sqlite_error(authflow_sqlite_database *database);
 
-/// Prepares a statement that is used many times.
+/// Prepares a statement that will be reused.
 int authflow_sqlite_prepare(authflow_sqlite_database *database, const char *text, authflow_sqlite_statement *_Nullable *_Nonnull statement);
 void authflow_sqlite_finalize(authflow_sqlite_statement *statement);
-/// The indexes of parameters begin with one.
+/// Parameter indexes are one-based.
 int authflow_sqlite_bind_integer(authflow_sqlite_statement *statement, int index, int64_t value);
 /// The bytes are copied.
 int authflow_sqlite_bind_bytes(authflow_sqlite_statement *statement, int index, const void *bytes, size_t length);
 int authflow_sqlite_bind_null(authflow_sqlite_statement *statement, int index);
 int authflow_sqlite_step(authflow_sqlite_statement *statement);
-/// Ends the statement's run, and forgets its parameters.
+/// Resets the statement, and clears its parameters.
 void authflow_sqlite_reset(authflow_sqlite_statement *statement);
 
 int authflow_sqlite_column_count(authflow_sqlite_statement *statement);

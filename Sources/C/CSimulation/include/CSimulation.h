@@ -3,13 +3,13 @@
 
 #include <stdint.h>
 
-/// Receives each job of Swift's concurrency that the simulating thread enqueues, with the number of its task.
+/// Receives each Swift concurrency job that the simulating thread enqueues, with the number of its task.
 typedef void (*authflow_simulation_enqueue)(void *_Nonnull context, void *_Nonnull job, uint64_t task);
 
-/// Has the jobs that this thread enqueues from now on handed to a function, instead of being run. Other threads are not affected.
+/// From now on, passes the jobs that this thread enqueues to a function instead of running them. Other threads are not affected.
 void authflow_simulation_begin(authflow_simulation_enqueue _Nonnull enqueue, void *_Nonnull context);
 
-/// Ends what `authflow_simulation_begin` has begun on this thread.
+/// Ends the effect of `authflow_simulation_begin` on this thread.
 void authflow_simulation_end(void);
 
 /// Runs a job on this thread, until its task suspends or ends.

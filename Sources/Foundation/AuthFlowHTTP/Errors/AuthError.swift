@@ -113,7 +113,7 @@ extension AuthError {
         public static let leaseBusy = Self(rawValue: "lease_busy")
         /// Another holder has taken over the lease on a credential, so nothing was written.
         public static let leaseLost = Self(rawValue: "lease_lost")
-        /// It is not known whether a credential was written: the connection was lost, and another holder has written since.
+        /// Whether a credential was written is unknown: the connection was lost, and another holder has written since.
         public static let outcomeUnknown = Self(rawValue: "outcome_unknown")
         /// The stored record is readable but not a usable credential: it is damaged, too large, of a different version, or
         /// its key is missing. Signing out locally removes it.

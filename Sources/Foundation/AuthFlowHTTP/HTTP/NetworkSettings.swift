@@ -40,7 +40,7 @@ public struct NetworkSettings: Sendable {
         case none
         /// One proxy for everything except loopback.
         case server(ProxyServer)
-        /// The environment variables `https_proxy`, `all_proxy` and `no_proxy`. Address ranges in `no_proxy` are ignored.
+        /// The `https_proxy`, `all_proxy` and `no_proxy` environment variables. Address ranges in `no_proxy` are ignored.
         case environment([String: String])
     }
 

@@ -6,9 +6,9 @@ import HTTPTypes
 package struct RedactedMessage: Sendable, Hashable {
     /// One parameter, header field or member.
     package struct Parameter: Sendable, Hashable {
-        /// Its name.
+        /// The name.
         package let name: String
-        /// Its value, if it may be shown; otherwise its length, in parentheses.
+        /// The value, if it may be shown; otherwise the length of the value, in parentheses.
         package let value: String
     }
 

@@ -1,4 +1,4 @@
-/// The single place that decides which parts of a URL may be shown.
+/// The only code that determines which parts of a URL may be shown.
 package enum Redaction {
     /// The URL with the values of its query and fragment, and any user name, replaced.
     ///

@@ -127,7 +127,7 @@ public final class AuthorizationServer: Sendable {
         return response
     }
 
-    /// How far this machine's clock is ahead of the server's, in seconds; nil until a response has included the
+    /// The number of seconds by which this machine's clock is ahead of the server's; nil until a response has included the
     /// server's time.
     package var clockOffset: TimeInterval? { offset.withLock { $0 } }
 

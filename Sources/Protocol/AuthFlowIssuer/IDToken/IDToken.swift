@@ -73,7 +73,7 @@ extension IDToken {
         self.issuer = issuer
         self.subject = subject
         self.audience = claims["aud"]?.string.map { [$0] } ?? claims["aud"]?.strings ?? []
-        self.expiresAt = Date(timeIntervalSince1970: expiry)
-        self.issuedAt = Date(timeIntervalSince1970: issued)
+        self.expiresAt = Date(secondsSince1970: expiry)
+        self.issuedAt = Date(secondsSince1970: issued)
     }
 }

@@ -33,7 +33,7 @@ package struct IDTokenValidation: Sendable {
         package var essentialACRValues: [String]?
         /// The allowed difference between the two clocks, in seconds.
         package var leeway: TimeInterval
-        /// How far this machine's clock is ahead of the provider's, in seconds; nil when the provider's time is not
+        /// The number of seconds by which this machine's clock is ahead of the provider's; nil when the provider's time is not
         /// known.
         package var clockOffset: TimeInterval?
 
@@ -231,12 +231,12 @@ package struct IDTokenValidation: Sendable {
             issuer: issuer,
             subject: subject,
             audience: audience,
-            expiresAt: Date(timeIntervalSince1970: expiry),
-            issuedAt: Date(timeIntervalSince1970: issued)
+            expiresAt: Date(secondsSince1970: expiry),
+            issuedAt: Date(secondsSince1970: issued)
         )
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another user. They come first: after any other
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They come first: after any other
     /// error, the new refresh token is stored for this user.
     private func requireSameUser(_ rules: JWTClaims, _ original: IDToken) throws(AuthError) {
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
@@ -251,7 +251,7 @@ package struct IDTokenValidation: Sendable {
         }
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that detect the token of another client or
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect a token from another client or
     /// sign-in. `auth_time` is not compared. Its rule is a requirement on the provider, but several providers violate
     /// it and report the user's most recent sign-in to any client; rejecting their tokens would end the session.
     /// `Credential.authentication` retains the session's original `auth_time`.

@@ -8,7 +8,7 @@ extension ServerContext {
     /// sections 3 and 5.
     /// - Parameters:
     ///   - address: The URL of the document, if it is at none of these URLs.
-    ///   - order: The URL that is requested first; default: that of OpenID Connect.
+    ///   - order: The URL that is requested first; default: the OpenID Connect URL.
     ///   - tokenIssuer: The template for the issuers in ID Tokens, if each tenant has its own issuer. The document may
     ///     then contain the template instead of the issuer.
     ///   - advice: The advice in the error for a missing document, as a sentence.
@@ -141,7 +141,7 @@ struct Discovery: Sendable {
             guard !named.contains("{") else {
                 throw AuthError(
                     .issuerMismatch,
-                    "The issuer in the metadata of \"\(issuer)\" is a template, because users of several tenants sign in there. Set \"token_issuer\", or use the preset entra-multitenant."
+                    "The issuer in the metadata of \"\(issuer)\" is a template, because users of several tenants sign in there. Set \"token_issuer\", or use the entra-multitenant preset."
                 )
             }
             throw AuthError(

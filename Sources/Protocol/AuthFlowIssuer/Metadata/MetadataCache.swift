@@ -51,7 +51,7 @@ final class MetadataCache: Sendable {
     ///   - waits: Whether to wait for a new document although the old one is usable; default: yes.
     ///   - isDoubted: Whether to fetch a document that has not expired, unless it was fetched very recently; default: no.
     ///   - fetch: Fetches the metadata.
-    /// - Throws: The errors of `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
+    /// - Throws: Any error thrown by `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,
         isDoubted: Bool = false,

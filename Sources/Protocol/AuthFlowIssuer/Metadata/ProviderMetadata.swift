@@ -152,7 +152,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     }
 
     /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. The host names of a company
-    /// network resolve to private addresses, and so may those of its endpoints; an endpoint named by a public server must not.
+    /// network resolve to private addresses, and so may its endpoints' host names; a public server's endpoints must not.
     /// - Parameter reach: The network reach; nil when it is not known.
     mutating func limitReach(to reach: NetworkReach?) {
         documentReach = reach

@@ -5,7 +5,7 @@ public import AuthFlowJSON
 /// A provider whose back-channel responses are neither JSON nor form-encoded, or use non-standard member names.
 public protocol ResponseParsing: ProviderAdapter {
     /// Parses the parameters of a response, including `error`, and returns them under their standard names. Called for each
-    /// response of the token, device authorization, revocation and introspection endpoints; it must not block.
+    /// response from the token, device authorization, revocation and introspection endpoints; it must not block.
     /// - Throws: ``AuthError`` with `invalid_reply` when the response cannot be parsed.
     func parameters(of response: ProviderResponse) throws -> JSON
 }

@@ -25,16 +25,16 @@ public struct ProviderContext: Sendable {
     public func metadata() async throws -> ProviderMetadata { try await client.metadata() }
 
     /// Sends a request with limits on time and size, without following redirects.
-    /// - Throws: The errors of ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
+    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await client.send(request)
     }
 
     /// Sends a form to one of the provider's endpoints, with the same client authentication as at the token endpoint.
     /// - Parameters:
-    ///   - form: The parameters. Those of the client authentication are added.
+    ///   - form: The parameters. The client authentication parameters are added.
     ///   - endpoint: The endpoint.
-    /// - Throws: The errors of ``send(_:)``; `temporarily_unavailable` when the provider responds with that error.
+    /// - Throws: Any error thrown by ``send(_:)``; `temporarily_unavailable` when the provider responds with that error.
     public func post(form: FormParameters, to endpoint: Endpoint) async throws -> ProviderResponse {
         let request = ProviderRequest(purpose: .providerSpecific, endpoint: endpoint, protectedParameters: form)
         return try await client.sendForm(request)
@@ -64,7 +64,7 @@ public struct ProviderContext: Sendable {
 
     /// Returns the user of the verified ID Token, with the claims from the userinfo endpoint if the provider has one
     /// and a granted scope requests them; nil without an ID Token.
-    /// - Throws: The errors of the userinfo request.
+    /// - Throws: Any error from the userinfo request.
     public func identity(for tokens: TokenSet) async throws -> Identity? {
         try await client.identityByIDToken(tokens)
     }

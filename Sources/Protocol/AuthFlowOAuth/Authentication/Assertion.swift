@@ -110,7 +110,7 @@ package struct AssertionClaims: CustomStringConvertible {
         }
         // Within the range of an HTTP date, whose year has four digits (RFC 9110 section 5.6.7).
         if let expiry, 0...253_402_300_799 ~= expiry {
-            parts.append("valid until \(HTTPDate.text(Date(timeIntervalSince1970: expiry)))")
+            parts.append("valid until \(HTTPDate.text(Date(secondsSince1970: expiry)))")
         }
         return parts.joined(separator: ", ").replacing(", and the", with: " and the")
     }

@@ -26,7 +26,7 @@ struct AuthenticationDemand: Sendable, Hashable {
             } catch {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The parameter \"claims\" is not JSON (OpenID Connect Core section 5.5): \(error).",
+                    "The \"claims\" parameter is not JSON (OpenID Connect Core section 5.5): \(error).",
                     underlyingError: error
                 )
             }
@@ -39,7 +39,7 @@ struct AuthenticationDemand: Sendable, Hashable {
         }
         if let text = parameters["max_age"] {
             guard let seconds = UInt32(text) else {
-                throw AuthError(.invalidConfiguration, "The parameter \"max_age\" is not a whole number of seconds.")
+                throw AuthError(.invalidConfiguration, "The \"max_age\" parameter is not a whole number of seconds.")
             }
             self.maximumAge = Double(seconds)
         }

@@ -1,7 +1,7 @@
 public import AuthFlowHTTP
 public import AuthFlowJSON
 
-/// The options of one authorization request, in addition to those of the registration.
+/// The options of one authorization request, in addition to the registration's.
 ///
 /// A requirement for the authentication (`maxAge`, an essential claim) is also checked in the returned ID Token.
 public struct AuthorizationOptions: Sendable {
@@ -38,11 +38,11 @@ public struct AuthorizationOptions: Sendable {
     public var claims: JSON?
     /// `resource` (RFC 8707); default: the resources of the registration.
     public var resources: [String]?
-    /// `authorization_details` (RFC 9396); default: those of the registration.
+    /// `authorization_details` (RFC 9396); default: the registration's.
     public var authorizationDetails: JSON?
     /// The redirect URI, one of the registration's; default: the first complete one.
     public var redirectURI: RedirectURI?
-    /// Additional parameters. They replace those of the registration with the same name. Default: none.
+    /// Additional parameters. They replace the registration's parameters with the same names. Default: none.
     public var parameters = FormParameters()
     /// The maximum time until the response arrives; default: one hour.
     public var lifetime = Duration.seconds(3600)

@@ -72,7 +72,7 @@ extension AuthorizationRequest {
             url: url,
             redirectURI: redirectURI,
             issuer: issuer,
-            expiresAt: Date(timeIntervalSince1970: expiry),
+            expiresAt: Date(secondsSince1970: expiry),
             note: json["note"]?.string,
             clientID: clientID,
             state: Secret(state),

@@ -10,7 +10,7 @@ struct PushedAuthorization: Sendable {
     /// The maximum length of a `request_uri`, in characters.
     private static let longestURI = 512
 
-    /// Parses the response of the endpoint (RFC 9126 section 2.2).
+    /// Parses the endpoint's response (RFC 9126 section 2.2).
     init(_ response: ProviderResponse) throws(AuthError) {
         guard let json = try? response.http.json(from: "\(response.endpoint)") else {
             throw response.unexpectedStatus(.invalidResponse)
@@ -105,7 +105,7 @@ extension OAuthClient {
         return endpoint.url(adding: visited)
     }
 
-    /// Adds a hint to an error of the endpoint if the server supports pushed requests, but apparently not for this client.
+    /// Adds a hint to an error from the endpoint if the server supports pushed requests, but apparently not for this client.
     private func withPushAdvice(_ error: AuthError, _ metadata: ProviderMetadata) -> AuthError {
         let isNotAllowed =
             error.code == .invalidResponse && 400..<500 ~= error.status ?? 0

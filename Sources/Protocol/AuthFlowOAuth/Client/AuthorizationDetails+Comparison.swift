@@ -9,7 +9,7 @@ extension OAuthClient {
     }
 
     /// Compares the granted authorization details with the requested ones.
-    /// - Throws: The errors of ``AuthorizationDetails/compare(_:_:_:)``.
+    /// - Throws: Any error thrown by ``AuthorizationDetails/compare(_:_:_:)``.
     package func compareAuthorizationDetails(
         _ asked: JSON?,
         _ tokens: TokenSet,

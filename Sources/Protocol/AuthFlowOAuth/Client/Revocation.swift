@@ -4,7 +4,7 @@ import HTTPTypes
 
 extension OAuthClient {
     /// Revokes the tokens of several credentials one after the other.
-    /// - Throws: The first error of ``revoke(_:)-(Credential)``, after revocation of the remaining credentials has been attempted,
+    /// - Throws: The first error thrown by ``revoke(_:)-(Credential)``, after revocation of the remaining credentials has been attempted,
     ///   unless the provider does not respond.
     package func revoke(_ credentials: [Credential]) async throws {
         try await credentials.attemptEach(until: Self.isUnanswered) { try await revoke($0) }
@@ -26,7 +26,7 @@ extension OAuthClient {
     /// Runs the checks on newly issued tokens. Rejected tokens are revoked, because they would otherwise remain valid
     /// although nothing uses them.
     ///
-    /// Tokens that could not be checked are not revoked, and neither are those of a user whose authentication was weaker
+    /// Tokens that could not be checked are not revoked, and neither are the tokens of a user whose authentication was weaker
     /// or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session
     /// that the user already has.
     func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {

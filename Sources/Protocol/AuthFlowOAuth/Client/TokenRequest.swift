@@ -15,7 +15,7 @@ package struct TokenResponse: Sendable {
     /// The DPoP key to which the request asked the server to bind them.
     let key: DPoPKey?
 
-    /// How far this machine's clock is ahead of the provider's, in seconds; nil when the response does not include the
+    /// The number of seconds by which this machine's clock is ahead of the provider's; nil when the response does not include the
     /// provider's time.
     let clockOffset: TimeInterval?
 }
@@ -147,7 +147,7 @@ extension OAuthClient {
         return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
     }
 
-    /// Parses the response of a token endpoint.
+    /// Parses a token endpoint's response.
     /// - Parameter key: The key to which the request asked the server to bind the tokens.
     func parseTokenResponse(_ response: ProviderResponse, key: DPoPKey?) throws -> TokenResponse {
         let tokens: TokenSet
@@ -250,7 +250,7 @@ extension OAuthClient {
 }
 
 extension TokenSet {
-    /// Parses the response of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
+    /// Parses a token endpoint's response as RFC 6749 sections 5.1 and 5.2 describe it.
     ///
     /// An `error` member is an error whatever the status: some providers send it with 200.
     /// - Parameters:

@@ -25,8 +25,8 @@ extension OAuthClient {
         return expectation
     }
 
-    /// The signature algorithms to accept for ID Tokens: those of the registration, or of the server's metadata, limited to those
-    /// of the security profile.
+    /// The signature algorithms to accept for ID Tokens: the registration's, or else the server metadata's, limited to the
+    /// security profile's.
     func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
         guard let allowed = registration.securityProfile?.algorithms else { return algorithms }
@@ -56,7 +56,7 @@ extension OAuthClient {
     /// The last step of every grant that signs a user in: validates the tokens and identifies the user. No token is released
     /// before that (RFC 9700 section 4.5.3.2).
     /// - Parameters:
-    ///   - response: The response of the token endpoint.
+    ///   - response: The token endpoint's response.
     ///   - expectation: The expected claims of its ID Token.
     ///   - authorizedScopes: The scopes of the authorization request. A configuration or an adapter may change the scopes of the token
     ///     request, but the authorization request determines which tokens the response must contain.
@@ -109,7 +109,7 @@ extension OAuthClient {
         guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .invalidIDToken,
-                "The server has users of several tenants, but sent no ID Token that names the tenant. Add the scope openid."
+                "The server has users of several tenants, but sent no ID Token that names the tenant. Add the openid scope."
             )
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in

@@ -53,7 +53,7 @@ extension OAuthClient {
         guard withoutIDToken || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .unsupported,
-                "Userinfo must be compared with an ID Token. Request the scope \"openid\"."
+                "Userinfo must be compared with an ID Token. Request the \"openid\" scope."
             )
         }
         return try await claims(of: try await userInfoResponse(tokens), comparedWith: tokens)
@@ -146,5 +146,5 @@ extension OAuthClient {
     }
 }
 
-/// The cause of an error: the userinfo endpoint has returned the claims of another user.
+/// The cause of an error: the userinfo endpoint has returned another user's claims.
 struct ClaimsOfAnotherUser: Error {}

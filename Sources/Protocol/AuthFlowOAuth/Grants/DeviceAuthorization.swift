@@ -35,7 +35,7 @@ public struct DeviceAuthorization: Sendable {
     /// The maximum time to wait for the user to enter a code, regardless of `expires_in`.
     static let longestLifetime = Duration.seconds(3600)
 
-    /// Parses the response of a device authorization endpoint.
+    /// Parses a device authorization endpoint's response.
     /// - Throws: ``AuthError`` with `invalid_reply` when a member is missing or cannot be shown.
     init(_ json: JSON) throws(AuthError) {
         func refuse(_ problem: String) -> AuthError {

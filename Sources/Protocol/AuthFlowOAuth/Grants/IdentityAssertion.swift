@@ -9,7 +9,7 @@ extension OAuthClient {
     /// from the user's identity provider (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Pass it
     /// to ``jwtBearer(_:scopes:resources:)`` of a client of that server.
     /// - Parameters:
-    ///   - idToken: The ID Token of the user, issued to this client.
+    ///   - idToken: The user's ID Token, issued to this client.
     ///   - audience: The issuer of the other server.
     ///   - resources: The resources that the access token will be for.
     ///   - scopes: The scopes to request for it; default: the provider's choice.

@@ -8,8 +8,8 @@ extension OAuthClient {
     /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without user interaction.
     /// - Parameters:
     ///   - assertion: The assertion.
-    ///   - scopes: Default: those of the assertion, or if it names none, those of the registration without `openid`.
-    ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
+    ///   - scopes: Default: the assertion's, or if it names none, the registration's without `openid`.
+    ///   - resources: The resources that the token is for (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
     ///   access token expires, because there is no refresh token.
     /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_reply`.
@@ -51,7 +51,7 @@ extension OAuthClient {
         return try credentialWithoutUser(response, resources: resources, metadata)
     }
 
-    /// The scopes of a request that involves no user: those of the registration, without `openid`.
+    /// The scopes of a request that involves no user: the registration's, without `openid`.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
     /// A digest of the registration's request for a token that belongs to no user, which identifies the stored token.
@@ -72,7 +72,7 @@ extension OAuthClient {
         _ metadata: ProviderMetadata
     ) throws -> Credential {
         var tokens = try requireUsable(response)
-        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 says the same for assertions. A
+        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 specifies the same for assertions. A
         // refresh token would outlive the authorization on which the access token is based.
         tokens.refreshToken = nil
         tokens.idToken = nil

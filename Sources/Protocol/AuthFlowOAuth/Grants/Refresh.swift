@@ -9,8 +9,8 @@ import HTTPTypes
 public enum RefreshOutcome: Sendable {
     /// New tokens that have passed every check.
     case refreshed(Credential)
-    /// The response was rejected, and no tokens may be returned: the credential to store, with the rotated refresh token and
-    /// nothing else from the response, and the reason.
+    /// The response was rejected, and no tokens may be returned: the credential to store, with only the rotated refresh token
+    /// from the response, and the reason.
     case refused(Credential, AuthError)
     /// The response could not be validated, because the key set could not be read or the provider was unavailable: the credential to
     /// store, which still has the old access token, and the reason.
@@ -73,7 +73,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - credential: The credential of a sign-in.
     ///   - scopes: A subset of the granted scopes; default: the same scopes.
-    ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: those of the grant.
+    ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: the grant's.
     ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
     ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it belongs to another provider,

@@ -86,7 +86,7 @@ public import AuthFlowJSON
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 
-        /// Whether the claims of the userinfo endpoint supplement those of the ID Token at each sign-in, if a granted scope requests them;
+        /// Whether the claims of the userinfo endpoint supplement the ID Token's at each sign-in, if a granted scope requests them;
         /// default: yes. The sign-in fails if that response cannot be used.
         public var requestsUserInfoAtSignIn = true
 
@@ -177,7 +177,7 @@ public import AuthFlowJSON
 }
 
 extension ClientRegistration.Values {
-    /// The token types of tokens that are bound to a key, and that of an exchange whose token is not an access token (RFC 8693 section 2.2.1).
+    /// The token types of tokens that are bound to a key, and of a token exchange that issues no access token (RFC 8693 section 2.2.1).
     static let boundTokenTypes: Set<String> = ["dpop", "mac", "pop", "n_a"]
 
     fileprivate func check() throws(AuthError) {

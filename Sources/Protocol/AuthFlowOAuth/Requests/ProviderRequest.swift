@@ -94,7 +94,7 @@ public struct ProviderRequest: Sendable {
     ]
 
     /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. RFC 6749 section 3.1
-    /// says that all others "MUST NOT be included more than once".
+    /// requires that all others "MUST NOT be included more than once".
     private static let repeatableNames: Set<String> = ["resource", "audience"]
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.

@@ -136,8 +136,8 @@ extension OAuthClient {
             subject: subject,
             sessionID: sessionID,
             identifier: identifier,
-            issuedAt: Date(timeIntervalSince1970: issuedAt),
-            acceptedUntil: Date(timeIntervalSince1970: acceptedUntil)
+            issuedAt: Date(secondsSince1970: issuedAt),
+            acceptedUntil: Date(secondsSince1970: acceptedUntil)
         )
     }
 }

@@ -120,7 +120,7 @@ extension Credential {
         var tokens = TokenSet(
             accessToken: Secret(accessToken),
             tokenType: tokenType,
-            expiresAt: json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:)),
+            expiresAt: json["expires_at"]?.number.map(Date.init(secondsSince1970:)),
             refreshToken: json["refresh_token"]?.string.map(Secret.init),
             idToken: json["id_token"]?.string.map(Secret.init),
             scopes: scopes,
@@ -135,15 +135,15 @@ extension Credential {
         self.init(
             tokens: tokens,
             identity: identity,
-            signedInAt: Date(timeIntervalSince1970: signedInAt),
-            obtainedAt: json["obtained_at"]?.number.map(Date.init(timeIntervalSince1970:))
+            signedInAt: Date(secondsSince1970: signedInAt),
+            obtainedAt: json["obtained_at"]?.number.map(Date.init(secondsSince1970:))
         )
         if let claims = json["authentication"] { self.authentication = UserAuthentication(claims) }
         self.binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         self.resources = json["resources"]?.strings ?? []
         self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)
         self.applicationData = json["application_data"]?.string.map(Secret.init)
-        self.refusedRefreshes = json["refused_refreshes"]?.integer ?? 0
+        self.refusedRefreshes = min(max(json["refused_refreshes"]?.integer ?? 0, 0), 1000)
     }
 }
 

@@ -38,8 +38,8 @@ package struct ResourceToken: Sendable, Hashable {
         self.requestedScopes = json["requested_scopes"]?.strings
         self.accessToken = Secret(accessToken)
         self.tokenType = tokenType
-        self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
-        self.obtainedAt = Date(timeIntervalSince1970: obtainedAt)
+        self.expiresAt = json["expires_at"]?.number.map(Date.init(secondsSince1970:))
+        self.obtainedAt = Date(secondsSince1970: obtainedAt)
         self.scopes = scopes
     }
 

@@ -23,7 +23,7 @@ public struct UserAuthentication: Sendable, Hashable {
     let nonce: String?
 
     init(_ claims: JSON) {
-        self.time = claims["auth_time"]?.number.map(Date.init(timeIntervalSince1970:))
+        self.time = claims["auth_time"]?.number.map(Date.init(secondsSince1970:))
         self.contextClass = claims["acr"]?.string
         self.methods = claims["amr"]?.strings ?? []
         self.sessionID = claims["sid"]?.string

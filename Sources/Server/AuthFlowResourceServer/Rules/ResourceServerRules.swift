@@ -4,7 +4,7 @@ public import HTTPTypes
 
 /// The rules of a ``ResourceServer`` that do not depend on the issuer.
 public struct ResourceServerRules: Sendable {
-    /// How long the result for an inactive token is cached, in seconds.
+    /// The time for which the result for an inactive token is cached, in seconds.
     static let inactiveTime = 10.0
 
     /// The required binding of tokens; default: as each token was issued.
@@ -55,10 +55,8 @@ public struct ResourceServerRules: Sendable {
         let path = Substring((request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") })
         let url = publicURL(request) ?? resource.origin + path
         // A request target that does not begin with a slash could extend the host name.
-        guard path.hasPrefix("/"), let address = try? Endpoint(url) else {
-            throw .malformed(
-                "The request target does not begin with a slash, so it cannot be compared with the proof's htu claim."
-            )
+        guard path.utf8.first == UInt8(ascii: "/"), let address = try? Endpoint(url) else {
+            throw .malformed("The URL of the request cannot be compared with the proof's htu claim.")
         }
         return address
     }

@@ -50,7 +50,7 @@ struct AccessTokenVerification {
         let issuer = try rules.requireIssuer(issuerName)
         steps?.begin(.audience)
         let audience = try rules.requireAnAudience()
-        guard self.issuer.means(resource, audience) else { throw rules.refused("it is meant for another API (aud)") }
+        guard self.issuer.means(resource, audience) else { throw rules.refused("it is intended for another API (aud)") }
         // "The current time MUST be before the time represented by the "exp" claim."
         steps?.begin(.lifetime)
         _ = try rules.requireUnexpired()

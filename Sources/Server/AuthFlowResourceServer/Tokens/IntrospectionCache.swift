@@ -5,7 +5,7 @@ import Synchronization
 
 /// A cache of introspection results. Concurrent callers with the same token share one request.
 final class IntrospectionCache: Sendable {
-    /// How long results are cached, in seconds.
+    /// The time for which results are cached, in seconds.
     struct Times: Sendable {
         let active: Double
         let inactive: Double

@@ -23,9 +23,9 @@ public struct TokenReport: Sendable {
         case signature
         /// Whether the issuer reports the token as active.
         case introspection
-        /// How the token is bound to its client.
+        /// The binding of the token to its client.
         case binding
-        /// How and when the user was authenticated.
+        /// The method and the time of the user's authentication.
         case authentication
         /// The scopes.
         case scopes
@@ -62,7 +62,7 @@ public struct TokenReport: Sendable {
     public struct Step: Sendable, Hashable {
         /// The check.
         public let check: Check
-        /// Its outcome.
+        /// The outcome of the check.
         public let outcome: Outcome
     }
 

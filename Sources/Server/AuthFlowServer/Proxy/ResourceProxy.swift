@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Forwards requests from the application's pages to APIs, with the session's access token in place of the session
+/// Forwards requests from the application's pages to APIs, with the session's access token instead of the session
 /// cookie.
 ///
 /// RFC 10017 section 6.1.3.6: "the BFF MUST" send only to an explicit list of hosts, and "strictly validate" paths. The

@@ -68,15 +68,17 @@ extension AuthClient {
     ///   - resource: One of the resources of the sign-in.
     ///   - scopes: Fewer scopes than were granted; default: all, which is the only choice for a client without a user.
     ///   - duration: The minimum remaining lifetime of the token; default: the freshness margin.
+    ///   - rejected: An access token that the resource has rejected, to obtain another one; default: none.
     /// - Throws: The same errors as ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
     ///   resource, `provider_rejected` when the provider issues no token for it.
     public func freshTokens(
         for resource: String,
         scopes: [String]? = nil,
-        lasting duration: Duration = .zero
+        lasting duration: Duration = .zero,
+        replacing rejected: Secret? = nil
     ) async throws -> TokenSet {
         guard isWithoutUser else {
-            return try await current().tokens(for: resource, scopes: scopes, margin: duration)
+            return try await current().tokens(for: resource, scopes: scopes, rejected: rejected, margin: duration)
         }
         guard registration.resources.contains(where: { $0.isIdentical(to: resource) }) else {
             throw AuthError(
@@ -87,7 +89,7 @@ extension AuthClient {
         guard scopes == nil else {
             throw AuthError(.unsupported, "A client without a user cannot request fewer scopes for one resource.")
         }
-        return try await current(for: resource).credential(margin: duration).tokens
+        return try await current(for: resource).credential(margin: duration, rejected: rejected).tokens
     }
 
     /// A credential whose access token has a minimum remaining lifetime.
@@ -158,7 +160,7 @@ extension AuthClient {
 
     /// Introspects a token: asks the provider whether the token is active, and for its metadata (RFC 7662).
     /// - Parameters:
-    ///   - token: The token; default: the access token of the user who is signed in.
+    ///   - token: The token; default: the signed-in user's access token.
     ///   - typeHint: `token_type_hint`: the type of the token; default: `access_token`.
     /// - Throws: The same errors as ``OAuthClient/introspect(_:typeHint:)``.
     public func introspect(_ token: Secret? = nil, typeHint: String? = "access_token") async throws -> JSON {
@@ -186,9 +188,11 @@ extension AuthClient {
         ofStored tokens: [Secret?],
         with path: EndpointPath? = nil
     ) async throws {
-        for credential in try await current().accounts().entries.compactMap(\.credential) {
+        for credential in try await storedCredentials() {
             let stored = credential.tokens
-            let known = [stored.accessToken, stored.refreshToken, stored.idToken, stored.deviceSecret].compactMap { $0 }
+            let known =
+                [stored.accessToken, stored.refreshToken, stored.idToken, stored.deviceSecret].compactMap { $0 }
+                + credential.resourceTokens.map(\.accessToken)
             guard tokens.contains(where: { $0.map(known.contains) == true }) else { continue }
             try await client.requireBinding(of: credential, with: path)
         }

@@ -15,6 +15,11 @@ public struct SignOut: Sendable {
         /// The step was attempted and failed.
         case failed(AuthError)
 
+        /// The outcome of several steps: the first that is incomplete, if any.
+        package static func combining(_ outcomes: [Outcome]) -> Outcome {
+            outcomes.first { ![.done, .nothingToDo].contains($0) } ?? outcomes.first { $0 == .done } ?? .nothingToDo
+        }
+
         /// Compares two outcomes. Failures are equal when their codes are.
         public static func == (left: Outcome, right: Outcome) -> Bool {
             switch (left, right) {
@@ -26,7 +31,7 @@ public struct SignOut: Sendable {
         }
     }
 
-    /// The credential that was removed; nil when no user was signed in. Its access token may still work when it was not revoked.
+    /// The credential that was removed, the first one of several; nil when no user was signed in. Its access token may still work when it was not revoked.
     public let credential: Credential?
 
     /// Whether the tokens were revoked at the provider (RFC 7009). Tokens that were not revoked work until they expire.
@@ -85,29 +90,39 @@ extension AuthClient {
         let reporter = reporter()
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
-            var removed: [Credential] = []
-            var failure: (any Error)?
-            do {
-                try await all().attemptEach { managed in
-                    if let credential = try await managed.remove()?.credential { removed.append(credential) }
+            let all = try await all()
+            // At the same time, so that neither a record that another process holds nor a provider that does not respond delays the others.
+            let results = await withTaskGroup(of: (Int, Ended).self) { group in
+                for (number, managed) in all.enumerated() {
+                    group.addTask { (number, await self.end(managed, revokesTokens: revokingTokens, reporter)) }
                 }
-            } catch {
-                failure = error
+                return await group.reduce(into: [Int: Ended]()) { $0[$1.0] = $1.1 }
             }
-            // The tokens are revoked after the removal, because only the removed credential is known to be the latest.
-            // A crash in between leaves tokens that are no longer stored but work until they expire.
-            let revocation = try await outcome(of: .revocation, isAsked: revokingTokens && !removed.isEmpty, reporter) {
-                try await client.revoke(removed)
-            }
-            if let failure { throw failure }
-            guard let credential = removed.first else { return (nil, .nothingToDo) }
-            return (credential, revocation)
+            let ended = try all.indices.compactMap { try results[$0]?.get() }
+            return (ended.first?.credential, .combining(ended.map(\.revocation)))
         }
         guard let removed else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
         let ended = try await outcome(of: .endSession, isAsked: endingSession, reporter) {
             try await endSession(of: removed, reporter)
         }
         return SignOut(credential: removed, revocation: revocation, endSession: ended)
+    }
+
+    /// The removed credential and the outcome of its revocation; nil when none was stored.
+    private typealias Ended = Result<(credential: Credential, revocation: SignOut.Outcome)?, any Error>
+
+    /// Removes a credential and then revokes its tokens, because only the removed credential is known to be the latest. A crash in between
+    /// leaves tokens that are no longer stored but work until they expire.
+    private func end(_ managed: ManagedCredential, revokesTokens: Bool, _ reporter: FlowReporter) async -> Ended {
+        do {
+            guard let credential = try await managed.remove()?.credential else { return .success(nil) }
+            let revocation = try await outcome(of: .revocation, isAsked: revokesTokens, reporter) {
+                try await client.revoke(credential)
+            }
+            return .success((credential, revocation))
+        } catch {
+            return .failure(error)
+        }
     }
 
     private func endSession(of credential: Credential, _ reporter: FlowReporter) async throws {

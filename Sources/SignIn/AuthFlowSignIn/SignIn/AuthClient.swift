@@ -119,17 +119,17 @@ public final class AuthClient: Sendable {
 
     /// The credential of this client; if it depends on another sign-in, the credential for the user who is signed in there
     /// now.
-    /// - Parameter resource: For a client without a user, a resource for which it obtains separate tokens; default: that of the options.
+    /// - Parameter resource: For a client without a user, a resource for which it obtains separate tokens; default: the options' resource.
     func current(for resource: String? = nil) async throws -> ManagedCredential {
         guard let method = methods.withoutUser else { return fixed }
         return managed(for: try await method.owner?(), method, resource)
     }
 
     private func managed(for owner: String?, _ method: SignInMethod, _ resource: String? = nil) -> ManagedCredential {
-        let resource = resource ?? options.resource
-        guard owner != nil || resource != options.resource else { return fixed }
+        let isOwn = resource.map { $0.isIdentical(to: options.resource ?? "") } ?? true
+        guard owner != nil || !isOwn else { return fixed }
         let suffix = owner.map { " \(Base64URL.encode(SHA256.hash(data: Array($0.utf8))))" } ?? ""
-        let key = credentials.recordKey(named: recordName + suffix, resource: resource)
+        let key = credentials.recordKey(named: recordName + suffix, resource: resource ?? options.resource)
         return others.withLock { others in
             let known =
                 others[key]
@@ -141,12 +141,17 @@ public final class AuthClient: Sendable {
 
     /// The current credential and, for a client without a user, those for its resources.
     func all() async throws -> [ManagedCredential] {
-        var all = [try await current()]
-        guard isWithoutUser else { return all }
-        for resource in registration.resources where resource != options.resource {
-            all.append(try await current(for: resource))
-        }
-        return all
+        guard let method = methods.withoutUser else { return [fixed] }
+        let owner = try await method.owner?()
+        let others = registration.resources.filter { !$0.isIdentical(to: options.resource ?? "") }
+        return ([nil] + others).map { managed(for: owner, method, $0) }
+    }
+
+    /// The credentials that are stored: the current one, and those for the resources of a client without a user.
+    package func storedCredentials() async throws -> [Credential] {
+        var stored: [Credential] = []
+        for managed in try await all() { stored += try await managed.accounts().entries.compactMap(\.credential) }
+        return stored
     }
 
     /// Whether the client acts on its own behalf, without a user.
@@ -168,7 +173,7 @@ public final class AuthClient: Sendable {
     /// credential.
     /// - Parameters:
     ///   - policy: The policy for a sign-in by a user other than the one who is already signed in; default: reject it.
-    ///   - options: The options of the authorization request; default: those of the registration.
+    ///   - options: The options of the authorization request; default: the registration's.
     /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
     ///   `CancellationError` when the task is cancelled.
@@ -338,7 +343,7 @@ public final class AuthClient: Sendable {
 
     /// Starts a sign-in whose page the app shows itself: open the URL of the request, and pass the redirect to
     /// ``finishSignIn(_:with:policy:)-(_,String,_)``, in this process or another. No user agent is used.
-    /// - Parameter options: The options of the request; default: those of the registration.
+    /// - Parameter options: The options of the request; default: the registration's.
     /// - Throws: The same errors as ``OAuthClient/authorizationRequest(_:)``.
     public func beginSignIn(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
         -> AuthorizationRequest
@@ -422,7 +427,7 @@ public final class AuthClient: Sendable {
     /// Waits for operations in progress that must complete: exchanges of codes and refresh tokens, whose results are then
     /// stored, and revocations. They complete even if tasks are cancelled, but not when the process exits, so call this
     /// method before exiting.
-    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Parameter patience: The maximum time to wait; default: three seconds.
     /// - Returns: Whether all operations have completed.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         await credentials.drain(within: patience)

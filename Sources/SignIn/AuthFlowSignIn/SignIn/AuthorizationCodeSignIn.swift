@@ -44,7 +44,7 @@ struct AuthorizationCodeSignIn: Sendable {
         with userAgent: any UserAgent,
         keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
-        // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from those of other visits.
+        // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from other visits' responses.
         let state = client.host.randomToken()
         var expected = RedirectOptions(
             redirectURIs: client.registration.redirectURIs,
@@ -83,10 +83,10 @@ struct AuthorizationCodeSignIn: Sendable {
 }
 
 extension AuthError {
-    /// The same error, with advice on the settings for pushed requests: some servers require pushed parameters in the browser, too.
+    /// The same error, with advice on the settings for pushed requests: some servers also require pushed parameters in the browser.
     fileprivate var advisingAboutPushedRequests: AuthError {
         saying(
-            "\(message) The request was pushed (\"par\": \"auto\"). If the server requires pushed parameters in the authorization URL, too, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",
+            "\(message) The request was pushed (\"par\": \"auto\"). If the server also requires pushed parameters in the authorization URL, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",
             because: underlyingError
         )
     }

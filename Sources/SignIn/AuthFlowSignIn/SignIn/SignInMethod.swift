@@ -73,10 +73,10 @@ public enum SignInMethod: Sendable {
 
 /// The clients without a user that share a stored token.
 package enum TokensWithoutUser: Sendable {
-    /// Those that request the same scopes, resources and parameters: processes with different configurations, such as during an upgrade, do
+    /// Clients that request the same scopes, resources and parameters: processes with different configurations, as during an upgrade, do
     /// not replace each other's tokens.
     case byRequest
-    /// All of one resource, whose scopes change with its challenges. A sign-out finds their token under any configuration.
+    /// All clients of one resource, whose scopes change with its challenges. A sign-out finds their token under any configuration.
     case byResource
 }
 

@@ -22,6 +22,6 @@ public struct EmulatedExchange: Sendable {
     let address: String
     let emulator: OIDCEmulator
 
-    /// The response of the userinfo endpoint to this request, whatever its path: the claims of the access token's user, or an error.
+    /// The userinfo endpoint's response to this request, whatever its path: the claims of the access token's user, or an error.
     public func userInfo() -> TransportResponse { emulator.userInfo(request.request, address) }
 }

@@ -54,7 +54,7 @@ extension OIDCEmulator {
     /// Changes the nonce, so that the previous one is rejected.
     public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
 
-    /// The response of the token endpoint to a proof that it rejects.
+    /// The token endpoint's response to a proof that it rejects.
     func refusal(_ error: String, _ description: String) -> TransportResponse {
         var response = TransportResponse.json(
             ["error": .string(error), "error_description": .string(description)],

@@ -44,7 +44,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var id: String
         /// The secret.
         public var secret: String
-        /// Its kind.
+        /// The kind of app.
         public var kind: Kind
         /// The callback URL.
         public var callback: String

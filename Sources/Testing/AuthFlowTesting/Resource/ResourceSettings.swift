@@ -40,9 +40,9 @@ public struct ResourceSettings: Sendable {
     public enum DPoP: Sendable, Hashable {
         /// Tokens are not bound.
         case none
-        /// Both servers support DPoP, and the resource requires it.
+        /// The resource and the authorization server support DPoP, and the resource requires it.
         case required
-        /// Both servers also require a nonce.
+        /// The resource and the authorization server also require a nonce.
         case requiredWithNonce
     }
 

@@ -9,7 +9,7 @@ struct CurlCommand: AsyncParsableCommand {
         abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
         discussion: """
             The token is bound to the resource, is sent only in the header, and never follows a redirect or appears in the process \
-            list. Exit status 4 means that a login is needed; 1 that the response has a status of 400 or above.
+            list. Exit status 4 means that a login is needed, and 1 that the response status is 400 or above.
             """
     )
 

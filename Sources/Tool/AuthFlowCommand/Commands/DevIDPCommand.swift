@@ -65,7 +65,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         if let webClient {
             guard let url = try? Endpoint(webClient), url.query == nil, !url.path.hasSuffix("/") else {
                 throw ValidationError(
-                    "--web-client must be a URL without a query and without a slash at its end, such as http://127.0.0.1:8400."
+                    "--web-client must be a URL without a query or a trailing slash, such as http://127.0.0.1:8400."
                 )
             }
         }
@@ -99,7 +99,7 @@ struct DevIDPCommand: AsyncParsableCommand {
                     emulator.issuer,
                     "alice / wonderland; client_id authflow-demo"
                         + (webClient == nil ? "" : ", or authflow-web with the secret \(Self.webSecret)")
-                        + (machine.map { ", or \($0.id) with its key and the flow client_credentials." } ?? ".")
+                        + (machine.map { ", or \($0.id) with its key and the client_credentials flow." } ?? ".")
                 )
             }
         case .okta:
@@ -174,7 +174,7 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     private func wait(_ address: String, _ words: String) async throws {
         Terminal.result(address)
-        Terminal.talk("The test provider is running. Sign in as \(words) Ctrl-C stops it.")
+        Terminal.talk("The test provider is running. Sign in as \(words) Press Ctrl-C to stop it.")
         while true { try await Task.sleep(for: .seconds(3600)) }
     }
 }

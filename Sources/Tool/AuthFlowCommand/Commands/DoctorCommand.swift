@@ -191,7 +191,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     /// OIDC Core section 3.1.2.1: without "openid", the request is not an OpenID Connect request.
     static let unknownUser =
-        "the user will be unknown: add the scope \"openid\", or set \"identity\" to another source"
+        "the user will be unknown: add the \"openid\" scope, or set \"identity\" to another source"
 
     /// Reports contradictions between the profile and the provider's metadata.
     private static func compare(
@@ -322,7 +322,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
             // The resolution of the Date header is one second.
-            if abs(offset) > max(client.registration.clockLeeway.seconds, 1) {
+            if abs(offset) > client.registration.clockLeeway.seconds + 1 {
                 findings.bad("clock", "\(text); correct it")
             } else if abs(offset) > 30 {
                 findings.note("clock", "\(text), which the profile's clock_leeway covers")

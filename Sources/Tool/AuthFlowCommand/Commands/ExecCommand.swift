@@ -48,7 +48,7 @@ struct ExecCommand: AsyncParsableCommand {
             throw ValidationError("--descriptor must be a number from 3 to 1023.")
         }
         for name in [variable, file].compactMap({ $0 }) {
-            guard Self.isName(name) else { throw ValidationError("\"\(name)\" is not a valid name of a variable.") }
+            guard Self.isName(name) else { throw ValidationError("\"\(name)\" is not a valid variable name.") }
             // The dynamic loader and shells interpret these variables, and print values that they cannot use.
             guard !name.hasPrefix("LD_"), !name.hasPrefix("DYLD_"), !["PATH", "IFS", "ENV", "BASH_ENV"].contains(name)
             else {

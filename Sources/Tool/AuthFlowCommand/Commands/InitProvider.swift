@@ -8,7 +8,7 @@ struct InitProvider {
     /// The members of the profile that describe the provider.
     let members: [String: JSON]
     private let preset: ProviderPreset?
-    /// The members, including those of the preset.
+    /// The members, including the preset's.
     private let expanded: [String: JSON]
 
     /// Prompts for the values that the options do not specify.

@@ -93,7 +93,7 @@ struct LoginCommand: AsyncParsableCommand {
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
         if var choice = resource.choice(options, scopes: scope.scopes) {
-            choice.authentication = AuthenticationChoice(acrValues: acrValues, maxAge: maxAge)
+            choice.authentication = RequiredAuthentication(acrValues: acrValues, maxAge: maxAge)
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
@@ -158,7 +158,7 @@ struct LoginCommand: AsyncParsableCommand {
     private func write(_ trace: FlowTrace, to path: String) {
         do {
             let place = URL(fileURLWithPath: path)
-            let mark = "<!-- A login, written down by authflow -->\n"
+            let mark = "<!-- A login, recorded by authflow -->\n"
             let page = mark + trace.html(title: "authflow login")
             try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
             Terminal.talk("The trace was written to \(path).")

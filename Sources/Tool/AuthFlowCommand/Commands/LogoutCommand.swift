@@ -8,7 +8,7 @@ struct LogoutCommand: AsyncParsableCommand {
         abstract: "Revoke the tokens at the provider and remove them from this machine.",
         discussion: """
             The credential is removed regardless of the provider's response. Exit status 9 means that tokens or a session \
-            may still be valid at the provider; the output says why. 0 means that everything requested was done.
+            may still be valid at the provider; the output states the reason. 0 means that everything requested was done.
             """
     )
 
@@ -48,7 +48,7 @@ struct LogoutCommand: AsyncParsableCommand {
         if local {
             let hadTokens = try await client.signOutLocally()
             await forgetAWSKeys(of: client)
-            return Terminal.talk(hadTokens ? "Signed out on this machine." : "No user was signed in.")
+            return Terminal.talk(hadTokens ? "Signed out on this machine." : absence(client))
         }
         let wasEnded = try await isEnded(client)
         let signOut = try await redirects.accepting(for: client) {
@@ -64,11 +64,16 @@ struct LogoutCommand: AsyncParsableCommand {
             Terminal.talk("The session had already ended. Its record was removed from this machine.")
             guard browser else { return }
             Terminal.talk(
-                "Your session at the provider may still be active: the record of the ended session has nothing to end it with."
+                "Your session at the provider may still be active: the stored record of the ended session is not sufficient to end it."
             )
             throw ExitStatus.signedOutHereOnly
         }
+        guard signOut.credential != nil else { return Terminal.talk(absence(client)) }
         try say(signOut, tokens: client.tokensWithoutSignIn)
+    }
+
+    private func absence(_ client: AuthClient) -> String {
+        client.isWithoutUser && !client.hasOwner ? "No tokens were stored." : "No user was signed in."
     }
 
     /// Whether the provider has ended the session, whose record the sign-out removes.
@@ -111,7 +116,7 @@ struct LogoutCommand: AsyncParsableCommand {
             ),
             say(
                 signOut.endSession,
-                done: "The provider has completed its sign-out page.",
+                done: "The sign-out on the provider's page was completed.",
                 otherwise: "Your session at the provider may still be active"
             ),
         ]

@@ -52,7 +52,7 @@ extension RegisterCommand {
 
         @Option(
             help:
-                "The client authentication method. Default: none, because a program on users' devices is a public client, if the provider supports it."
+                "The client authentication method. Default: none if the provider supports it, because a program on users' devices is a public client."
         )
         var authentication: Authentication?
 

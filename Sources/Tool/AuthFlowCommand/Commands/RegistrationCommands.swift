@@ -5,7 +5,7 @@ import AuthFlowEssentials
 /// Manages the dynamic registrations that were made automatically for protected resources: `authflow register show`,
 /// `renew` and `remove`.
 enum RegistrationCommands {
-    /// Resolves an argument, which is the URL of a protected resource or an issuer, to an issuer.
+    /// The store of the registrations, and the settings that they depend on.
     struct Place {
         let redirectURI: RedirectURI
         let store: any TokenStore
@@ -22,20 +22,12 @@ enum RegistrationCommands {
             self.transport = try settings.transport(environment: ToolEnvironment.host.environment)
         }
 
-        func issuer(of address: String, config: String?) async throws -> String {
-            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
-            return try await client.issuer() ?? address
-        }
-
-        /// The registrations with an issuer, or for the resource at a URL; nil returns all registrations.
-        func registrations(_ address: String?, config: String?) async throws -> [(KeptRegistrations, issuer: String)] {
-            var wanted = try await KnownResources(store: store).registrations()
-            if let address {
-                let issuer = try await issuer(of: address, config: config)
-                let origin = issuer == address ? nil : try? Endpoint(address, name: "address").origin
-                wanted = wanted.filter { $0.issuer == issuer && (origin == nil || $0.origin == origin) }
-            }
-            return wanted.map { (KeptRegistrations(store: store, for: $0.origin), $0.issuer) }
+        /// The registrations with an issuer, or for the resources of a URL's origin; nil returns all registrations.
+        func registrations(_ address: String?) async throws -> [(issuer: String, origin: String)] {
+            let all = try await KnownResources(store: store).registrations()
+            guard let address else { return all }
+            let origin = try Endpoint(address, name: "URL").origin
+            return all.filter { $0.issuer.isIdentical(to: address) || $0.origin == origin }
         }
     }
 
@@ -56,7 +48,8 @@ enum RegistrationCommands {
         func run() async throws {
             let place = try Place(config: config)
             var all: [JSON] = []
-            for (registrations, issuer) in try await place.registrations(address, config: config) {
+            for (issuer, origin) in try await place.registrations(address) {
+                let registrations = KeptRegistrations(store: place.store, for: origin)
                 guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
                     continue
                 }
@@ -87,7 +80,7 @@ enum RegistrationCommands {
 
     struct Renew: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Register again for a protected resource: you must sign in again afterwards."
+            abstract: "Register again for a protected resource. You must sign in again afterwards."
         )
 
         @Argument(help: "The URL of the protected resource.")
@@ -100,7 +93,11 @@ enum RegistrationCommands {
             let place = try Place(config: config)
             let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
             let (new, old) = try await client.renewRegistration()
-            if let old { await unregister(old, place, name: "The old registration") }
+            if let old {
+                await unregister(old, place, name: "The old registration")
+            } else {
+                Terminal.talk("The old registration, if any, is still used for other resources of the same server.")
+            }
             Terminal.talk(
                 "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in: authflow login \(address)"
             )
@@ -120,14 +117,18 @@ enum RegistrationCommands {
 
         func run() async throws {
             let place = try Place(config: config)
-            let all = try await place.registrations(address, config: config)
+            let all = try await place.registrations(address)
+            let origins = Set(all.map(\.origin) + [try Endpoint(address, name: "URL").origin])
             // Signs out first, because the tokens could not be revoked without the registration.
-            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
-            if try await client.signOut().credential != nil {
-                Terminal.talk("Signed out of \(address) on this machine.")
+            for resource in try await KnownResources(store: place.store).addresses() {
+                guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
+                let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
+                guard try await client.signOut().credential != nil else { continue }
+                Terminal.talk("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
             }
             var isRemoved = false
-            for (registrations, issuer) in all {
+            for (issuer, origin) in all {
+                let registrations = KeptRegistrations(store: place.store, for: origin)
                 guard let kept = try await registrations.remove(at: issuer, for: place.redirectURI) else { continue }
                 isRemoved = true
                 Terminal.talk("The registration with \(issuer) was removed from this machine.")

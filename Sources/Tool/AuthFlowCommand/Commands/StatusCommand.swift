@@ -42,7 +42,11 @@ struct StatusRequest: Hashable {
                 credential = try await client.requiredCredential()
             } catch let error as AuthError where error.code == .loginRequired {
                 if client.isWithoutUser, !client.hasOwner {
-                    let message = "No token is stored. It is requested when it is needed."
+                    let count = try await client.storedCredentials().count
+                    let message =
+                        count == 0
+                        ? "No token is stored. It is requested when it is needed."
+                        : "Tokens are stored for \(count) of the resources, and none for the client itself."
                     let json: JSON = ["state": "expired", "message": .string(message)]
                     return asJSON ? try Terminal.result(json) : Terminal.result(message)
                 }

@@ -51,9 +51,9 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Rewrap: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Rewrap the keys of all records with the first of \"encryption_keys\".",
+            abstract: "Rewrap the keys of all records with the first key in \"encryption_keys\".",
             discussion: """
-                To rotate a key without downtime: add the new key as the last on every instance, then make it the first on every instance, run \
+                To rotate a key without downtime: add the new key at the end of the list on every instance, move it to the front on every instance, run \
                 this command, and finally remove the old key.
                 """
         )
@@ -99,7 +99,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Migrate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Create the tables in PostgreSQL, or migrate those of an earlier version.",
+            abstract: "Create the tables in PostgreSQL, or migrate tables of an earlier version.",
             discussion: "Can run repeatedly, and concurrently in several processes. Other stores need no preparation."
         )
 

@@ -32,7 +32,7 @@ struct TokenCommand: AsyncParsableCommand {
     @Flag(help: "The same as --format json.")
     var json = false
 
-    /// How the token is printed.
+    /// The format in which the token is printed.
     var usedFormat: TokenFormat { format ?? (json ? .json : .raw) }
 
     func validate() throws {
@@ -46,8 +46,8 @@ struct TokenCommand: AsyncParsableCommand {
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")
         }
-        guard !refresh || resource.url == nil && resource.resource == nil else {
-            throw ValidationError("--refresh applies only to a profile's own token, not to a resource's token.")
+        guard !refresh || resource.url == nil else {
+            throw ValidationError("--refresh needs a profile: a URL's token is replaced when the resource rejects it.")
         }
         guard !json || format == nil || format == .json else {
             throw ValidationError("--json cannot be combined with another --format.")
@@ -80,18 +80,19 @@ struct TokenRequest: Hashable {
     /// The scopes of the token for ``oneOf``; empty for all scopes.
     var scopes: [String] = []
     var minimumLifetime = 60
-    /// Whether to get a new token even if the last one has not expired.
+    /// Whether to get a new token even if the last token has not expired.
     var refreshes = false
     var format = TokenFormat.raw
 
     func run() async throws {
         let duration = Duration.seconds(minimumLifetime)
         if let oneOf {
-            let tokens = try await choice.client().freshTokens(
-                for: oneOf,
-                scopes: scopes.isEmpty ? nil : scopes,
-                lasting: .seconds(minimumLifetime)
-            )
+            let client = try choice.client()
+            let scopes = scopes.isEmpty ? nil : scopes
+            var tokens = try await client.freshTokens(for: oneOf, scopes: scopes, lasting: duration)
+            if refreshes {
+                tokens = try await client.freshTokens(for: oneOf, scopes: scopes, replacing: tokens.accessToken)
+            }
             return try format.print(tokens)
         }
         let credential =

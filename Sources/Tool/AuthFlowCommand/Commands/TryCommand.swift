@@ -31,7 +31,7 @@ struct TryCommand: AsyncParsableCommand {
             try OIDCEmulator(issuer: issuer)
         } _: { emulator in
             Terminal.talk(
-                "The test provider is running at \(emulator.issuer). Its user is alice, with the password wonderland."
+                "The test provider is running at \(emulator.issuer). Sign in as alice with the password wonderland."
             )
             let registration = try ClientRegistration(clientID: OIDCEmulator.Client.demo.id) {
                 $0.scopes = ["openid", "profile", "email"]

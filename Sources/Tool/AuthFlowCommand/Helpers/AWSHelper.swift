@@ -81,7 +81,7 @@ struct AWSKeys {
         guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number,
             json["sign_in"] == Self.signIn(credential)
         else { return nil }
-        self.init(keys, obtainedAt: Date(timeIntervalSince1970: time))
+        self.init(keys, obtainedAt: Date(secondsSince1970: time))
     }
 
     func stored(for credential: Credential) throws -> [UInt8] {

@@ -31,7 +31,7 @@ enum HelperTokens {
         guard credential.tokens.idToken != nil else {
             throw AuthError(
                 .unsupported,
-                "The provider returned no ID Token: add the scope \"openid\", or use the access token."
+                "The provider returned no ID Token: add the \"openid\" scope, or use the access token."
             )
         }
         if let current = lasting(credential) { return current }
@@ -85,7 +85,7 @@ enum HelperInput {
             bytes += buffer[..<count]
             if isComplete(bytes) { return bytes }
             guard bytes.count <= limit else {
-                throw AuthError(.invalidConfiguration, "The calling program's input is larger than a credential.")
+                throw AuthError(.invalidConfiguration, "The calling program's input is too large.")
             }
         }
     }

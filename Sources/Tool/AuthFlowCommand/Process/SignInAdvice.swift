@@ -27,32 +27,31 @@ enum SignInAdvice {
         let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
         guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
         // With "=", because a value may begin with "-". A hostile resource can name any number of them.
-        let authentication = AuthenticationChoice(acrValues: required.acrValues, maxAge: required.maxAge)
-        let options = required.scopes.map { "--scope=\($0)" } + authentication.words
+        let options = required.scopes.map { "--scope=\($0)" } + required.authentication.words
         guard !options.isEmpty else { return command }
         let words = ShellWord.line(options)
         return words.utf8.count <= 1000 ? "\(command) \(words)" : nil
     }
 
     /// The command that diagnoses problems.
-    static var doctor: String { ShellWord.line(["authflow", "doctor"] + (chosen.withLock { $0?.profile } ?? [])) }
+    static var doctor: String { line("doctor", \.profile) }
 
     /// The command that tests the request of a client without a user.
-    static var token: String {
-        ShellWord.line(["authflow", "token"] + (chosen.withLock { $0?.profile } ?? []) + ["--refresh"])
-    }
+    static var token: String { line("token", \.profile) + " --refresh" }
 
     /// The command that shows the stored state.
-    static var status: String { ShellWord.line(["authflow", "status"] + (chosen.withLock { $0?.place } ?? [])) }
+    static var status: String { line("status", \.place) }
 
     /// The command that removes data that can no longer be read.
-    static var localLogout: String {
-        ShellWord.line(["authflow", "logout"] + (chosen.withLock { $0?.place } ?? []) + ["--local"])
-    }
+    static var localLogout: String { line("logout", \.place) + " --local" }
 
     /// The command that renames a damaged database.
-    static var storeReset: String {
-        ShellWord.line(["authflow", "store", "reset"] + (chosen.withLock { $0?.profile } ?? []))
+    static var storeReset: String { line("store reset", \.profile) }
+
+    private static func line(_ command: String, _ part: (Chosen) -> [String]) -> String {
+        ShellWord.line(
+            ["authflow"] + command.split(separator: " ").map(String.init) + (chosen.withLock { $0 }.map(part) ?? [])
+        )
     }
 
     /// - Parameters:
@@ -62,5 +61,12 @@ enum SignInAdvice {
     static func choose(_ profile: [String], address: String? = nil, signIn: [String] = []) {
         let place = (address.map { [$0] } ?? []) + profile
         chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn) }
+    }
+}
+
+extension RequiredAuthentication {
+    /// The options of `authflow login`. With "=", because a value may begin with "-".
+    var words: [String] {
+        acrValues.map { "--acr-values=\($0)" } + (maxAge.map { ["--max-age=\($0)"] } ?? [])
     }
 }

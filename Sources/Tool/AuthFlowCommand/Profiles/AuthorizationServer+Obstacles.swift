@@ -12,7 +12,7 @@ extension AuthorizationServer {
     /// server that the metadata names.
     ///
     /// The endpoints are only probed: any response shows that the server can be reached.
-    /// - Throws: Any error of fetching the metadata; `CancellationError`.
+    /// - Throws: Any error from fetching the metadata; `CancellationError`.
     func obstacles() async throws -> [Obstacle] {
         let metadata = try await metadata()
         var obstacles: [Obstacle] = []

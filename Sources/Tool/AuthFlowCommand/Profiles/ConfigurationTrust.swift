@@ -91,7 +91,7 @@ struct ConfigurationTrust {
 
 /// Chooses the configuration file, and records why.
 struct ConfigurationChoice {
-    /// How the file was chosen.
+    /// The way in which the file was chosen.
     enum Origin: String {
         case option = "named by --config"
         case environment = "named by AUTHFLOW_CONFIG"

@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowResourceClient
 import AuthFlowTerminal
 
 /// Selects the client of a protected resource that is identified by its URL, with or without a profile in a
@@ -11,7 +12,7 @@ struct ResourceChoice: Hashable {
     var resource: String?
     var assumesOrigin = false
     /// The authentication of the user that a sign-in requests.
-    var authentication = AuthenticationChoice()
+    var authentication = RequiredAuthentication()
 
     /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }

@@ -127,11 +127,11 @@ struct Progress: Sendable {
                     Terminal.talk("To use a browser on your own machine, first run this command there:  \(command)")
                 }
                 Terminal.talk(
-                    "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: \(SignInAdvice.doctor)"
+                    "Waiting for you to finish (Ctrl-C to stop). If the page shows an error, see what to register: \(SignInAdvice.doctor)"
                 )
             } else if event.details["ignored"] != nil {
                 Terminal.talk(
-                    "The browser arrived without the state that this command expects, which was ignored. If the provider reported an error there, stop with Ctrl-C."
+                    "A redirect without the expected state was ignored. If the page in the browser shows an error, press Ctrl-C to stop."
                 )
             } else if let browser = event.details["browser"] {
                 Terminal.talk("Browser: \(DisplayText.sanitized(browser))")

@@ -1,10 +1,10 @@
 #ifndef CALLS_H
 #define CALLS_H
 
-/// Forgets the calls so far, and records those that follow.
+/// Discards the calls recorded so far, and records all subsequent calls.
 void calls_begin(void);
 
-/// Writes the addresses of the functions that were called since, in order, as offsets in the program's file, a line each.
+/// Writes the addresses of the recorded calls, in order, one per line, as offsets in the program's file.
 void calls_write(const char *path);
 
 #endif

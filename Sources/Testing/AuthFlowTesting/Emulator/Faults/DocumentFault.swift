@@ -81,7 +81,7 @@ extension DocumentFault<MetadataDocument> {
     public static var wrongIssuer: Self { Self { $0.append("INVALID", to: "issuer") } }
 }
 
-/// A marker type for the response of the token endpoint.
+/// A marker type for the token endpoint's response.
 public enum TokenResponseDocument: Sendable {}
 /// A fault in the token endpoint's response.
 public typealias TokenResponseFault = DocumentFault<TokenResponseDocument>
@@ -101,18 +101,18 @@ extension DocumentFault<TokenResponseDocument> {
     public static var missingAccessToken: Self { member("access_token", nil) }
 }
 
-/// A marker type for the response of the device authorization endpoint.
+/// A marker type for the device authorization endpoint's response.
 public enum DeviceAuthorizationDocument: Sendable {}
 /// A fault in the device authorization endpoint's response.
 public typealias DeviceAuthorizationFault = DocumentFault<DeviceAuthorizationDocument>
 
-/// A marker type for the response of the userinfo endpoint.
+/// A marker type for the userinfo endpoint's response.
 public enum UserInfoDocument: Sendable {}
 /// A fault in the userinfo endpoint's response. Members are changed before the response is signed.
 public typealias UserInfoFault = DocumentFault<UserInfoDocument>
 
 extension DocumentFault<UserInfoDocument> {
-    /// The `sub` of another user (row 11).
+    /// Another user's `sub` (row 11).
     public static var wrongSubject: Self { Self { $0.append("invalid", to: "sub") } }
     /// No `sub`.
     public static var missingSubject: Self { member("sub", nil) }

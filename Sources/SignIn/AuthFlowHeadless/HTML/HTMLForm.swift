@@ -14,6 +14,8 @@ struct HTMLForm: Sendable {
         let label: String
         /// The URL that a button submits the form to instead of the form's action (`formaction`); nil when it has none.
         var action: String?
+        /// The method that a button submits the form with instead of the form's (`formmethod`), in lower case; nil when it has none.
+        var method: String?
 
         /// Whether the button's text contains one of the words.
         func says(_ words: [String], in text: KeyPath<Field, String> = \.label) -> Bool {
@@ -24,6 +26,7 @@ struct HTMLForm: Sendable {
         /// Whether two buttons submit the same data: only a script could tell them apart.
         func sendsSame(as other: Field) -> Bool {
             name == other.name && (name.isEmpty || value == other.value) && action == other.action
+                && method == other.method
         }
     }
 

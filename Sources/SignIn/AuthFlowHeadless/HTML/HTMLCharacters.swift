@@ -1,0 +1,128 @@
+import AuthFlowJSON
+
+/// The characters of a page's text and attribute values.
+enum HTMLCharacters {
+    /// Text with its character references replaced.
+    static func text(_ bytes: ArraySlice<UInt8>) -> String { replacingReferences(bytes, isValue: false) }
+
+    /// An attribute value with its character references replaced; empty if comparing it would be slow. No form needs such a value.
+    static func value(_ bytes: ArraySlice<UInt8>) -> String {
+        let value = replacingReferences(bytes, isValue: true)
+        return value.hasTooManyCombiningMarks ? "" : value
+    }
+
+    /// The HTML Standard, section 13.2.5.72, "Character reference state".
+    private static func replacingReferences(_ bytes: ArraySlice<UInt8>, isValue: Bool) -> String {
+        guard bytes.contains(UInt8(ascii: "&")) else { return String(decoding: bytes, as: UTF8.self) }
+        var text: [UInt8] = []
+        text.reserveCapacity(bytes.count)
+        var rest = bytes
+        while let byte = rest.first {
+            if byte == UInt8(ascii: "&"), let (character, length) = reference(rest.dropFirst(), isValue: isValue) {
+                text += String(character).utf8
+                rest = rest.dropFirst(1 + length)
+            } else {
+                text.append(byte)
+                rest = rest.dropFirst()
+            }
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The character of a reference, and the number of bytes after the ampersand; nil if this is no reference.
+    private static func reference(_ bytes: ArraySlice<UInt8>, isValue: Bool) -> (Unicode.Scalar, Int)? {
+        if bytes.first == UInt8(ascii: "#") { return number(bytes) }
+        let name = bytes.prefix(maximumName).prefix(while: \.isLetterOrDigit)
+        let end = bytes.dropFirst(name.count).first
+        if end == UInt8(ascii: ";"), let character = names[String(decoding: name, as: UTF8.self)] {
+            return (character, name.count + 1)
+        }
+        // The oldest names need no semicolon. In a value, "&copy=1" is a parameter of a URL.
+        for length in (2...maximumName).reversed() where length <= name.count {
+            guard let character = oldNames[String(decoding: name.prefix(length), as: UTF8.self)] else { continue }
+            let next = bytes.dropFirst(length).first
+            if isValue, next.map({ $0.isLetterOrDigit || $0 == UInt8(ascii: "=") }) ?? false { return nil }
+            return (character, length)
+        }
+        return nil
+    }
+
+    /// Section 13.2.5.80, "Numeric character reference end state".
+    private static func number(_ bytes: ArraySlice<UInt8>) -> (Unicode.Scalar, Int)? {
+        let isHexadecimal = bytes.dropFirst().first.map { $0 | 0x20 == UInt8(ascii: "x") } ?? false
+        let prefix = isHexadecimal ? 2 : 1
+        let digits = bytes.dropFirst(prefix).prefix { isHexadecimal ? $0.isHexadecimalDigit : $0.isDigit }
+        guard !digits.isEmpty else { return nil }
+        let significant = digits.drop { $0 == UInt8(ascii: "0") }
+        let code =
+            significant.count > 8
+            ? nil : UInt32(String(decoding: significant, as: UTF8.self), radix: isHexadecimal ? 16 : 10)
+        let hasEnd = bytes.dropFirst(prefix + digits.count).first == UInt8(ascii: ";")
+        let length = prefix + digits.count + (hasEnd ? 1 : 0)
+        guard let code, code != 0 else { return ("\u{FFFD}", length) }
+        if let index = Int(exactly: code).map({ $0 - 0x80 }), windows1252.indices.contains(index) {
+            return (windows1252[index], length)
+        }
+        return (Unicode.Scalar(code) ?? "\u{FFFD}", length)
+    }
+
+    private static let maximumName = 8
+
+    /// Windows-1252 from 0x80 to 0x9F, which numbers in this range mean.
+    private static let windows1252 = Array("€\u{81}‚ƒ„…†‡ˆ‰Š‹Œ\u{8D}Ž\u{8F}\u{90}‘’“”•–—˜™š›œ\u{9D}žŸ".unicodeScalars)
+
+    /// The names that need no semicolon: ISO 8859-1 from 0xA0 on, and the characters of HTML itself.
+    private static let oldNames: [String: Unicode.Scalar] = {
+        var names: [String: Unicode.Scalar] = [
+            "amp": "&", "AMP": "&", "lt": "<", "LT": "<", "gt": ">", "GT": ">", "quot": "\"", "QUOT": "\"", "COPY": "©",
+            "REG": "®",
+        ]
+        for (number, name) in latin.split(separator: " ").enumerated() {
+            names[String(name)] = Unicode.Scalar(UInt8(0xA0 + number))
+        }
+        return names
+    }()
+
+    /// The names of HTML 4, and those that URLs contain. The others of the HTML Standard are mathematical, for the most part.
+    private static let names: [String: Unicode.Scalar] = {
+        var names = oldNames
+        let words = others.split { $0 == " " || $0 == "\n" }
+        for (name, character) in zip(words.indices.filter { $0 % 2 == 0 }, words.indices.filter { $0 % 2 == 1 }) {
+            names[String(words[name])] = words[character].unicodeScalars.first
+        }
+        return names
+    }()
+
+    private static let latin = """
+        nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 \
+        acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde \
+        Auml Aring AElig Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc \
+        Otilde Ouml times Oslash Ugrave Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml \
+        aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc iuml eth ntilde ograve oacute ocirc \
+        otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml
+        """
+
+    private static let others = """
+        OElig Œ oelig œ Scaron Š scaron š Yuml Ÿ fnof ƒ circ ˆ tilde ˜ Alpha Α Beta Β Gamma Γ Delta Δ Epsilon Ε
+        Zeta Ζ Eta Η Theta Θ Iota Ι Kappa Κ Lambda Λ Mu Μ Nu Ν Xi Ξ Omicron Ο Pi Π Rho Ρ Sigma Σ Tau Τ Upsilon Υ
+        Phi Φ Chi Χ Psi Ψ Omega Ω alpha α beta β gamma γ delta δ epsilon ε zeta ζ eta η theta θ iota ι kappa κ
+        lambda λ mu μ nu ν xi ξ omicron ο pi π rho ρ sigmaf ς sigma σ tau τ upsilon υ phi φ chi χ psi ψ omega ω
+        thetasym ϑ upsih ϒ piv ϖ ensp \u{2002} emsp \u{2003} thinsp \u{2009} zwnj \u{200C} zwj \u{200D}
+        lrm \u{200E} rlm \u{200F} ndash – mdash — lsquo ‘ rsquo ’ sbquo ‚ ldquo “ rdquo ” bdquo „ dagger †
+        Dagger ‡ bull • hellip … permil ‰ prime ′ Prime ″ lsaquo ‹ rsaquo › oline ‾ frasl ⁄ euro € image ℑ
+        weierp ℘ real ℜ trade ™ alefsym ℵ larr ← uarr ↑ rarr → darr ↓ harr ↔ crarr ↵ lArr ⇐ uArr ⇑ rArr ⇒ dArr ⇓
+        hArr ⇔ forall ∀ part ∂ exist ∃ empty ∅ nabla ∇ isin ∈ notin ∉ ni ∋ prod ∏ sum ∑ minus − lowast ∗ radic √
+        prop ∝ infin ∞ ang ∠ and ∧ or ∨ cap ∩ cup ∪ int ∫ there4 ∴ sim ∼ cong ≅ asymp ≈ ne ≠ equiv ≡ le ≤ ge ≥
+        sub ⊂ sup ⊃ nsub ⊄ sube ⊆ supe ⊇ oplus ⊕ otimes ⊗ perp ⊥ sdot ⋅ lceil ⌈ rceil ⌉ lfloor ⌊ rfloor ⌋ lang 〈
+        rang 〉 loz ◊ spades ♠ clubs ♣ hearts ♥ diams ♦ apos ' colon : sol / quest ? equals = num # period .
+        comma , commat @ percnt % semi ; lowbar _ bsol \\ excl ! plus + lpar ( rpar ) hyphen ‐ dollar $ ast *
+        """
+}
+
+extension UInt8 {
+    fileprivate var isDigit: Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) }
+    fileprivate var isHexadecimalDigit: Bool {
+        isDigit || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(self | 0x20)
+    }
+    fileprivate var isLetterOrDigit: Bool { isDigit || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(self | 0x20) }
+}

@@ -1,0 +1,27 @@
+import AuthFlow
+
+/// The parts of a page that a sign-in needs.
+struct HTMLPage: Sendable {
+    /// The maximum size of a page, in bytes.
+    static let maximumSize = 512 * 1024
+
+    var title = ""
+    var forms: [HTMLForm] = []
+    /// The first `<base href>`.
+    var base: String?
+    var hasScripts = false
+    /// The beginning of the visible text.
+    var text = ""
+
+    /// Reads a page, in time that is proportional to its size.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it is larger than ``maximumSize``.
+    static func read(_ page: HeadlessPage) throws(AuthError) -> HTMLPage {
+        guard page.response.body.count <= maximumSize else {
+            throw AuthError(
+                .userAgentFailed,
+                "The page at \(page.endpoint) was not read: it is larger than \(maximumSize / 1024) KiB."
+            )
+        }
+        return HTMLReader.page(page.response.body)
+    }
+}
