@@ -42,6 +42,21 @@ import Testing
         }
     }
 
+    @Test func aTokenThatAResourceRejectsIsReplaced() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            scene.emulator.refreshPolicy = .rotating(leeway: 0)
+            let client = try scene.client(registration: try Self.registration(), store: MemoryTokenStore())
+            let main = try await client.signIn().credential.tokens.accessToken
+            let (rejected, other) = (try await client.freshTokens(for: Self.a), try await client.freshTokens(for: Self.b))
+            let new = try await client.freshTokens(for: Self.a, replacing: rejected.accessToken)
+            #expect(new.accessToken != rejected.accessToken && new.refreshToken == nil)
+            // Another caller whose token was rejected gets the new one.
+            #expect(try await client.freshTokens(for: Self.a, replacing: rejected.accessToken) == new)
+            #expect(try await client.freshTokens(for: Self.b) == other)
+            #expect(try await client.freshTokens().accessToken == main)
+        }
+    }
+
     @Test func allWhoWaitForOneResourceCauseOneRequest() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.refreshPolicy = .rotating(leeway: 0)

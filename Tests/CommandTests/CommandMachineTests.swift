@@ -100,8 +100,12 @@ import Testing
             let again = try await CommandHarness.run(["token", "--resource", resources[0], "--config", path])
             #expect(again.output == tokens[0])
             #expect(requests("/token") == 3)
+            let new = try await CommandHarness.run(["token", "--resource", resources[0], "--refresh", "--config", path])
+            #expect(new.status == 0 && new.output != tokens[0] && requests("/token") == 4, "\(new.talk)")
             let out = try await CommandHarness.run(["logout", "--config", path])
             #expect(out.status == 0 && requests("/revoke") == 3, "\(out.talk)")
+            let empty = try await CommandHarness.run(["logout", "--config", path])
+            #expect(empty.status == 0 && empty.talk.contains("No tokens were stored."), "\(empty.talk)")
             let other = try await CommandHarness.run(["token", "--resource", "https://c.example.com", "--config", path])
             #expect(other.status == 2, "\(other.talk)")
         }

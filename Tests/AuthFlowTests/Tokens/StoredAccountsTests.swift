@@ -22,6 +22,17 @@ import Testing
         )
     }
 
+    /// A damaged record must not stop a process that serves others, too.
+    @Test func numbersInARecordAreLimited() throws {
+        let json = credential("1").json
+            .replacing("refused_refreshes", with: .integer(.max)).replacing("signed_in_at", with: 1e300)
+            .replacing("expires_at", with: -1e300)
+        let read = try #require(Credential(json))
+        #expect(read.refusedRefreshes == 1000 && read.isRefused)
+        #expect(HTTPDate.text(read.signedInAt) == "Fri, 31 Dec 9999 23:59:59 GMT")
+        #expect(read.isExpired(at: Date()))
+    }
+
     private func ended(_ subject: String) -> StoredAccounts.Entry {
         .ended(
             EndedSession(

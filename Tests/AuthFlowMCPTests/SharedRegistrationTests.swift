@@ -1,0 +1,210 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Expectations
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Two resources of one origin use the same dynamic registration.
+@Suite struct SharedRegistrationTests {
+    private let time = VirtualTime()
+    private let store = MemoryTokenStore()
+    private let scene: ResourceScene
+    private let interceptor: Interceptor
+    private let first: ResourceClient
+    private let second: ResourceClient
+
+    init() throws {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        settings.tokenLifetime = 60
+        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
+        interceptor = Interceptor(InProcessTransport(emulator))
+        scene = ResourceScene(emulator: emulator, transport: interceptor)
+        first = try scene.client(store: store, host: time.host)
+        second = try ResourceClient(
+            "https://api.example.com/two",
+            methods: [.userAgent(try scene.userAgent())],
+            store: store,
+            transport: interceptor,
+            host: time.host
+        )
+        interceptor.respond { call in
+            guard call.url.hasSuffix("/.well-known/oauth-protected-resource/two") else { return nil }
+            return jsonResponse(
+                .ok,
+                [
+                    "resource": "https://api.example.com/two", "authorization_servers": ["https://api.example.com"],
+                ]
+            )
+        }
+    }
+
+    private func kept(_ clientID: String) async throws -> KeptRegistration? {
+        try await KeptRegistrations(store: store, for: scene.emulator.origin)
+            .registration(at: scene.emulator.origin, clientID: clientID)
+    }
+
+    /// One mistaken response to a refresh of the first resource, whose registration is then retired.
+    private func mistake() async throws -> String {
+        _ = try await first.signIn()
+        _ = try await second.signIn()
+        #expect(scene.emulator.registrations == 1)
+        let clientID = try #require(try await second.status()).clientID
+        time.advance(by: .seconds(120))
+        interceptor.failTokenRequestOnce()
+        await expectError(.loginRequired) { _ = try await first.freshCredential() }
+        return clientID
+    }
+
+    @Test func aMistakeAboutTheClientEndsNoSessionWithAnotherResource() async throws {
+        let clientID = try await mistake()
+        _ = try await first.signIn()
+        #expect(scene.emulator.registrations == 2)
+        #expect(try await first.status()?.clientID != clientID)
+        // The second resource still has tokens of the old registration, and can refresh and revoke them.
+        _ = try await second.freshCredential()
+        #expect(try await second.status()?.clientID == clientID)
+        #expect(try await kept(clientID) != nil)
+        #expect(try await second.signOut().credential != nil)
+        #expect(try await kept(clientID) == nil)
+    }
+
+    @Test func aRetiredRegistrationGoesWithTheLastSignOut() async throws {
+        let clientID = try await mistake()
+        _ = try await first.signOut()
+        #expect(try await kept(clientID) != nil)
+        _ = try await second.signOut()
+        #expect(try await kept(clientID) == nil)
+    }
+
+    @Test func renewingARetiredRegistrationRegistersOnce() async throws {
+        let clientID = try await mistake()
+        let (new, old) = try await first.renewRegistration()
+        #expect(scene.emulator.registrations == 2)
+        #expect(new.clientID != clientID)
+        // The other resource still uses it.
+        #expect(old == nil)
+        _ = try await second.freshCredential()
+    }
+}
+
+/// A resource that demands another authentication of the user (RFC 9470).
+@Suite struct ResourceAuthenticationTests {
+    private let time = VirtualTime()
+    private let interceptor: Interceptor
+    private let scene: ResourceScene
+    private let client: ResourceClient
+
+    init() throws {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        settings.tokenLifetime = 20
+        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
+        interceptor = Interceptor(InProcessTransport(emulator))
+        scene = ResourceScene(emulator: emulator, transport: interceptor)
+        var options = ResourceClient.Options()
+        options.freshnessMargin = .zero
+        client = try scene.client(options: options, host: time.host)
+    }
+
+    private func send() async throws -> Int {
+        try await client.send(TransportRequest(.get, client.address)).status
+    }
+
+    private func demand(_ parameters: String) -> TransportResponse {
+        challenge(#"Bearer error="insufficient_user_authentication", \#(parameters)"#)
+    }
+
+    private func challenge(_ field: String) -> TransportResponse {
+        TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: [.wwwAuthenticate: field]))
+    }
+
+    /// The values of `acr_values` and `max_age` of the authorization requests.
+    private func requested() -> [[String?]] {
+        interceptor.authorizations.map { query in [query["acr_values"], query["max_age"]] }
+    }
+
+    @Test func twoDemandsAreMetTogether() async throws {
+        let answered = Mutex(0)
+        interceptor.respond { [self] call in
+            guard call.url == client.address.url else { return nil }
+            guard call.head.headerFields[.authorization] != nil else { return challenge("Bearer") }
+            let number = answered.withLock { answered in
+                defer { answered += 1 }
+                return answered
+            }
+            return switch number {
+            case 0: demand(#"acr_values="mfa""#)
+            case 1: demand(#"max_age="60""#)
+            default: TransportResponse(head: HTTPResponse(status: .ok))
+            }
+        }
+        #expect(try await send() == 200)
+        #expect(requested() == [[nil, nil], ["mfa", nil], ["mfa", "60"]])
+    }
+
+    /// A refresh does not authenticate the user.
+    @Test func aRefreshedTokenIsNoNewAuthentication() async throws {
+        let answered = Mutex(0)
+        interceptor.respond { [self] call in
+            guard call.url == client.address.url else { return nil }
+            guard call.head.headerFields[.authorization] != nil else { return challenge("Bearer") }
+            let number = answered.withLock { answered in
+                defer { answered += 1 }
+                return answered
+            }
+            guard number == 0 else { return TransportResponse(head: HTTPResponse(status: .ok)) }
+            // The token expires while the request is in progress.
+            time.advance(by: .seconds(30))
+            return demand(#"acr_values="mfa""#)
+        }
+        #expect(try await send() == 200)
+        #expect(requested() == [[nil, nil], ["mfa", nil]])
+    }
+
+    @Test(arguments: ["-5", "31536001", "9223372036854775807", "1.5", "x", ""])
+    func anAgeThatNoSignInCanRequestIsIgnored(_ age: String) async throws {
+        let challenges = AuthenticationChallenge.challenges(in: demand(#"acr_values="mfa", max_age="\#(age)""#))
+        let challenge = try #require(ResourceChallenge(status: 401, challenges: challenges))
+        #expect(challenge.maxAge == nil && challenge.acrValues == ["mfa"])
+    }
+}
+
+/// Responses in place of those of an emulator, and the authorization requests that it received.
+private final class Interceptor: HTTPTransport {
+    typealias Response = @Sendable (TransportRequest) -> TransportResponse?
+    private let base: any HTTPTransport
+    private let state = Mutex<(response: Response?, fails: Bool, authorizations: [FormParameters])>((nil, false, []))
+
+    init(_ base: any HTTPTransport) { self.base = base }
+
+    func respond(_ response: @escaping Response) { state.withLock { $0.response = response } }
+    func failTokenRequestOnce() { state.withLock { $0.fails = true } }
+    var authorizations: [FormParameters] { state.withLock { $0.authorizations } }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let path = call.head.path ?? ""
+        let (response, fails) = state.withLock { state in
+            if path.hasPrefix("/authorize?"), let query = FormURLEncoding.decode(path.dropFirst("/authorize?".count)) {
+                state.authorizations.append(query)
+            }
+            let fails = state.fails && path == "/token"
+            if fails { state.fails = false }
+            return (state.response, fails)
+        }
+        if fails { return jsonResponse(.unauthorized, ["error": "invalid_client"]) }
+        if let response = response?(call) { return response }
+        return try await base.send(call)
+    }
+}
+
+private func jsonResponse(_ status: HTTPResponse.Status, _ json: JSON) -> TransportResponse {
+    let fields: HTTPFields = [.contentType: "application/json"]
+    return TransportResponse(
+        head: HTTPResponse(status: status, headerFields: fields),
+        body: (try? json.serialized()) ?? []
+    )
+}
