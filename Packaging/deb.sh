@@ -33,13 +33,11 @@ mkdir -p "$documents" "$root/DEBIAN" "$work/debian"
 printf 'Source: authflow\n\nPackage: authflow\nArchitecture: any\nDepends: ${shlibs:Depends}\n' >"$work/debian/control"
 depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/authflow | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ] || fail "dpkg-shlibdeps found nothing that $tool depends on"
-# libxml2, which parses pages, is loaded when the first page is parsed.
-grep -q libxml2 <<<"$depends" || depends="$depends, libxml2"
 # libcurl is loaded at the first request, which fails without it. Debian 13 uses another package name.
 grep -q libcurl4 <<<"$depends" || depends="$depends, libcurl4t64 | libcurl4"
-# Loaded or started if installed: the keyring, the QR code, the browser.
+# Loaded or started if installed: the keyring, the QR code, the browser, the parser of AWS's XML responses.
 recommends=
-for package in libsecret-1-0 libqrencode4 xdg-utils ca-certificates; do
+for package in libsecret-1-0 libqrencode4 xdg-utils ca-certificates libxml2; do
   grep -qE "(^|, )$package( |,|$)" <<<"$depends" || recommends="$recommends${recommends:+, }$package"
 done
 

@@ -47,7 +47,9 @@ import Testing
             scene.emulator.refreshPolicy = .rotating(leeway: 0)
             let client = try scene.client(registration: try Self.registration(), store: MemoryTokenStore())
             let main = try await client.signIn().credential.tokens.accessToken
-            let (rejected, other) = (try await client.freshTokens(for: Self.a), try await client.freshTokens(for: Self.b))
+            let (rejected, other) = (
+                try await client.freshTokens(for: Self.a), try await client.freshTokens(for: Self.b)
+            )
             let new = try await client.freshTokens(for: Self.a, replacing: rejected.accessToken)
             #expect(new.accessToken != rejected.accessToken && new.refreshToken == nil)
             // Another caller whose token was rejected gets the new one.
