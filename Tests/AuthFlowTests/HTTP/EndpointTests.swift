@@ -5,9 +5,14 @@ import Testing
 @Suite struct EndpointTests {
     @Test(arguments: [
         "https://id.example.com", "https://id.example.com/path?tenant=1", "http://127.0.0.1:8080/x", "http://[::1]/",
-        "http://localhost:1/",
+        "http://localhost:1/", "https://xn--bcher-kva.example/",
     ]) func acceptsValidEndpoints(_ url: String) throws {
         #expect(try Endpoint(url).url == url)
+    }
+
+    /// RFC 5890: Foundation decodes the labels of an internationalized host name.
+    @Test func anInternationalizedHostNameRemainsEncoded() throws {
+        #expect(try Endpoint("https://XN--bcher-kva.example/x").host == "xn--bcher-kva.example")
     }
 
     @Test(arguments: [

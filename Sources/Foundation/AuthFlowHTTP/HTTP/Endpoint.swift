@@ -43,7 +43,7 @@ public struct Endpoint: Sendable, Hashable {
             throw refuse("it contains a space, a backslash or a character outside ASCII")
         }
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased(),
-            let host = components.percentEncodedHost?.lowercased(), !host.isEmpty
+            let host = components.encodedHost?.lowercased(), !host.isEmpty
         else {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
