@@ -144,6 +144,11 @@ interop-tests:
 	Tests/Interop/servers.sh $(SWIFT_TEST) --skip-build --filter ServersTests
 	Tests/Interop/glewlwyd.sh $(SWIFT_TEST) --skip-build --filter InteropTests
 	Tests/Interop/idpyoidc.sh $(SWIFT_TEST) --skip-build --filter IdpyoidcTests
+	[ -x .build/pages-python/bin/python ] || python3 -m venv .build/pages-python
+	.build/pages-python/bin/python -c 'import html5lib' 2>/dev/null || \
+	  .build/pages-python/bin/pip install --quiet --disable-pip-version-check html5lib==1.1
+	.build/pages-python/bin/python Tests/Interop/html_pages.py 3000 2 > .build/pages.json
+	AUTHFLOW_PAGES=$(CURDIR)/.build/pages.json $(SWIFT_TEST) --skip-build --filter RandomPageTests
 	.build/interop-python/bin/python Tests/Interop/encrypted_requests.py $(DEBUG)/authflow
 	Tests/Interop/softhsm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
 	Tests/Interop/keyring.sh unlocked $(SWIFT_TEST) --skip-build --filter KeyringTests

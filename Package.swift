@@ -549,7 +549,8 @@ let package = Package(
             exclude: [
                 "README.md", "browser.sh", "browser_login.py", "desktop.sh", "django_provider.py",
                 "encrypted_requests.py", "fastmcp_server.py", "glewlwyd.sh", "glewlwyd_seed.py", "helpers.py",
-                "helpers.sh", "idpyoidc.sh", "idpyoidc_provider.py", "keyring.sh", "mcp.sh", "mcp_client.py",
+                "helpers.sh", "html_pages.py", "idpyoidc.sh", "idpyoidc_provider.py", "keyring.sh", "mcp.sh",
+                "mcp_client.py",
                 "mcp_interop.py", "mcp_server.py", "private_windows.sh", "providers.py", "providers.sh",
                 "resource_server.py", "servers.sh", "softhsm.sh", "sts.sh", "tls_proxy.py", "tpm.sh",
             ]

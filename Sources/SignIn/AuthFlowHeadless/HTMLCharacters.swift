@@ -13,7 +13,9 @@ enum HTMLCharacters {
 
     /// The HTML Standard, section 13.2.5.72, "Character reference state".
     private static func replacingReferences(_ bytes: ArraySlice<UInt8>, isValue: Bool) -> String {
-        guard bytes.contains(UInt8(ascii: "&")) else { return String(decoding: bytes, as: UTF8.self) }
+        guard bytes.contains(where: { $0 == UInt8(ascii: "&") || $0 == 0 }) else {
+            return String(decoding: bytes, as: UTF8.self)
+        }
         var text: [UInt8] = []
         text.reserveCapacity(bytes.count)
         var rest = bytes
@@ -22,7 +24,7 @@ enum HTMLCharacters {
                 text += String(character).utf8
                 rest = rest.dropFirst(1 + length)
             } else {
-                text.append(byte)
+                if byte == 0 { text += "\u{FFFD}".utf8 } else { text.append(byte) }
                 rest = rest.dropFirst()
             }
         }

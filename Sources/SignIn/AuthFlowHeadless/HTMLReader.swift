@@ -1,7 +1,7 @@
 /// Builds an ``HTMLPage`` from a page's tags and text: its title, its visible text, and the forms that a browser would submit.
 ///
-/// No tree is built. The HTML Standard associates a field with a form by the order of the tags (section 4.10.17.3), or by the `form` attribute.
-/// What a browser would not show as a form is not read.
+/// No tree is built. The HTML Standard associates a field with the form that is open when the field's tag is read, or by the `form` attribute
+/// (section 4.10.17.3). What a browser would not show as a form, or would not submit with it, is not read; in malformed pages, a browser may find more.
 struct HTMLReader {
     /// The length, in bytes, at which text is no longer appended to that of the page or a button.
     private static let maximumText = 1000
@@ -11,6 +11,14 @@ struct HTMLReader {
         "hr", "i", "img", "li", "ol",
         "p", "pre", "small", "span", "strong", "table", "u", "ul",
     ]
+    /// The elements of foreign content that can contain HTML (section 13.2.6), and those that contain only text where they are HTML.
+    private static let integrationPoints: Set<String> = [
+        "desc", "foreignobject", "title", "annotation-xml", "mi", "mo", "mn", "ms", "mtext", "script", "style",
+        "textarea", "xmp", "iframe", "noembed",
+        "noframes", "noscript", "plaintext",
+    ]
+    /// The elements that matter to what follows, so that it must be clear whether they are HTML.
+    private static let decisive: Set<String> = ["form", "fieldset", "select"]
 
     private var page = HTMLPage()
     private var tokenizer: HTMLTokenizer
@@ -28,6 +36,10 @@ struct HTMLReader {
     private var templates = 0
     /// The open `fieldset` elements, and whether their fields are disabled.
     private var fieldsets: [Bool] = []
+    /// The open `svg` and `math` elements, and the elements in them that can contain HTML.
+    private var foreign: [String] = [] { didSet { tokenizer.isForeign = !foreign.isEmpty } }
+    /// Whether only the tree of the page shows what follows. Nothing more is read.
+    private var isUnclear = false
     /// Text since the last tag.
     private var words = ""
 
@@ -55,35 +67,30 @@ struct HTMLReader {
         endWords()
         if tag.name == "template" { templates += 1 }
         guard templates == 0 else { return }
-        if tokenizer.isForeign {
-            guard Self.breakouts.contains(tag.name) else { return }
-            tokenizer.isForeign = false
-        }
-        defer { identify(tag) }
+        if tag.name == "frameset" { discard() }
+        // Section 13.2.6.4.7: its attributes are added to the element that begins the page.
+        if tag.name == "html" || tag.name == "body", let identifier = tag[.id] { identified[identifier] = .some(nil) }
+        guard !isUnclear else { return }
+        var ownForm: Int?
+        defer { identify(tag, ownForm) }
+        guard foreign.isEmpty || endsForeignContent(tag) else { return }
+        guard !isInSelect || endsSelect(tag) else { return }
         switch tag.name {
-        // Section 13.2.6.4.16, "in select": these end it, and it contains nothing else that matters here.
-        case "input", "textarea": isInSelect = false
-        case _ where isInSelect:
-            isInSelect = tag.name != "select"
-            return
-        case "select": isInSelect = true
-        default: break
-        }
-        switch tag.name {
-        case "svg", "math": tokenizer.isForeign = true
+        case "svg", "math": foreign = [tag.name]
         case "title": isInTitle = !hasTitle
         case "script": page.hasScripts = true
         case "base": page.base = page.base ?? tag[.href]
         case "fieldset": fieldsets.append(tag[.disabled] != nil || fieldsets.last == true)
         // Section 13.2.6.4.7: a form in another form is ignored.
         case "form" where form == nil:
-            form = page.forms.count
+            (form, ownForm) = (page.forms.count, page.forms.count)
             page.forms.append(
-                HTMLForm(action: tag[.action] ?? "", method: (tag[.method] ?? "get").lowercased(), fields: [])
+                HTMLForm(action: tag[.action] ?? "", method: tag.keyword(.method) ?? "get", fields: [])
             )
         case "input", "button", "textarea", "select":
             let owner = tag[.form].map(Owner.identifier) ?? form.map(Owner.form)
             if tag.name == "button" { endButton() }
+            if tag.name == "select" { isInSelect = true }
             guard tag[.disabled] == nil, fieldsets.last != true, let owner else { return }
             let field = HTMLForm.Field(tag)
             switch tag.name {
@@ -95,17 +102,57 @@ struct HTMLReader {
         }
     }
 
-    private mutating func identify(_ tag: HTMLTokenizer.Tag) {
-        guard let identifier = tag[.id], identified[identifier] == nil else { return }
-        identified[identifier] = .some(tag.name == "form" ? form : nil)
+    /// Removes everything that was read: section 13.2.6.4.7 lets a `frameset` element replace the whole body.
+    private mutating func discard() {
+        (page.forms, fields, form, button, textArea, identified) = ([], [], nil, nil, nil, [:])
+        isUnclear = true
+    }
+
+    /// Whether a tag in a `select` element ends it. Browsers differ in the other elements that it may contain.
+    private mutating func endsSelect(_ tag: HTMLTokenizer.Tag) -> Bool {
+        switch tag.name {
+        case "option", "optgroup", "hr", "script": return false
+        case "input":
+            isInSelect = false
+            return true
+        case "select": isInSelect = false
+        default: isUnclear = true
+        }
+        return false
+    }
+
+    /// Whether a tag in foreign content ends it.
+    private mutating func endsForeignContent(_ tag: HTMLTokenizer.Tag) -> Bool {
+        if tag.name == "svg" || tag.name == "math" || Self.integrationPoints.contains(tag.name) {
+            if !tag.isSelfClosing { foreign.append(tag.name) }
+            return false
+        }
+        // Only the tree shows whether the foreign content has ended before this.
+        if Self.decisive.contains(tag.name) || foreign.last.map(Self.integrationPoints.contains) == true {
+            isUnclear = true
+        }
+        guard !isUnclear, Self.breakouts.contains(tag.name) else { return false }
+        foreign = []
+        return true
+    }
+
+    private mutating func identify(_ tag: HTMLTokenizer.Tag, _ form: Int?) {
+        guard let identifier = tag[.id], !identifier.isEmpty, identified[identifier] == nil else { return }
+        identified[identifier] = .some(form)
     }
 
     private mutating func end(_ name: String) {
         endWords()
         if name == "template" { templates = max(templates - 1, 0) }
-        guard templates == 0 else { return }
+        guard templates == 0, !isUnclear else { return }
+        if !foreign.isEmpty {
+            if let index = foreign.lastIndex(of: name) { foreign.removeSubrange(index...) }
+            // It may end a form of the page, or one that is foreign.
+            if name == "form" { isUnclear = true }
+            return
+        }
+        if isInSelect, !["select", "option", "optgroup", "script"].contains(name) { isUnclear = true }
         switch name {
-        case "svg", "math": tokenizer.isForeign = false
         case "title": (isInTitle, hasTitle) = (false, hasTitle || isInTitle)
         case "select": isInSelect = false
         case "fieldset": _ = fieldsets.popLast()
@@ -113,20 +160,20 @@ struct HTMLReader {
         case "textarea":
             if let textArea { fields.append(textArea) }
             textArea = nil
-        case "form" where !isInSelect: form = nil
+        case "form": form = nil
         default: break
         }
     }
 
     private mutating func add(_ text: String) {
-        guard templates == 0, !tokenizer.isForeign else { return }
+        guard templates == 0, foreign.isEmpty else { return }
         if isInTitle {
             page.title += text
             return
         }
         if let (field, owner) = textArea {
             // Section 13.2.6.4.7: a line break after the start tag is not content.
-            textArea = (field.with(value: text.first?.isNewline == true ? String(text.dropFirst()) : text), owner)
+            textArea = (field.with(value: text.first == "\n" ? String(text.dropFirst()) : text), owner)
             return
         }
         if let (field, owner) = button, field.label.utf8.count < Self.maximumText {
@@ -167,8 +214,13 @@ struct HTMLReader {
 
 extension HTMLForm.Field {
     fileprivate init(_ tag: HTMLTokenizer.Tag) {
-        let type = ["select", "textarea"].contains(tag.name) ? tag.name : tag[.type]?.lowercased()
-        let kind = type ?? (tag.name == "button" ? "submit" : "text")
+        let written = tag.keyword(.type)
+        let kind =
+            switch tag.name {
+            case "input": written ?? "text"
+            case "button": written == "reset" || written == "button" ? written ?? "" : "submit"
+            default: tag.name
+            }
         let isBox = kind == "checkbox" || kind == "radio"
         let isButton = ["submit", "image", "button", "reset"].contains(kind)
         self.init(
@@ -178,7 +230,7 @@ extension HTMLForm.Field {
             isSent: isBox ? tag[.checked] != nil : !isButton,
             label: tag.name == "button" ? "" : tag[.value] ?? "",
             action: tag[.formaction],
-            method: tag[.formmethod]?.lowercased()
+            method: tag.keyword(.formmethod)
         )
     }
 

@@ -17,6 +17,11 @@ struct HTMLTokenizer {
 
         /// The value of an attribute; nil when it is absent.
         subscript(_ attribute: Attribute) -> String? { attributes[attribute] }
+
+        /// The value of an attribute, with its ASCII letters in lower case; nil when it is absent.
+        func keyword(_ attribute: Attribute) -> String? {
+            attributes[attribute].map { String(decoding: $0.utf8.map(\.lowercased), as: UTF8.self) }
+        }
     }
 
     /// The attributes that are read; any other is skipped.
@@ -40,7 +45,15 @@ struct HTMLTokenizer {
     ]
     private static let replaceable: Set<String> = ["title", "textarea"]
 
-    init(_ bytes: [UInt8]) { self.bytes = bytes }
+    init(_ bytes: [UInt8]) {
+        // Section 13.2.3.5: a carriage return, also before a line feed, is a line feed.
+        self.bytes =
+            bytes.contains(0x0D)
+            ? bytes.indices.compactMap { index in
+                guard bytes[index] == 0x0D else { return bytes[index] }
+                return index + 1 < bytes.count && bytes[index + 1] == 0x0A ? nil : 0x0A
+            } : bytes
+    }
 
     /// The next token; nil at the end of the page. An unfinished tag at the end is no token.
     mutating func next() -> Token? {
@@ -54,9 +67,11 @@ struct HTMLTokenizer {
             case let byte where byte.isLetter:
                 position += 1
                 guard var tag = tag() else { return nil }
-                if Self.raw.contains(tag.name) || Self.replaceable.contains(tag.name) { textElement = tag.name }
-                if isForeign, tag.isSelfClosing { textElement = nil }
-                if !isForeign { tag.isSelfClosing = false }
+                // In foreign content, no element contains only text, and a tag may close itself.
+                if !isForeign {
+                    tag.isSelfClosing = false
+                    if Self.raw.contains(tag.name) || Self.replaceable.contains(tag.name) { textElement = tag.name }
+                }
                 return .start(tag)
             case UInt8(ascii: "/") where position + 2 < bytes.count && bytes[position + 2].isLetter:
                 position += 2
@@ -124,13 +139,13 @@ struct HTMLTokenizer {
                 return
             }
             while position < bytes.count, !has("-->"), !has("--!>") { position += 1 }
-            position += has("-->") ? 3 : 4
+            skip(has("-->") ? 3 : 4)
         } else if isForeign, has("<![CDATA[") {
             while position < bytes.count, !has("]]>") { position += 1 }
-            position += 3
+            skip(3)
         } else {
-            while position < bytes.count, bytes[position] != UInt8(ascii: ">") { position += 1 }
-            position += 1
+            skip { $0 == UInt8(ascii: ">") }
+            skip(1)
         }
     }
 
@@ -187,6 +202,8 @@ struct HTMLTokenizer {
 
     // MARK: Bytes
 
+    private mutating func skip(_ count: Int) { position = min(position + count, bytes.count) }
+
     private mutating func skip(until isEnd: (UInt8) -> Bool) {
         while position < bytes.count, !isEnd(bytes[position]) { position += 1 }
     }
@@ -217,10 +234,10 @@ struct HTMLTokenizer {
 extension UInt8 {
     fileprivate var isLetter: Bool { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(lowercased) }
     fileprivate var lowercased: UInt8 { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(self) ? self | 0x20 : self }
-    /// Tab, line feed, form feed, carriage return, space.
+    /// Tab, line feed, form feed, space.
     fileprivate var isSpace: Bool {
         switch self {
-        case 0x09, 0x0A, 0x0C, 0x0D, 0x20: true
+        case 0x09, 0x0A, 0x0C, 0x20: true
         default: false
         }
     }

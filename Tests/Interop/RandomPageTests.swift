@@ -1,0 +1,61 @@
+import Foundation
+import Testing
+
+@testable import AuthFlowHeadless
+
+/// The file with pages and what a browser reads in them; nil without one.
+private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
+
+/// Random pages, and their forms according to html5lib, which parses as browsers do (`html_pages.py`).
+@Suite(.enabled(if: pages != nil, "Run through make interop.")) struct RandomPageTests {
+    private struct Sample: Decodable {
+        struct Form: Decodable, Equatable {
+            let action: String
+            let method: String
+            /// The name, the value and the type of each.
+            let fields: [[String]]
+        }
+
+        let page: String
+        let base: String?
+        let forms: [Form]
+        /// The forms if a field counts that a browser takes out of its form, because formatting elements overlap.
+        let pointerForms: [Form]?
+        /// Whether browsers contradict the HTML Standard.
+        let disputed: Bool?
+        /// `strict` if all forms must be found; otherwise, the reader may find fewer than the browser.
+        let kind: String
+    }
+
+    @Test func noFormIsReadThatABrowserDoesNotShow() throws {
+        let data = try Data(contentsOf: URL(fileURLWithPath: pages ?? ""))
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        let samples = try decoder.decode([Sample].self, from: data)
+        #expect(samples.count > 100)
+        var (differences, found, all) = (0, 0, 0)
+        for sample in samples where sample.disputed != true {
+            let page = HTMLReader.page(Array(sample.page.utf8))
+            let forms = page.forms.map { form in
+                let fields = form.fields.map { [$0.name, $0.value, $0.type] }
+                return Sample.Form(action: form.action, method: form.method, fields: fields)
+            }
+            found += forms.reduce(0) { $0 + $1.fields.count }
+            all += sample.forms.reduce(0) { $0 + $1.fields.count }
+            let isSafe = forms.allSatisfy { form in
+                (sample.forms + (sample.pointerForms ?? [])).contains {
+                    $0.action == form.action && $0.method == form.method && form.fields.allSatisfy($0.fields.contains)
+                }
+            }
+            let isComplete = page.base == sample.base && forms.map(\.action) == sample.forms.map(\.action)
+            guard !isSafe || sample.kind == "strict" && !isComplete else { continue }
+            differences += 1
+            guard differences <= 10 else { continue }
+            Issue.record("\(sample.kind) \(sample.page.debugDescription)\nread: \(forms)\nbrowser: \(sample.forms)")
+        }
+        // A browser finds more fields only in malformed pages, which all of these are.
+        #expect(Double(found) > 0.5 * Double(all), "\(found) of \(all)")
+        print("\(found) of \(all) fields read")
+        #expect(differences == 0)
+    }
+}
