@@ -78,7 +78,8 @@ import Testing
         "<!-- EVIL -->", "<!-- > EVIL -- ->EVIL--!>",
         "<!-->", "<!--->",
         "<![CDATA[ EVIL", "</ EVIL", "<?EVIL", "<!EVIL", "<a title='>EVIL'>", "<a title=\">EVIL\">",
-        "<textarea><script>x</script></textarea>",
+        "<textarea><script>x</script></textarea>", "<svg/><script>'</svg>EVIL'</script>",
+        "<svg><blockquote></blockquote><script>'</svg>EVIL'</script>", "<svg /><math/>",
         "<title><style>a</style></title>", "<textarea><script>x</script></textarea><noscript>EVIL</noscript>",
     ])
     func aFormThatABrowserDoesNotShowIsNotRead(_ start: String) {
@@ -97,7 +98,11 @@ import Testing
         "<svg>EVIL</svg>", "<math>EVIL</math>", "<select>EVIL</select>", "<svg><desc><p></svg></p></desc>EVIL</svg>",
         "<plaintext>EVIL</plaintext>",
         "EVIL<frameset>", "<svg><title><frameset></title></svg>EVIL", "<math><mtext></form></math>EVIL",
-        "<div><svg></div><textarea><div>EVIL</textarea>", "<div><svg></div><style><div>EVIL</style>",
+        "<svg></p><script>'</svg>EVIL'</script>", "<svg><font color=x><title></svg>EVIL</title>",
+        "<div><svg></div><script>'</svg>EVIL'</script>", "<template><svg><![CDATA[>]</template>EVIL]]>",
+        "<svg><template><p><title></template><div>EVIL</title>", "<form><svg><desc><p></svg>EVIL",
+        "<fieldset disabled><table><tr><td></fieldset>EVIL", "<div><svg></div><textarea><div>EVIL</textarea>",
+        "<div><svg></div><style><div>EVIL</style>",
         "<div><svg></div><select>EVIL</select>",
     ])
     func nothingIsReadWhereBrowsersDifferOrFindNoForm(_ start: String) {
@@ -119,7 +124,7 @@ import Testing
     /// The HTML Standard, section 4.10.17.3: the `form` attribute takes precedence; without it, the order of the tags counts.
     @Test func aFieldBelongsToTheFormThatABrowserAssociatesItWith() {
         let text = """
-            <form id=a action=/a><input name=1><input name=2 form=b><input name=3 form=none><input name=4 form></form>
+            <form id=a action=/a><input name=e form="e\u{301}"><p id="\u{E9}"></p><input name=1><input name=2 form=b><input name=3 form=none><input name=4 form></form>
             <input name=5><input name=6 form=a><p id=c><form id=c></form><form id=b action=/b><div><input name=7></div>
             <form action=/c><input name=8></form><input name=9 form=c>
             <form action=/d><fieldset disabled><input name=10></fieldset><input name=11><textarea name=12>

@@ -332,6 +332,16 @@ import Testing
         Monster(name: "nested elements that others close", page: { String(repeating: "<b><p><i>", count: 40_000) }),
         Monster(name: "forms", page: { String(repeating: "<form><p>", count: 50_000) }),
         Monster(name: "nesting", page: { String(repeating: "<div>", count: 100_000) }),
+        Monster(
+            name: "foreign nesting",
+            page: { String(repeating: "<svg>", count: 50_000) + String(repeating: "</x>", count: 60_000) }
+        ),
+        Monster(name: "a button's label", page: { "<form><button>" + String(repeating: "<b>x", count: 100_000) }),
+        Monster(
+            name: "fieldsets",
+            page: { "<form>" + String(repeating: "<fieldset><input form=a id=a>", count: 15_000) }
+        ),
+        Monster(name: "scripts", page: { String(repeating: "<script><!--<script>", count: 25_000) }),
         Monster(name: "tags", page: { String(repeating: "<br>", count: 100_000) }),
         Monster(name: "size", page: { String(repeating: "x", count: 600_000) }),
     ]

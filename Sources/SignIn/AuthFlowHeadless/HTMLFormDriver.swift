@@ -63,7 +63,8 @@ extension HTMLFormDriver: LoginDriver {
                     html
                 )
             }
-            throw refusal(page, "has no form that can be filled in", html)
+            let reason = html.isUnclear ? ", or none that can be read with certainty" : ""
+            throw refusal(page, "has no form that can be filled in\(reason)", html)
         }
         if let passwordField = form.passwordField {
             guard !page.hasTypedCredentials else {

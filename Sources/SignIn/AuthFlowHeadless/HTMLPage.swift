@@ -12,8 +12,10 @@ struct HTMLPage: Sendable {
     var hasScripts = false
     /// The beginning of the visible text.
     var text = ""
+    /// Whether only the tree of the page would show what else it contains. The forms are those before that place.
+    var isUnclear = false
 
-    /// Reads a page, in time that is proportional to its size.
+    /// Reads a page, in time that is proportional to its size. Text of another type has no forms.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it is larger than ``maximumSize``.
     static func read(_ page: HeadlessPage) throws(AuthError) -> HTMLPage {
         guard page.response.body.count <= maximumSize else {
@@ -21,6 +23,10 @@ struct HTMLPage: Sendable {
                 .userAgentFailed,
                 "The page at \(page.endpoint) was not read: it is larger than \(maximumSize / 1024) KiB."
             )
+        }
+        let type = page.response.mediaType
+        guard ["", "text/html", "application/xhtml+xml"].contains(type) else {
+            return HTMLPage(text: String(decoding: page.response.body.prefix(1000), as: UTF8.self))
         }
         return HTMLReader.page(page.response.body)
     }

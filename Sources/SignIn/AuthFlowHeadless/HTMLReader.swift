@@ -5,20 +5,23 @@
 struct HTMLReader {
     /// The length, in bytes, at which text is no longer appended to that of the page or a button.
     private static let maximumText = 1000
-    /// The elements that end an `svg` or `math` element (section 13.2.6.5), those that occur in forms.
+    /// The maximum nesting depth of foreign elements.
+    private static let maximumDepth = 100
+    /// The elements that end an `svg` or `math` element (section 13.2.6.5).
     private static let breakouts: Set<String> = [
-        "b", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "head",
-        "hr", "i", "img", "li", "ol",
-        "p", "pre", "small", "span", "strong", "table", "u", "ul",
+        "b", "big", "blockquote", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "embed", "h1", "h2",
+        "h3", "h4", "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre",
+        "ruby", "s", "small", "span", "strike", "strong", "sub", "sup", "table", "tt", "u", "ul", "var",
     ]
     /// The elements of foreign content that can contain HTML (section 13.2.6), and those that contain only text where they are HTML.
     private static let integrationPoints: Set<String> = [
         "desc", "foreignobject", "title", "annotation-xml", "mi", "mo", "mn", "ms", "mtext", "script", "style",
-        "textarea", "xmp", "iframe", "noembed",
-        "noframes", "noscript", "plaintext",
+        "textarea", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext",
     ]
     /// The elements that matter to what follows, so that it must be clear whether they are HTML.
-    private static let decisive: Set<String> = ["form", "fieldset", "select"]
+    private static let decisive: Set<String> = ["form", "fieldset", "select", "template", "font"]
+    /// The elements in which the end tag of an outer `fieldset` is ignored.
+    private static let scopes: Set<String> = ["table", "td", "th", "caption", "object", "marquee", "applet"]
 
     private var page = HTMLPage()
     private var tokenizer: HTMLTokenizer
@@ -26,7 +29,7 @@ struct HTMLReader {
     /// The index of the form that is open; nil outside.
     private var form: Int?
     /// The elements with an identifier: the index of the form, or nil for another element. The first one counts.
-    private var identified: [String: Int?] = [:]
+    private var identified: [[UInt8]: Int?] = [:]
     private var button: (field: HTMLForm.Field, owner: Owner)?
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
     private var hasTitle = false
@@ -38,14 +41,12 @@ struct HTMLReader {
     private var fieldsets: [Bool] = []
     /// The open `svg` and `math` elements, and the elements in them that can contain HTML.
     private var foreign: [String] = [] { didSet { tokenizer.isForeign = !foreign.isEmpty } }
-    /// Whether only the tree of the page shows what follows. Nothing more is read.
-    private var isUnclear = false
     /// Text since the last tag.
     private var words = ""
 
     private enum Owner {
         case form(Int)
-        case identifier(String)
+        case identifier([UInt8])
     }
 
     /// Reads a page. Any input can be read; input other than HTML has no forms.
@@ -65,18 +66,28 @@ struct HTMLReader {
 
     private mutating func begin(_ tag: HTMLTokenizer.Tag) {
         endWords()
-        if tag.name == "template" { templates += 1 }
-        guard templates == 0 else { return }
+        if tag.name == "template" {
+            templates += 1
+            if !foreign.isEmpty { giveUp() }
+        }
+        guard templates == 0 else {
+            // Foreign content has other rules for the end of a template and for comments.
+            if tag.name == "svg" || tag.name == "math" { giveUp() }
+            return
+        }
         if tag.name == "frameset" { discard() }
         // Section 13.2.6.4.7: its attributes are added to the element that begins the page.
-        if tag.name == "html" || tag.name == "body", let identifier = tag[.id] { identified[identifier] = .some(nil) }
-        guard !isUnclear else { return }
+        if tag.name == "html" || tag.name == "body", let identifier = tag[.id] {
+            identified[Array(identifier.utf8)] = .some(nil)
+        }
+        if fieldsets.last == true, Self.scopes.contains(tag.name) { giveUp() }
+        guard !page.isUnclear else { return }
         var ownForm: Int?
         defer { identify(tag, ownForm) }
         guard foreign.isEmpty || endsForeignContent(tag) else { return }
         guard !isInSelect || endsSelect(tag) else { return }
         switch tag.name {
-        case "svg", "math": foreign = [tag.name]
+        case "svg", "math": if !tag.isSelfClosing { foreign = [tag.name] }
         case "title": isInTitle = !hasTitle
         case "script": page.hasScripts = true
         case "base": page.base = page.base ?? tag[.href]
@@ -88,7 +99,7 @@ struct HTMLReader {
                 HTMLForm(action: tag[.action] ?? "", method: tag.keyword(.method) ?? "get", fields: [])
             )
         case "input", "button", "textarea", "select":
-            let owner = tag[.form].map(Owner.identifier) ?? form.map(Owner.form)
+            let owner = tag[.form].map { Owner.identifier(Array($0.utf8)) } ?? form.map(Owner.form)
             if tag.name == "button" { endButton() }
             if tag.name == "select" { isInSelect = true }
             guard tag[.disabled] == nil, fieldsets.last != true, let owner else { return }
@@ -104,8 +115,20 @@ struct HTMLReader {
 
     /// Removes everything that was read: section 13.2.6.4.7 lets a `frameset` element replace the whole body.
     private mutating func discard() {
-        (page.forms, fields, form, button, textArea, identified) = ([], [], nil, nil, nil, [:])
-        isUnclear = true
+        (page.forms, fields, form, identified) = ([], [], nil, [:])
+        giveUp()
+    }
+
+    /// Reads nothing more. The form that is open is incomplete.
+    private mutating func giveUp() {
+        guard !page.isUnclear else { return }
+        (page.isUnclear, button, textArea) = (true, nil, nil)
+        if let form {
+            page.forms.remove(at: form)
+            fields.removeAll { if case .form(form) = $0.owner { true } else { false } }
+            identified = identified.filter { $0.value != form }
+        }
+        form = nil
     }
 
     /// Whether a tag in a `select` element ends it. Browsers differ in the other elements that it may contain.
@@ -116,7 +139,7 @@ struct HTMLReader {
             isInSelect = false
             return true
         case "select": isInSelect = false
-        default: isUnclear = true
+        default: giveUp()
         }
         return false
     }
@@ -125,33 +148,37 @@ struct HTMLReader {
     private mutating func endsForeignContent(_ tag: HTMLTokenizer.Tag) -> Bool {
         if tag.name == "svg" || tag.name == "math" || Self.integrationPoints.contains(tag.name) {
             if !tag.isSelfClosing { foreign.append(tag.name) }
+            // Every end tag is compared with each of them.
+            if foreign.count > Self.maximumDepth { giveUp() }
             return false
         }
         // Only the tree shows whether the foreign content has ended before this.
         if Self.decisive.contains(tag.name) || foreign.last.map(Self.integrationPoints.contains) == true {
-            isUnclear = true
+            giveUp()
         }
-        guard !isUnclear, Self.breakouts.contains(tag.name) else { return false }
+        guard !page.isUnclear, Self.breakouts.contains(tag.name) else { return false }
         foreign = []
         return true
     }
 
     private mutating func identify(_ tag: HTMLTokenizer.Tag, _ form: Int?) {
-        guard let identifier = tag[.id], !identifier.isEmpty, identified[identifier] == nil else { return }
+        guard let identifier = tag[.id].map({ Array($0.utf8) }), !identifier.isEmpty, identified[identifier] == nil
+        else { return }
         identified[identifier] = .some(form)
     }
 
     private mutating func end(_ name: String) {
         endWords()
         if name == "template" { templates = max(templates - 1, 0) }
-        guard templates == 0, !isUnclear else { return }
+        guard templates == 0, !page.isUnclear else { return }
         if !foreign.isEmpty {
+            // It may end a form of the page, or one that is foreign; or the content of an element that contains only text where it is HTML.
+            let isInside = foreign.last.map { Self.integrationPoints.contains($0) && $0 != name } == true
+            if isInside || Self.decisive.contains(name) || Self.breakouts.contains(name) { return giveUp() }
             if let index = foreign.lastIndex(of: name) { foreign.removeSubrange(index...) }
-            // It may end a form of the page, or one that is foreign.
-            if name == "form" { isUnclear = true }
             return
         }
-        if isInSelect, !["select", "option", "optgroup", "script"].contains(name) { isUnclear = true }
+        if isInSelect, !["select", "option", "optgroup", "script"].contains(name) { return giveUp() }
         switch name {
         case "title": (isInTitle, hasTitle) = (false, hasTitle || isInTitle)
         case "select": isInSelect = false

@@ -69,7 +69,7 @@ struct HTMLTokenizer {
                 guard var tag = tag() else { return nil }
                 // In foreign content, no element contains only text, and a tag may close itself.
                 if !isForeign {
-                    tag.isSelfClosing = false
+                    tag.isSelfClosing = tag.isSelfClosing && (tag.name == "svg" || tag.name == "math")
                     if Self.raw.contains(tag.name) || Self.replaceable.contains(tag.name) { textElement = tag.name }
                 }
                 return .start(tag)

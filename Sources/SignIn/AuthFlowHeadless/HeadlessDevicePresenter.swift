@@ -56,9 +56,10 @@ extension HeadlessDevicePresenter: DevicePresenter {
         for _ in 0..<Self.maximumPages {
             // The device grant has no redirect URI.
             guard case .page(let page) = try await browser.go(navigation, until: nil) else { break }
-            let forms = try HTMLPage.read(page).forms
+            let html = try HTMLPage.read(page)
+            let forms = html.forms
             // A page without a form after a submission is the final page.
-            if page.response.status == 200, forms.isEmpty, hasAnswered { return }
+            if page.response.status == 200, forms.isEmpty, !html.isUnclear, hasAnswered { return }
             hasAnswered = true
             if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
                 navigation = codeForm

@@ -53,7 +53,9 @@ struct KnownResource: Sendable, Hashable {
             usesDPoP: json["dpop"]?.bool ?? false
         )
         authentication.acrValues = json["acr_values"]?.strings ?? []
-        authentication.maxAge = json["max_age"]?.integer.map(Int.init)
+        authentication.maxAge = json["max_age"]?.integer.map(Int.init).flatMap {
+            ResourceClient.Options.maxAges.contains($0) ? $0 : nil
+        }
         isAssumed = json["assumed"]?.bool ?? false
         coversHost = json["covers_host"]?.bool ?? false
     }

@@ -1,13 +1,13 @@
 import AuthFlowJSON
 public import AuthFlowStorage
 
-/// Lists of the resources and registrations in a store, for display to users, because a store itself can find records
-/// only by key. Nothing else depends on these lists.
+/// Lists of the resources and registrations in a store, because a store itself can find records only by key. They are shown to users, and
+/// show whether a registration is still in use.
 public struct KnownResources: Sendable {
     private let store: any TokenStore
 
     /// The maximum number of entries in a list.
-    private static let limit = 1000
+    static let limit = 1000
 
     /// Opens the lists of a store.
     public init(store: any TokenStore) {

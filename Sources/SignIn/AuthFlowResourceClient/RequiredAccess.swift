@@ -21,6 +21,16 @@ package struct RequiredAuthentication: Sendable, Hashable {
         self.maxAge = maxAge
     }
 
+    init(acrValues: [String], maxAge: Duration?) {
+        self.init(acrValues: acrValues, maxAge: maxAge.map { Int(clamping: $0.components.seconds) })
+    }
+
+    /// Whether a sign-in that requested this authentication has also requested another one.
+    func covers(_ other: RequiredAuthentication) -> Bool {
+        Set(acrValues).isSuperset(of: other.acrValues)
+            && other.maxAge.map { limit in maxAge.map { $0 <= limit } ?? false } ?? true
+    }
+
     /// This requirement, and that of an earlier challenge where this one has none: a sign-in for one requirement must not lose another.
     func adding(_ earlier: RequiredAuthentication) -> RequiredAuthentication {
         RequiredAuthentication(

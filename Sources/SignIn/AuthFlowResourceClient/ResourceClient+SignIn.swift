@@ -69,10 +69,7 @@ extension ResourceClient {
         var challenge = challenge
         // A user who requests an authentication knows better than the challenge to a request without a token.
         if case .user = cause, let demand = challenge?.authentication {
-            let wanted = RequiredAuthentication(
-                acrValues: options.acrValues,
-                maxAge: options.maxAge.map { Int($0.seconds) }
-            )
+            let wanted = RequiredAuthentication(acrValues: options.acrValues, maxAge: options.maxAge)
             challenge?.authentication = wanted.adding(demand)
         }
         let began = host.now()
@@ -85,7 +82,7 @@ extension ResourceClient {
                     let scopes = try await scopes(for: challenge, found)
                     let isDone =
                         switch cause {
-                        case .user: try await hasSignIn(since: began, with: scopes)
+                        case .user: try await hasSignIn(since: began, with: scopes, for: challenge)
                         case .request(let rejected): try await hasNewer(than: rejected, with: scopes, for: challenge)
                         }
                     if isDone { return }
@@ -146,7 +143,9 @@ extension ResourceClient {
         // Without a user, a fresh token would be obtained by the same token request that this sign-in is about to send.
         let credential =
             methods.withoutUser == nil ? try await usableCredential(of: client) : try? await client.credential()
-        return credential.map { Self.mayHelp($0, after: rejected, for: challenge) } ?? false
+        let isRequested =
+            challenge.map { $0.demand != .authentication || known.authentication.covers($0.authentication) } ?? true
+        return credential.map { isRequested && Self.mayHelp($0, after: rejected, for: challenge) } ?? false
     }
 
     /// Whether a credential may be accepted where another one was rejected. A refreshed token does not prove a newer authentication of the user.
@@ -161,8 +160,13 @@ extension ResourceClient {
     }
 
     /// Whether another process has signed in since a date, so that a user who has requested a page need not sign in again.
-    private func hasSignIn(since date: Date, with scopes: [String]) async throws -> Bool {
+    private func hasSignIn(
+        since date: Date,
+        with scopes: [String],
+        for challenge: ResourceChallenge?
+    ) async throws -> Bool {
         guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
+            challenge.map({ known.authentication.covers($0.authentication) }) ?? true,
             let credential = try? await client(of: known)?.credential()
         else { return false }
         return credential.signedInAt > date
@@ -210,7 +214,10 @@ extension ResourceClient {
             found.metadata?.fit != .prefix, Self.mayHelp(stored, after: rejected, for: challenge),
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
-            return try await keep(known)
+            var resumed = known
+            let recorded = try await record().all.first { $0.sharesTokens(with: known) }
+            resumed.authentication = recorded?.authentication ?? RequiredAuthentication()
+            return try await keep(resumed)
         }
         guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
         if try await isForgotten(known, client) {
@@ -236,10 +243,7 @@ extension ResourceClient {
         request.acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
         request.maxAge = challenge?.maxAge.map { .seconds($0) } ?? options.maxAge
         var known = known
-        known.authentication = RequiredAuthentication(
-            acrValues: request.acrValues,
-            maxAge: request.maxAge.map { Int($0.seconds) }
-        )
+        known.authentication = RequiredAuthentication(acrValues: request.acrValues, maxAge: request.maxAge)
         if methods.withoutUser == nil {
             // A client with a client ID metadata document is the same client at every server: consent for another server, resource or set of
             // scopes does not cover this request.
@@ -262,6 +266,7 @@ extension ResourceClient {
         // the sign-in succeeded.
         do {
             try await changeRecord { [known] in $0.begin(known) }
+            await KnownResources(store: store).add(address: address.url)
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.
             guard methods.withoutUser != nil else { throw error }

@@ -60,7 +60,10 @@ extension ResourceClient {
 
     /// Whether a resource of this origin has a sign-in with a registration.
     func isUsed(clientID: String, at issuer: String) async throws -> Bool {
-        for other in try await KnownResources(store: store).addresses() + [address.url] {
+        let addresses = try await KnownResources(store: store).addresses()
+        // A full list is incomplete.
+        guard addresses.count < KnownResources.limit else { return true }
+        for other in addresses + [address.url] {
             guard let endpoint = try? Endpoint(other), endpoint.origin == address.origin else { continue }
             let record = ResourceRecord(try await store.bytes(for: recordKey(of: other)))
             let isNamed = record.all.contains {

@@ -117,21 +117,35 @@ enum RegistrationCommands {
 
         func run() async throws {
             let place = try Place(config: config)
-            let all = try await place.registrations(address)
-            let origins = Set(all.map(\.origin) + [try Endpoint(address, name: "URL").origin])
+            var all: [(registrations: KeptRegistrations, kept: KeptRegistration)] = []
+            var origins = Set([try Endpoint(address, name: "URL").origin])
+            for (issuer, origin) in try await place.registrations(address) {
+                let registrations = KeptRegistrations(store: place.store, for: origin)
+                guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
+                    continue
+                }
+                origins.insert(origin)
+                all.append((registrations, kept))
+            }
             // Signs out first, because the tokens could not be revoked without the registration.
             for resource in try await KnownResources(store: place.store).addresses() {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
-                let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
-                guard try await client.signOut().credential != nil else { continue }
-                Terminal.talk("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
+                do {
+                    let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
+                    guard let status = try await client.status(),
+                        all.contains(where: { $0.kept.issuer == status.issuer })
+                    else { continue }
+                    guard try await client.signOut().credential != nil else { continue }
+                    Terminal.talk("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
+                } catch let error as AuthError {
+                    Terminal.talk("Warning: tokens for \(DisplayText.sanitized(resource)) may remain: \(error)")
+                }
             }
             var isRemoved = false
-            for (issuer, origin) in all {
-                let registrations = KeptRegistrations(store: place.store, for: origin)
-                guard let kept = try await registrations.remove(at: issuer, for: place.redirectURI) else { continue }
+            for (registrations, kept) in all {
+                try await registrations.remove(at: kept.issuer, for: place.redirectURI, clientID: kept.clientID)
                 isRemoved = true
-                Terminal.talk("The registration with \(issuer) was removed from this machine.")
+                Terminal.talk("The registration with \(kept.issuer) was removed from this machine.")
                 await unregister(kept, place, name: "The registration")
             }
             if !isRemoved { Terminal.talk("There is no such registration.") }
