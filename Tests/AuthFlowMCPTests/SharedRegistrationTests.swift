@@ -17,12 +17,7 @@ import Testing
     private let second: ResourceClient
 
     init() throws {
-        var settings = ResourceSettings()
-        settings.refreshes = true
-        settings.tokenLifetime = 60
-        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
-        interceptor = Interceptor(InProcessTransport(emulator))
-        scene = ResourceScene(emulator: emulator, transport: interceptor)
+        (interceptor, scene) = Interceptor.scene(tokenLifetime: 60)
         first = try scene.client(store: store, host: time.host)
         second = try ResourceClient(
             "https://api.example.com/two",
@@ -95,16 +90,11 @@ import Testing
 @Suite struct ResourceAuthenticationTests {
     private let time = VirtualTime()
     private let interceptor: Interceptor
-    private let scene: ResourceScene
     private let client: ResourceClient
 
     init() throws {
-        var settings = ResourceSettings()
-        settings.refreshes = true
-        settings.tokenLifetime = 20
-        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
-        interceptor = Interceptor(InProcessTransport(emulator))
-        scene = ResourceScene(emulator: emulator, transport: interceptor)
+        let scene: ResourceScene
+        (interceptor, scene) = Interceptor.scene(tokenLifetime: 20)
         var options = ResourceClient.Options()
         options.freshnessMargin = .zero
         client = try scene.client(options: options, host: time.host)
@@ -173,13 +163,23 @@ import Testing
     }
 }
 
-/// Responses in place of those of an emulator, and the authorization requests that it received.
+/// Replaces responses of an emulator, and records the authorization requests.
 private final class Interceptor: HTTPTransport {
     typealias Response = @Sendable (TransportRequest) -> TransportResponse?
     private let base: any HTTPTransport
     private let state = Mutex<(response: Response?, fails: Bool, authorizations: [FormParameters])>((nil, false, []))
 
     init(_ base: any HTTPTransport) { self.base = base }
+
+    /// A resource with refresh tokens, and the requests to it.
+    static func scene(tokenLifetime: Int) -> (Interceptor, ResourceScene) {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        settings.tokenLifetime = tokenLifetime
+        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
+        let interceptor = Interceptor(InProcessTransport(emulator))
+        return (interceptor, ResourceScene(emulator: emulator, transport: interceptor))
+    }
 
     func respond(_ response: @escaping Response) { state.withLock { $0.response = response } }
     func failTokenRequestOnce() { state.withLock { $0.fails = true } }

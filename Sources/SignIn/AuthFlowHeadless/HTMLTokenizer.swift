@@ -55,7 +55,7 @@ struct HTMLTokenizer {
             } : bytes
     }
 
-    /// The next token; nil at the end of the page. An unfinished tag at the end is no token.
+    /// The next token; nil at the end of the page. An unfinished tag at the end is not a token.
     mutating func next() -> Token? {
         if let element = textElement {
             textElement = nil
@@ -138,14 +138,9 @@ struct HTMLTokenizer {
                 position += end.utf8.count
                 return
             }
-            while position < bytes.count, !has("-->"), !has("--!>") { position += 1 }
-            skip(has("-->") ? 3 : 4)
-        } else if isForeign, has("<![CDATA[") {
-            while position < bytes.count, !has("]]>") { position += 1 }
-            skip(3)
+            skip(past: "-->", "--!>")
         } else {
-            skip { $0 == UInt8(ascii: ">") }
-            skip(1)
+            skip(past: isForeign && has("<![CDATA[") ? "]]>" : ">")
         }
     }
 
@@ -202,7 +197,16 @@ struct HTMLTokenizer {
 
     // MARK: Bytes
 
-    private mutating func skip(_ count: Int) { position = min(position + count, bytes.count) }
+    /// Skips the bytes up to and including the first of some texts, or all that are left.
+    private mutating func skip(past ends: String...) {
+        while position < bytes.count {
+            if let end = ends.first(where: has) {
+                position += end.utf8.count
+                return
+            }
+            position += 1
+        }
+    }
 
     private mutating func skip(until isEnd: (UInt8) -> Bool) {
         while position < bytes.count, !isEnd(bytes[position]) { position += 1 }
