@@ -533,7 +533,8 @@ let package = Package(
         .testTarget(
             name: "DatabaseTests",
             dependencies: engine + [
-                "ConformanceRows", "AuthFlowDatabase", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite",
+                "Expectations", "ConformanceRows", "AuthFlowDatabase", "AuthFlowPostgreSQL", "AuthFlowRedis",
+                "AuthFlowSQLite",
                 "AuthFlowResourceServer", "AuthFlowSimulation", "AuthFlowTesting", "SimulatedHistories",
             ],
             path: "Tests/Databases",

@@ -24,19 +24,23 @@ import Testing
         )
     }
 
-    /// A table that rejects writes while a test requires it.
-    private struct RefusingTable: RecordTable {
+    /// A table whose writes fail, and whose first attempt to acquire a lease has another result, when a test requires it.
+    private struct FaultyTable: RecordTable {
         let base: SQLiteRecords
-        let isRefusing: FailingWrites
+        var isRefusing: FailingWrites?
+        var firstAttempt: FirstAttempt?
 
         func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
-            if isRefusing.value.load(ordering: .relaxed) { throw DatabaseFailure(.refused, "No space is left.") }
+            if isRefusing?.value.load(ordering: .relaxed) == true {
+                throw DatabaseFailure(.refused, "No space is left.")
+            }
             return try await base.write(bytes, attributes, under: lease)
         }
         func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await base.bytes(of: digest) }
         func bytes(under lease: HeldLease) async throws -> [UInt8]? { try await base.bytes(under: lease) }
         func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
-            try await base.take(key, by: owner, for: duration)
+            if let result = firstAttempt?.take(key) { return result }
+            return try await base.take(key, by: owner, for: duration)
         }
         func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
             try await base.renew(lease, for: duration)
@@ -52,13 +56,47 @@ import Testing
             try await base.keys(after: digest, limit: limit)
         }
         func removeEnded() async throws -> Int { try await base.removeEnded() }
-        func listen() { base.listen() }
+        func listen() {
+            // A new connection for messages would wake all waiting tasks.
+            if firstAttempt == nil { base.listen() }
+        }
         var pushesMessages: Bool { base.pushesMessages }
         var pending: Int { base.pending }
     }
 
     private final class FailingWrites: Sendable {
         let value = Atomic(true)
+    }
+
+    /// An attempt during which the holder releases the lease.
+    private struct FirstAttempt: Sendable {
+        let rest: Duration
+        let onMessage: @Sendable (DatabaseMessage) -> Void
+        private let attempts = Attempts()
+
+        private final class Attempts: Sendable { let count = Atomic(0) }
+
+        init(rest: Duration, onMessage: @escaping @Sendable (DatabaseMessage) -> Void) {
+            (self.rest, self.onMessage) = (rest, onMessage)
+        }
+
+        func take(_ key: RecordKey) -> TakenLease? {
+            guard attempts.count.add(1, ordering: .relaxed).oldValue == 0 else { return nil }
+            onMessage(.message(String(decoding: RecordMessage.released(key.digest).text, as: UTF8.self)))
+            return .busy(rest)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: [Duration.zero, .seconds(15)])
+    func aLeaseThatIsReleasedDuringAnAttemptIsAcquiredWithoutPolling(remainingLifetime: Duration) async throws {
+        // With a stopped clock, this process never polls.
+        let records = LeasedRecords(times: .init(), host: HostServices(clock: StoppedClock())) { onMessage in
+            FaultyTable(
+                base: table(onMessage),
+                firstAttempt: FirstAttempt(rest: remainingLifetime, onMessage: onMessage)
+            )
+        }
+        try await records.withLease(on: key) { #expect($0.key == key) }
     }
 
     @Test func aLateDuplicateOfATakenLeaseLeavesItValid() async throws {
@@ -75,7 +113,7 @@ import Testing
     @Test func theHolderOfAnUnwrittenResultWritesItUnderItsLeaseBeforeAnyOtherHolderComes() async throws {
         let writes = FailingWrites()
         let records = LeasedRecords(times: .init(), host: clock.host) {
-            RefusingTable(base: table($0), isRefusing: writes)
+            FaultyTable(base: table($0), isRefusing: writes)
         }
         var lease: Lease?
         try await records.withLease(on: key) { held in

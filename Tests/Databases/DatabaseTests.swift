@@ -4,6 +4,7 @@ import AuthFlowRedis
 import AuthFlowResourceServer
 import AuthFlowSQLite
 import AuthFlowTesting
+import Expectations
 import Testing
 
 #if canImport(Darwin)
@@ -172,18 +173,13 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await withThrowingTaskGroup(of: Void.self) { group in
             try await holder.withLease(on: key) { _ in
                 group.addTask { try await other.withLease(on: key) { _ in } }
-                // Long enough for the other process to find the lease held.
-                try await Task.sleep(for: .milliseconds(500))
+                while try #require(other as? any GaugeSource).gauges
+                    .contains(where: { $0.name == "authflow_lease_waiters" && $0.value == 0 })
+                {
+                    try await Task.sleep(for: .milliseconds(5))
+                }
             }
             try await group.waitForAll()
-        }
-    }
-
-    private struct StoppedClock: Clock {
-        let now = ContinuousClock.now
-        var minimumResolution: Duration { .zero }
-        func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
-            try await Task.sleep(for: .seconds(3600))
         }
     }
 

@@ -173,6 +173,8 @@ extension LeasedRecords {
         var attempt = 0
         while true {
             try Task.checkCancellation()
+            let waiter = waiters.register(for: key.digest)
+            defer { waiters.remove(waiter) }
             let term = Lease.Term(lasting: times.lease, clock: host.clock)
             // The same owner may retry, so that a lost response does not leave an orphaned lease.
             let asking = Task {
@@ -197,6 +199,8 @@ extension LeasedRecords {
                         retryAfter: rest
                     )
                 }
+                // The holder released the lease during the attempt, when it could not yet know of this task.
+                guard rest > .zero else { continue }
                 table.listen()
                 // A message may be lost, so the table is also polled. Without pushed messages, each pause is a quarter of the time
                 // waited so far, so a pause adds at most a quarter to the wait.
@@ -206,7 +210,7 @@ extension LeasedRecords {
                     : max(.milliseconds(2), min(waited / 4, .milliseconds(100)))
                 attempt += 1
                 let pause = max(.milliseconds(1), min(poll, rest, times.patience - waited))
-                try await waiters.wait(for: key.digest, atMost: pause, clock: host.clock)
+                try await waiters.wait(waiter, atMost: pause, clock: host.clock)
             }
         }
     }

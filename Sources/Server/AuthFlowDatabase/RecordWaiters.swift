@@ -3,41 +3,52 @@ import Synchronization
 
 /// The tasks that wait for the lease on a record to become free. A message from the database wakes them.
 final class RecordWaiters: Sendable {
+    /// A registered task. It is woken by each message after its registration, even if it does not wait yet.
+    struct Waiter: Sendable {
+        fileprivate let digest: [UInt8]
+        fileprivate let wakeUp = FirstResult<Void>()
+    }
+
     private struct State {
-        var waiting: [[UInt8]: [UInt64: FirstResult<Void>]] = [:]
-        var last: UInt64 = 0
+        var registered: [[UInt8]: [ObjectIdentifier: FirstResult<Void>]] = [:]
+        var waiting = 0
     }
 
     private let state = Mutex(State())
 
     /// The number of waiting tasks.
-    var count: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
+    var count: Int { state.withLock(\.waiting) }
+
+    /// Registers a task. Register it before the attempt to acquire the lease, so that it cannot miss a message between
+    /// the attempt and the wait.
+    func register(for digest: [UInt8]) -> Waiter {
+        let waiter = Waiter(digest: digest)
+        state.withLock { $0.registered[digest, default: [:]][ObjectIdentifier(waiter.wakeUp)] = waiter.wakeUp }
+        return waiter
+    }
+
+    func remove(_ waiter: Waiter) {
+        state.withLock { state in
+            state.registered[waiter.digest]?[ObjectIdentifier(waiter.wakeUp)] = nil
+            if state.registered[waiter.digest]?.isEmpty == true { state.registered[waiter.digest] = nil }
+        }
+    }
 
     /// Waits until the lease may be free, but at most for the given duration.
-    func wait(for digest: [UInt8], atMost pause: Duration, clock: any Clock<Duration>) async throws {
-        let result = FirstResult<Void>()
-        let number = state.withLock { state in
-            state.last += 1
-            return state.last
-        }
-        defer {
-            state.withLock { state in
-                state.waiting[digest]?[number] = nil
-                if state.waiting[digest]?.isEmpty == true { state.waiting[digest] = nil }
-            }
-        }
+    func wait(_ waiter: Waiter, atMost pause: Duration, clock: any Clock<Duration>) async throws {
+        state.withLock { $0.waiting += 1 }
+        defer { state.withLock { $0.waiting -= 1 } }
         let alarm = Task {
             try await clock.sleep(for: pause)
-            result.finish(.success(()))
+            waiter.wakeUp.finish(.success(()))
         }
         defer { alarm.cancel() }
         do {
-            try await result.value {
-                state.withLock { $0.waiting[digest, default: [:]][number] = result }
+            try await waiter.wakeUp.value {
             } onCancel: {
             }
         } catch {
-            // If the result arrives before the task starts waiting, `CancellationError` is thrown, although the task
+            // If the message arrives before the task starts waiting, `CancellationError` is thrown, although the task
             // was not cancelled.
             try Task.checkCancellation()
         }
@@ -45,13 +56,13 @@ final class RecordWaiters: Sendable {
 
     /// Wakes the tasks that wait for a record.
     func wakeUp(_ digest: [UInt8]) {
-        let woken = state.withLock { $0.waiting[digest].map { Array($0.values) } ?? [] }
-        for result in woken { result.finish(.success(())) }
+        let woken = state.withLock { $0.registered[digest].map { Array($0.values) } ?? [] }
+        for wakeUp in woken { wakeUp.finish(.success(())) }
     }
 
     /// Wakes all tasks, because messages may have been missed.
     func wakeUpAll() {
-        let woken = state.withLock { $0.waiting.values.flatMap { Array($0.values) } }
-        for result in woken { result.finish(.success(())) }
+        let woken = state.withLock { $0.registered.values.flatMap { Array($0.values) } }
+        for wakeUp in woken { wakeUp.finish(.success(())) }
     }
 }

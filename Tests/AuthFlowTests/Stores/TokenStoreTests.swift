@@ -99,19 +99,6 @@ import Testing
         }
     }
 
-    /// A clock whose `sleep` never returns, because a stopped process does not renew its lease.
-    private struct StoppedClock: Clock {
-        typealias Instant = ContinuousClock.Instant
-        var now: Instant { .now }
-        var minimumResolution: Duration { .zero }
-        func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-            let (never, continuation) = AsyncStream<Never>.makeStream()
-            for await _ in never {}
-            withExtendedLifetime(continuation) {}
-            throw CancellationError()
-        }
-    }
-
     @Test func aFileLeaseThatIsNotRenewedIsLostAndWritesNothing() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(
