@@ -61,7 +61,7 @@ import Testing
     private static let evil =
         "<base href=/y/><form method=post action=/evil><input name=u><input type=password name=p></form>"
 
-    /// A browser sees only the last form in each of these (checked with html5lib, scripting enabled).
+    /// A browser sees only the last form in each of these documents (checked with html5lib, scripting enabled).
     @Test(arguments: [
         "<noscript>EVIL</noscript>", "<template>EVIL</template>", "<template><template></template>EVIL</template>",
         "<template></body>EVIL</template>", "<iframe>EVIL</iframe>", "<textarea>EVIL</textarea>", "<title>EVIL</title>",
@@ -93,7 +93,7 @@ import Testing
         #expect(page.forms.first?.fields.map(\.name) == ["x"])
     }
 
-    /// After these, only the tree of the page would show what is a form; or nothing is.
+    /// After these, only the page's DOM tree would show which tags form a form, or there is no form.
     @Test(arguments: [
         "<svg>EVIL</svg>", "<math>EVIL</math>", "<select>EVIL</select>", "<svg><desc><p></svg></p></desc>EVIL</svg>",
         "<plaintext>EVIL</plaintext>",
@@ -119,6 +119,38 @@ import Testing
         let page = HTMLReader.page(Array(text.utf8))
         #expect(page.forms.map { $0.fields.map(\.name) } == [["1", "2", "3"], ["4"]])
         #expect(page.forms.first?.buttons.first?.label.contains("no") == false && page.title.isEmpty)
+    }
+
+    @Test(arguments: [
+        ("<select name=x><option>A<option value=b>B</select>", ["A"]),
+        ("<select name=x><option disabled>A<option>  B\n c&nbsp;</select>", ["B c\u{A0}"]),
+        ("<select name=x><option>A<option value=b selected>B<option selected>C</option>D</select>", ["C"]),
+        ("<select name=x><option value='' selected disabled>Choose<option>B</select>", []),
+        ("<select name=x><optgroup disabled><option>A</optgroup><option>B</select>", ["B"]),
+        ("<select name=x><optgroup disabled><option>A<optgroup><option>B</select>", ["B"]),
+        ("<select name=x><optgroup disabled><option>A<hr><option>B</select>", ["B"]),
+        ("<select name=x multiple><option selected>A<option>B<option selected>C</select>", ["A", "C"]),
+        ("<select name=x multiple><option>A</select>", []), ("<select name=x size=' +2x'><option>A</select>", []),
+        ("<select name=x size=1><option>A</select>", ["A"]), ("<select name=x size=-2><option>A</select>", ["A"]),
+        ("<select name=x></select>", []), ("<select name=x disabled><option>A</select>", []),
+        ("<select name=x><option>A<input name=y>", ["A"]), ("<select name=x><option>A<select>B", ["A"]),
+        ("<select name=x value=z><option>A</select>", ["A"]),
+    ])
+    func submitsTheOptionsThatABrowserSelects(_ select: String, _ values: [String]) throws {
+        let form = try #require(HTMLReader.page(Array("<form>\(select)</form>".utf8)).forms.first)
+        #expect(form.parameters(pressing: nil).pairs.filter { $0.name == "x" }.map(\.value) == values)
+    }
+
+    /// The HTML Standard, section 4.10.22.3: the method `dialog` closes the dialog and sends nothing.
+    @Test func aDialogIsNotSubmitted() throws {
+        let text = """
+            <form method=dialog><input type=password name=p><button>OK</button></form>
+            <form method=dialog><button name=a>Close</button><button name=b formmethod=post>Send</button></form>
+            <form method=post><button name=a formmethod=dialog>Close</button><button name=b>Send</button></form>
+            """
+        let forms = HTMLReader.page(Array(text.utf8)).forms
+        #expect(forms.map(\.isSubmitted) == [false, true, true])
+        #expect(forms.map { $0.buttons.map(\.name) } == [[], ["b"], ["b"]])
     }
 
     /// The HTML Standard, section 4.10.17.3: the `form` attribute takes precedence; without it, the order of the tags counts.

@@ -62,6 +62,15 @@ import Testing
         #expect(response == "com.example.app:/callback?code=1")
     }
 
+    @Test func theFormOfADialogIsSkipped() async throws {
+        let dialog = "<dialog><form method=dialog><input type=password name=q><button>Close</button></form></dialog>"
+        let response = try await visit { request, body in
+            guard request.method == .post else { return Self.html(dialog + Self.signInForm) }
+            return Self.redirect("com.example.app:/callback?\(body)")
+        }
+        #expect(response == "com.example.app:/callback?u=alice&p=wonderland")
+    }
+
     @Test func typesNoPasswordAtOriginsThatAreNotListed() async throws {
         let posts = Mutex(0)
         let error = try await #require(throws: AuthError.self) {
@@ -146,7 +155,7 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// The consent pages of Doorkeeper and GitLab, whose forms are in opposite order.
+    /// The consent pages of Doorkeeper and GitLab, whose forms are in the opposite order.
     @Test(arguments: [
         (HTMLFormDriver.Consent.allow, true, "d=yes"), (.allow, false, "d=yes"), (.deny, true, "d=no"),
         (.deny, false, "d=no"),

@@ -153,6 +153,17 @@ PHASES["afterBody"].processSpaceCharacters = lambda self, token: self.parser.pha
 html5parser.HTMLParser.resetInsertionMode = lambda self: setattr(  # html5lib's expects no tables in select elements.
     self, "phase", self.phases[next(MODES[node.name] for node in self.tree.openElements[::-1] if node.name in MODES)])
 
+def selected(select):
+    """The values of a `select` element that a browser submits."""
+    options = [node for node in select.walk() if node.name == "option"]
+    isMultiple, size = "multiple" in select.attributes, re.match(r"[ \t\n\f\r]*\+?(\d+)", select.attributes.get("size", ""), re.A)
+    chosen = [option for option in options if "selected" in option.attributes][0 if isMultiple else -1:]
+    isDisabled = lambda option: any("disabled" in node.attributes for node in (option, option.parent) if node.name in ("option", "optgroup"))
+    if not chosen and not isMultiple and (not size or int(size[1]) <= 1):
+        chosen = [option for option in options if not isDisabled(option)][:1]
+    return [option.attributes.get("value", " ".join(re.split(r"[ \t\n\f\r]+", option.text.strip(" \t\n\f\r"))))
+            for option in chosen if not isDisabled(option)]
+
 def expected(page):
     """The result for one page. "forms" follows the Standard, "pointer_forms" only the form element pointer."""
     # html5lib takes `<!--`, NUL, `>` for a whole comment. In all contexts, U+FFFD has the effect that this NUL must have.
@@ -170,7 +181,8 @@ def expected(page):
                 isInput, kind = kind == "input", attributes.get("type", "text" if kind == "input" else "submit").translate(LOWER)
                 value = attributes.get("value", "on" if isInput and kind in ("checkbox", "radio") else "")
                 if not isInput and kind not in ("reset", "button"): kind = "submit"
-            form["fields"].append([attributes.get("name", ""), value, kind])
+            for value in selected(node) if kind == "select" else [value]:
+                form["fields"].append([attributes.get("name", ""), value, kind])
         results.append(list(forms.values()))
     bases = [node.attributes["href"] for node in nodes if node.name == "base" and "href" in node.attributes]
     notes = {"pointer_forms": results[1] if results[0] != results[1] else None, "disputed": any(form.isNested for form in forms)}
@@ -188,6 +200,12 @@ method: ␄ | {s}method{eq}"get" | {s}method{eq}"POST" | {s}method{eq}'post' | {
 field: {input} | {input} | {input} | <button{s}name{eq}{name}{kind}{content}{refer}{junk}{close}{text}</button{end} | {textarea}
 input: <input{kind}{s}name{eq}{name}{content}{refer}{junk}{close} | <input{s}name{eq}{name}{kind}{content}{id}{refer}{close}
 textarea: <textarea{s}name{eq}{name}{refer}{junk}{close}{rcdata}{rcdata}</textarea{end} | <textarea{s}name{value}>␊{rcdata}</textarea{end}
+select: <select{s}name{eq}{name}{refer}{size}{junk}{close}{options}</select{end} | <select{s}name{eq}{name}{size}{close}{option}{options}
+options: ␄ | {option}{options} | {option}{options} | {group}{options} | {option}{option}{option} | {text}{options} | <hr>{options} | </option>{options}
+group: <optgroup{close}{options}</optgroup{end} | <optgroup{s}disabled{close}{option}{option}</optgroup> | <optgroup{s}disabled{close}{option} | </optgroup>
+option: <option{close}{text}</option{end} | <option{content}{chosen}{close}{text} | <option{chosen}{s}value{value}{close}{text}</option> | <option{chosen}{close}{text}
+chosen: ␄ | ␄ | ␄ | {s}selected | {s}SELECTED="" | {s}disabled | {s}selected{s}disabled
+size: ␄ | ␄ | ␄ | {s}multiple | {s}size{eq}1 | {s}size=3 | {s}size=0 | {s}size="␠+2x" | {s}size=-1 | {s}size=x
 kind: ␄ | {s}type{eq}{type} | {s}type{eq}'{type}' | {s}type{eq}"{type}"
 type: text | password | hidden | checkbox | radio | submit | image | reset | HIDDEN | pass&#119;ord | &#x43heckbox | email | chec\u212abox
 name: a | b | "c" | 'd' | "{double}" | '{single}'
@@ -215,7 +233,7 @@ RULES["raw"] = [f"<{name}{{close}}{{cdata}}{{cdata}}{{cdata}}</{name}{{end}}" fo
 RULES["lenient"] = [f"<{names}{{close}}{{items}}" + end for names in (
     "svg", "svg><desc", "svg><title", "svg><foreignObject", "svg><script", "svg><a", "math", "math><mi", "math><mtext", "math><annotation-xml",
     "math><annotation-xml encoding='text/html'", "select", "select><option", "select><optgroup", "table", "table><tr", "table><tr><td", "table><caption",
-    "tbody", "td", "font color=x", "font", "plaintext", "frameset") for end in ("", "</" + re.split("[ >]", names)[0] + "{end}", "</td>{item}</table>")]
+    "tbody", "td", "font color=x", "font", "plaintext", "frameset") for end in ("", "</" + re.split("[ >]", names)[0] + "{end}", "</td>{item}</table>")] + ["{select}"] * 20
 RULES = {symbol: [re.split(r"\{(\w+)\}", text) for text in alternatives] for symbol, alternatives in RULES.items()}
 
 class Generator(random.Random):

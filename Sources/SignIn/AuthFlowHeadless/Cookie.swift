@@ -5,19 +5,19 @@ public import AuthFlowEssentials
 public struct Cookie: Sendable, Hashable {
     /// The name.
     public let name: String
-    /// The value. A session cookie is a bearer credential.
+    /// The value. For a signed-in session, the value is a bearer credential.
     public let value: Secret
-    /// The host or domain it belongs to, in lower case.
+    /// The host or domain that the cookie belongs to, in lower case.
     public let domain: String
-    /// Whether it is a host-only cookie, which is not sent to subdomains.
+    /// Whether this is a host-only cookie, which is not sent to subdomains.
     public let isHostOnly: Bool
     /// The path.
     public let path: String
-    /// Whether it is sent over `https` only.
+    /// Whether the cookie is sent only over `https`, or to loopback.
     public let isSecure: Bool
     /// The expiry; nil for a session cookie.
     public let expiresAt: Date?
-    /// The origin that set it.
+    /// The origin that set the cookie.
     public let origin: String
     /// The restriction on the cross-site requests that include the cookie.
     public let sameSite: SameSite
@@ -67,8 +67,8 @@ extension Cookie {
         }
 
         if let domain {
-            // Section 5.3 step 5 requires rejecting public suffixes. Without the Public Suffix List, a domain must
-            // contain a dot and match the end of the host name at a label boundary; an IP address cannot have a domain.
+            // Section 5.3 step 5 requires rejecting public suffixes. Without the Public Suffix List, a domain other
+            // than the host itself must contain a dot and be a parent domain of the host; an IP address has none.
             let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
             let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }
             guard covers, !isAddress || endpoint.host == domain else { return nil }
@@ -123,9 +123,9 @@ extension Cookie {
 
 /// The context of a request that the cookie rules depend on (RFC 6265bis section 5.2).
 struct RequestContext: Sendable {
-    /// The page that initiated it; nil for a typed URL.
+    /// The page that initiated the request; nil for a typed URL.
     let initiator: Endpoint?
-    /// Whether it is a top-level navigation with the method GET.
+    /// Whether the request is a top-level navigation with the method GET.
     let isPlainVisit: Bool
 
     /// Whether a cookie may be sent with a request to an endpoint.
@@ -177,13 +177,7 @@ enum CookieDate {
         }
         guard let time, let day, let month, var year else { return nil }
         if (70...99).contains(year) { year += 1900 } else if (0...69).contains(year) { year += 2000 }
-        guard (1...31).contains(day), year >= 1601, (0...23).contains(time.0), (0...59).contains(time.1),
-            (0...59).contains(time.2)
-        else { return nil }
-        var calendar = Calendar(identifier: .gregorian)
-        calendar.timeZone = TimeZone(identifier: "UTC") ?? calendar.timeZone
-        return calendar.date(
-            from: DateComponents(year: year, month: month, day: day, hour: time.0, minute: time.1, second: time.2)
-        )
+        guard time.2 <= 59 else { return nil }
+        return HTTPDate.date(year: year, month: month, day: day, hour: time.0, minute: time.1, second: time.2)
     }
 }

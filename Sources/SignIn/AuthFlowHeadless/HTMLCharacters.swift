@@ -1,11 +1,11 @@
 import AuthFlowJSON
 
-/// The characters of a page's text and attribute values.
+/// Decodes the characters of a page's text and attribute values.
 enum HTMLCharacters {
     /// Text with its character references replaced.
     static func text(_ bytes: ArraySlice<UInt8>) -> String { replacingReferences(bytes, isValue: false) }
 
-    /// An attribute value with its character references replaced; empty if comparing it would be slow. No form needs such a value.
+    /// An attribute value with its character references replaced; empty if it has too many combining marks, which would make comparisons slow. No form needs such a value.
     static func value(_ bytes: ArraySlice<UInt8>) -> String {
         let value = replacingReferences(bytes, isValue: true)
         return value.hasTooManyCombiningMarks ? "" : value
@@ -70,10 +70,10 @@ enum HTMLCharacters {
 
     private static let maximumName = 8
 
-    /// Windows-1252 from 0x80 to 0x9F, which numbers in this range mean.
+    /// The Windows-1252 characters from 0x80 to 0x9F, to which numeric references in this range refer.
     private static let windows1252 = Array("€\u{81}‚ƒ„…†‡ˆ‰Š‹Œ\u{8D}Ž\u{8F}\u{90}‘’“”•–—˜™š›œ\u{9D}žŸ".unicodeScalars)
 
-    /// The names that need no semicolon: ISO 8859-1 from 0xA0 on, and the characters of HTML itself.
+    /// The names that need no semicolon: ISO 8859-1 characters from 0xA0, and HTML syntax characters.
     private static let oldNames: [String: Unicode.Scalar] = {
         var names: [String: Unicode.Scalar] = [
             "amp": "&", "AMP": "&", "lt": "<", "LT": "<", "gt": ">", "GT": ">", "quot": "\"", "QUOT": "\"", "COPY": "©",
@@ -85,7 +85,7 @@ enum HTMLCharacters {
         return names
     }()
 
-    /// The names of HTML 4, and those that URLs contain. The others of the HTML Standard are mathematical, for the most part.
+    /// The names of HTML 4, and the names of characters that URLs contain. Most other names in the HTML Standard are mathematical symbols.
     private static let names: [String: Unicode.Scalar] = {
         var names = oldNames
         let words = others.split { $0 == " " || $0 == "\n" }

@@ -8,13 +8,13 @@ struct HTMLForm: Sendable {
         /// The type in lower case: `text`, `password`, `hidden`, `submit`, `checkbox` ...
         let type: String
         let value: String
-        /// Whether it is submitted by default: false for an unchecked box and for buttons.
+        /// Whether the field is submitted by default: false for an unchecked box and for buttons.
         let isSent: Bool
         /// The text on a button.
         let label: String
-        /// The URL that a button submits the form to instead of the form's action (`formaction`); nil when it has none.
+        /// The URL that overrides the form's action when a button submits the form (`formaction`); nil for none.
         var action: String?
-        /// The method that a button submits the form with instead of the form's (`formmethod`), in lower case; nil when it has none.
+        /// The method that overrides the form's method when a button submits the form (`formmethod`), in lower case; nil for none.
         var method: String?
 
         /// Whether the button's text contains one of the words.
@@ -33,17 +33,22 @@ struct HTMLForm: Sendable {
     /// The action as written; empty for the page itself.
     let action: String
 
-    /// The URL that a relative action refers to (`<base href>`), as written; nil for the page's own URL.
+    /// The base URL for a relative action (`<base href>`), as written; nil for the page's own URL.
     var base: String?
     /// The method in lower case.
     let method: String
     var fields: [Field]
 
-    /// Whether it has a text input field.
+    /// Whether the form has a text input field.
     var asksForText: Bool {
         fields.contains { ["text", "password", "email", "tel", "number", "search", "url"].contains($0.type) }
     }
-    var buttons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
+    /// The buttons that submit it. A button with the method `dialog` only closes a dialog.
+    var buttons: [Field] {
+        fields.filter { ($0.type == "submit" || $0.type == "image") && ($0.method ?? method) != "dialog" }
+    }
+    /// Whether a browser can submit it.
+    var isSubmitted: Bool { method != "dialog" || !buttons.isEmpty }
     var passwordField: Field? { fields.first { $0.type == "password" } }
     /// The field for the user name: the last text field, before the password field if there is one.
     var userNameField: Field? {
@@ -103,9 +108,9 @@ struct HTMLForm: Sendable {
         try Self.answer(saying: words, in: [self], acceptsDefault: false, on: page)?.button
     }
 
-    /// The only button of all forms that has one of the words in its label, or else in its value, or else in its name.
+    /// The only button in all forms that has one of the words in its label, or else in its value, or else in its name.
     /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another button.
-    /// - Throws: ``/AuthFlow/AuthError`` when another button has one of the words too, or submits the same data.
+    /// - Throws: ``/AuthFlow/AuthError`` when another button also has one of the words, or submits the same data.
     static func answer(
         saying words: [String],
         in forms: [HTMLForm],

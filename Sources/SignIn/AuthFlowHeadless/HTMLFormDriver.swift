@@ -3,7 +3,7 @@ public import AuthFlow
 /// Fills in plain HTML forms: the user name, the password, and the consent decision.
 ///
 /// Forms are submitted only from pages of the given origins, and only to one of those origins. During a sign-out,
-/// nothing is typed.
+/// no credentials are entered.
 public struct HTMLFormDriver: Sendable {
     /// The decision when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {
@@ -30,7 +30,7 @@ public struct HTMLFormDriver: Sendable {
     /// - Parameters:
     ///   - username: The user name.
     ///   - password: The password.
-    ///   - origins: The only origins where credentials may be typed, such as `https://id.example.com`.
+    ///   - origins: The only origins where credentials may be entered, such as `https://id.example.com`.
     ///   - consent: The decision when the provider asks for consent.
     public init(username: String, password: Secret, origins: [Endpoint], consent: Consent = .allow) {
         self.username = username
@@ -54,8 +54,8 @@ extension HTMLFormDriver: LoginDriver {
                 status: page.response.status
             )
         }
-        guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable)
-        else {
+        let forms = html.forms.filter(\.isSubmitted)
+        guard let form = forms.first(where: { $0.passwordField != nil }) ?? forms.first(where: Self.isUsable) else {
             if html.hasScripts {
                 throw refusal(
                     page,
@@ -63,7 +63,7 @@ extension HTMLFormDriver: LoginDriver {
                     html
                 )
             }
-            let reason = html.isUnclear ? ", or none that can be read with certainty" : ""
+            let reason = html.isUnclear ? ", or none that can be parsed reliably" : ""
             throw refusal(page, "has no form that can be filled in\(reason)", html)
         }
         if let passwordField = form.passwordField {
@@ -81,12 +81,11 @@ extension HTMLFormDriver: LoginDriver {
             // This page asks for the user name, and the next one for the password.
             return try submit(form, on: page, [field.name: username], pressing: form.signInButton)
         }
-        // Some consent pages have a form for each answer.
-        let forms = html.forms.filter(Self.isUsable)
+        // Some consent pages have a separate form for each decision.
         guard
             let answer = try HTMLForm.answer(
                 saying: consent.words,
-                in: forms,
+                in: forms.filter(Self.isUsable),
                 acceptsDefault: consent == .allow,
                 on: page
             )

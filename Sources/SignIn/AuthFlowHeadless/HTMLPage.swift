@@ -12,10 +12,10 @@ struct HTMLPage: Sendable {
     var hasScripts = false
     /// The beginning of the visible text.
     var text = ""
-    /// Whether only the tree of the page would show what else it contains. The forms are those before that place.
+    /// Whether the rest of the page cannot be interpreted without its DOM tree. The forms are those before that point.
     var isUnclear = false
 
-    /// Reads a page, in time that is proportional to its size. Text of another type has no forms.
+    /// Parses a page, in time proportional to its size. Text of a type other than HTML has no forms.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it is larger than ``maximumSize``.
     static func read(_ page: HeadlessPage) throws(AuthError) -> HTMLPage {
         guard page.response.body.count <= maximumSize else {

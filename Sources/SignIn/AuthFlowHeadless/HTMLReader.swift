@@ -1,9 +1,9 @@
 /// Builds an ``HTMLPage`` from a page's tags and text: its title, its visible text, and the forms that a browser would submit.
 ///
-/// No tree is built. The HTML Standard associates a field with the form that is open when the field's tag is read, or by the `form` attribute
-/// (section 4.10.17.3). What a browser would not show as a form, or would not submit with it, is not read; in malformed pages, a browser may find more.
+/// It does not build a DOM tree. The HTML Standard associates a field with the form that is open when the field's tag is read, or by the `form` attribute
+/// (section 4.10.17.3). Forms that a browser would not show, and values that it would not submit, are ignored; in malformed pages, a browser may find more forms.
 struct HTMLReader {
-    /// The length, in bytes, at which text is no longer appended to that of the page or a button.
+    /// The length, in bytes, beyond which no more text is appended to the text of the page or of a button.
     private static let maximumText = 1000
     /// The maximum nesting depth of foreign elements.
     private static let maximumDepth = 100
@@ -13,12 +13,12 @@ struct HTMLReader {
         "h3", "h4", "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre",
         "ruby", "s", "small", "span", "strike", "strong", "sub", "sup", "table", "tt", "u", "ul", "var",
     ]
-    /// The elements of foreign content that can contain HTML (section 13.2.6), and those that contain only text where they are HTML.
+    /// The elements of foreign content that can contain HTML (section 13.2.6), and the elements that, in HTML, contain only text.
     private static let integrationPoints: Set<String> = [
         "desc", "foreignobject", "title", "annotation-xml", "mi", "mo", "mn", "ms", "mtext", "script", "style",
         "textarea", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext",
     ]
-    /// The elements that matter to what follows, so that it must be clear whether they are HTML.
+    /// The elements that affect how later tags are interpreted, so it must be clear whether they are HTML.
     private static let decisive: Set<String> = ["form", "fieldset", "select", "template", "font"]
     /// The elements in which the end tag of an outer `fieldset` is ignored.
     private static let scopes: Set<String> = ["table", "td", "th", "caption", "object", "marquee", "applet"]
@@ -26,15 +26,16 @@ struct HTMLReader {
     private var page = HTMLPage()
     private var tokenizer: HTMLTokenizer
     private var fields: [(field: HTMLForm.Field, owner: Owner)] = []
-    /// The index of the form that is open; nil outside.
+    /// The index of the open form; nil outside a form.
     private var form: Int?
-    /// The elements with an identifier: the index of the form, or nil for another element. The first one counts.
+    /// The first element with each identifier: the index of the form, or nil if the element is not a form.
     private var identified: [[UInt8]: Int?] = [:]
     private var button: (field: HTMLForm.Field, owner: Owner)?
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
     private var hasTitle = false
     private var isInTitle = false
-    private var isInSelect = false
+    /// The open `select` element. It has no owner if it is disabled or in no form.
+    private var select: (field: HTMLForm.Field, owner: Owner?, options: HTMLSelect)?
     /// The number of open `template` elements. Their content is not part of the page.
     private var templates = 0
     /// The open `fieldset` elements, and whether their fields are disabled.
@@ -49,7 +50,7 @@ struct HTMLReader {
         case identifier([UInt8])
     }
 
-    /// Reads a page. Any input can be read; input other than HTML has no forms.
+    /// Parses a page. Any input can be parsed; input other than HTML has no forms.
     static func page(_ bytes: [UInt8]) -> HTMLPage {
         var reader = HTMLReader(tokenizer: HTMLTokenizer(bytes))
         while let token = reader.tokenizer.next() {
@@ -71,12 +72,12 @@ struct HTMLReader {
             if !foreign.isEmpty { giveUp() }
         }
         guard templates == 0 else {
-            // Foreign content has other rules for the end of a template and for comments.
+            // Foreign content has different rules for the end of a template and for comments.
             if tag.name == "svg" || tag.name == "math" { giveUp() }
             return
         }
         if tag.name == "frameset" { discard() }
-        // Section 13.2.6.4.7: its attributes are added to the element that begins the page.
+        // Section 13.2.6.4.7: its attributes are added to the existing `html` or `body` element.
         if tag.name == "html" || tag.name == "body", let identifier = tag[.id] {
             identified[Array(identifier.utf8)] = .some(nil)
         }
@@ -85,7 +86,7 @@ struct HTMLReader {
         var ownForm: Int?
         defer { identify(tag, ownForm) }
         guard foreign.isEmpty || endsForeignContent(tag) else { return }
-        guard !isInSelect || endsSelect(tag) else { return }
+        guard select == nil || endsSelect(tag) else { return }
         switch tag.name {
         case "svg", "math": if !tag.isSelfClosing { foreign = [tag.name] }
         case "title": isInTitle = !hasTitle
@@ -99,30 +100,32 @@ struct HTMLReader {
                 HTMLForm(action: tag[.action] ?? "", method: tag.keyword(.method) ?? "get", fields: [])
             )
         case "input", "button", "textarea", "select":
-            let owner = tag[.form].map { Owner.identifier(Array($0.utf8)) } ?? form.map(Owner.form)
-            if tag.name == "button" { endButton() }
-            if tag.name == "select" { isInSelect = true }
-            guard tag[.disabled] == nil, fieldsets.last != true, let owner else { return }
+            let isDisabled = tag[.disabled] != nil || fieldsets.last == true
+            let owner = isDisabled ? nil : tag[.form].map { .identifier(Array($0.utf8)) } ?? form.map(Owner.form)
             let field = HTMLForm.Field(tag)
+            if tag.name == "button" { endButton() }
+            if tag.name == "select" { select = (field, owner, HTMLSelect(tag)) }
+            guard let owner else { return }
             switch tag.name {
             case "button": button = (field, owner)
             case "textarea": textArea = (field, owner)
-            default: fields.append((field, owner))
+            case "input": fields.append((field, owner))
+            default: break
             }
         default: break
         }
     }
 
-    /// Removes everything that was read: section 13.2.6.4.7 lets a `frameset` element replace the whole body.
+    /// Removes all forms that were read: section 13.2.6.4.7 lets a `frameset` element replace the whole body.
     private mutating func discard() {
         (page.forms, fields, form, identified) = ([], [], nil, [:])
         giveUp()
     }
 
-    /// Reads nothing more. The form that is open is incomplete.
+    /// Stops reading, and removes the open form, which is incomplete.
     private mutating func giveUp() {
         guard !page.isUnclear else { return }
-        (page.isUnclear, button, textArea) = (true, nil, nil)
+        (page.isUnclear, button, textArea, select) = (true, nil, nil, nil)
         if let form {
             page.forms.remove(at: form)
             fields.removeAll { if case .form(form) = $0.owner { true } else { false } }
@@ -131,14 +134,15 @@ struct HTMLReader {
         form = nil
     }
 
-    /// Whether a tag in a `select` element ends it. Browsers differ in the other elements that it may contain.
+    /// Whether a tag in a `select` element closes it. Browsers differ in which other elements it may contain.
     private mutating func endsSelect(_ tag: HTMLTokenizer.Tag) -> Bool {
         switch tag.name {
-        case "option", "optgroup", "hr", "script": return false
+        case "option", "optgroup", "hr": select?.options.begin(tag)
+        case "script": break
         case "input":
-            isInSelect = false
+            endSelect()
             return true
-        case "select": isInSelect = false
+        case "select": endSelect()
         default: giveUp()
         }
         return false
@@ -148,11 +152,11 @@ struct HTMLReader {
     private mutating func endsForeignContent(_ tag: HTMLTokenizer.Tag) -> Bool {
         if tag.name == "svg" || tag.name == "math" || Self.integrationPoints.contains(tag.name) {
             if !tag.isSelfClosing { foreign.append(tag.name) }
-            // Every end tag is compared with each of them.
+            // Every end tag is compared with each open foreign element, so their number is limited.
             if foreign.count > Self.maximumDepth { giveUp() }
             return false
         }
-        // Only the tree shows whether the foreign content has ended before this.
+        // Without a DOM tree, it is unknown whether the foreign content has ended before this tag.
         if Self.decisive.contains(tag.name) || foreign.last.map(Self.integrationPoints.contains) == true {
             giveUp()
         }
@@ -172,16 +176,18 @@ struct HTMLReader {
         if name == "template" { templates = max(templates - 1, 0) }
         guard templates == 0, !page.isUnclear else { return }
         if !foreign.isEmpty {
-            // It may end a form of the page, or one that is foreign; or the content of an element that contains only text where it is HTML.
+            // The tag may close a form of the page, a foreign form, or an element that, in HTML, contains only text.
             let isInside = foreign.last.map { Self.integrationPoints.contains($0) && $0 != name } == true
             if isInside || Self.decisive.contains(name) || Self.breakouts.contains(name) { return giveUp() }
             if let index = foreign.lastIndex(of: name) { foreign.removeSubrange(index...) }
             return
         }
-        if isInSelect, !["select", "option", "optgroup", "script"].contains(name) { return giveUp() }
+        if select != nil, !["select", "option", "optgroup", "script"].contains(name) { return giveUp() }
         switch name {
         case "title": (isInTitle, hasTitle) = (false, hasTitle || isInTitle)
-        case "select": isInSelect = false
+        case "select": endSelect()
+        case "option": select?.options.endOption()
+        case "optgroup": select?.options.endGroup()
         case "fieldset": _ = fieldsets.popLast()
         case "button": endButton()
         case "textarea":
@@ -206,6 +212,7 @@ struct HTMLReader {
         if let (field, owner) = button, field.label.utf8.count < Self.maximumText {
             button = (field.with(label: field.label + text), owner)
         }
+        select?.options.add(text)
         if page.text.utf8.count < Self.maximumText, words.utf8.count < Self.maximumText { words += text }
     }
 
@@ -222,9 +229,16 @@ struct HTMLReader {
         self.button = nil
     }
 
+    private mutating func endSelect() {
+        guard let (field, owner, options) = select else { return }
+        if let owner { fields += options.values.map { (field.with(value: $0), owner) } }
+        select = nil
+    }
+
     private mutating func finished() -> HTMLPage {
         endWords()
         endButton()
+        endSelect()
         if let textArea { fields.append(textArea) }
         for (field, owner) in fields {
             let index =

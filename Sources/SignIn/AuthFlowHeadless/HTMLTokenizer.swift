@@ -1,7 +1,7 @@
 /// Splits a page into tags and text, as the HTML Standard's tokenizer does (section 13.2.5), in one pass over the bytes.
 ///
-/// A browser decides here what is an element and what is text: a form in the content of `textarea` or in a comment does not exist. Text
-/// between the tags of `script` and its like is skipped.
+/// As in a browser, this step separates elements from text: a form in the content of `textarea` or in a comment is not an element. Text
+/// between the tags of `script` and similar elements is skipped.
 struct HTMLTokenizer {
     enum Token {
         /// A start tag, with the attributes that a sign-in needs.
@@ -24,9 +24,10 @@ struct HTMLTokenizer {
         }
     }
 
-    /// The attributes that are read; any other is skipped.
+    /// The attributes that are read; all others are skipped.
     enum Attribute: String, CaseIterable {
-        case action, checked, disabled, form, formaction, formmethod, href, id, method, name, type, value
+        case action, checked, disabled, form, formaction, formmethod, href, id, method, multiple, name, selected, size
+        case type, value
     }
 
     /// Whether the position is in an `svg` or `math` element, where a CDATA section may occur.
@@ -39,14 +40,14 @@ struct HTMLTokenizer {
     private static let attributes = Dictionary(
         uniqueKeysWithValues: Attribute.allCases.map { (Array($0.rawValue.utf8), $0) }
     )
-    /// Elements whose content is text in a browser with scripting (section 13.2.6.4); the character references in it are replaced or not.
+    /// Elements whose content is text in a browser with scripting (section 13.2.6.4), without and with character references.
     private static let raw: Set<String> = [
         "script", "style", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext",
     ]
     private static let replaceable: Set<String> = ["title", "textarea"]
 
     init(_ bytes: [UInt8]) {
-        // Section 13.2.3.5: a carriage return, also before a line feed, is a line feed.
+        // Section 13.2.3.5: a carriage return, with or without a line feed after it, becomes one line feed.
         self.bytes =
             bytes.contains(0x0D)
             ? bytes.indices.compactMap { index in
@@ -133,7 +134,7 @@ struct HTMLTokenizer {
     private mutating func skipMarkup() {
         if has("<!--") {
             position += 4
-            // Section 13.2.5.43, "Comment start state": "<!-->" and "<!--->" are comments, too.
+            // Section 13.2.5.43, "Comment start state": "<!-->" and "<!--->" are also comments.
             for end in [">", "->"] where has(end) {
                 position += end.utf8.count
                 return
@@ -144,7 +145,7 @@ struct HTMLTokenizer {
         }
     }
 
-    /// A tag from its name on; nil when the page ends within it.
+    /// A tag, read from its name on; nil when the page ends within the tag.
     private mutating func tag() -> Tag? {
         var tag = Tag(name: lowercased(until: { $0.isSpace || $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: ">") }))
         while position < bytes.count {
@@ -197,7 +198,7 @@ struct HTMLTokenizer {
 
     // MARK: Bytes
 
-    /// Skips the bytes up to and including the first of some texts, or all that are left.
+    /// Skips the bytes up to and including the first occurrence of one of the strings, or all remaining bytes.
     private mutating func skip(past ends: String...) {
         while position < bytes.count {
             if let end = ends.first(where: has) {
@@ -215,17 +216,17 @@ struct HTMLTokenizer {
     private mutating func lowercased(until isEnd: (UInt8) -> Bool) -> String {
         let start = position
         skip(until: isEnd)
-        // Longer names than any element's need not be told apart.
+        // Names that are longer than any element's name need not be distinguished.
         return String(decoding: bytes[start..<position].prefix(32).map(\.lowercased), as: UTF8.self)
     }
 
-    /// Whether a text follows, in this case.
+    /// Whether a string follows (case-sensitive).
     private func has(_ text: String) -> Bool {
         guard position < bytes.count, bytes[position] == text.utf8.first else { return false }
         return bytes[position...].starts(with: text.utf8)
     }
 
-    /// Whether a tag with this name follows, in any case, and the name ends there.
+    /// Whether a tag with exactly this name follows (case-insensitive).
     private func has(_ opening: String, _ name: String) -> Bool {
         guard has(opening) else { return false }
         let rest = bytes[(position + opening.utf8.count)...].prefix(name.utf8.count + 1)

@@ -83,7 +83,7 @@ public actor HeadlessBrowser {
         case redirect(String)
     }
 
-    /// Navigates and follows redirects until a page or the redirect URI, if there is one, is reached.
+    /// Navigates and follows redirects to a page, or to the redirect URI, if any.
     func go(_ navigation: HeadlessNavigation, until redirectURI: String?) async throws -> Arrival {
         if navigation.typesCredentials { hasTypedCredentials = true }
         // A driver that already has the redirect URL navigates directly to it.

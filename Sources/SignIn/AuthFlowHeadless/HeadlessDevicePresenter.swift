@@ -38,7 +38,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         while body: nonisolated(nonsending) () async throws -> Return
     ) async throws -> Return {
         observer(authorization)
-        // The timeout for the pages is the lifetime of the code; afterwards, `body` polls with its own timeout.
+        // The timeout for the pages is the lifetime of the code; afterward, `body` polls with its own timeout.
         try await withDeadline(authorization.lifetime, clock: host.clock) {
             AuthError(.timedOut, "The code expired before the provider's pages were completed.")
         } _: {

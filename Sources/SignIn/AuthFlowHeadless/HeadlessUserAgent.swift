@@ -58,7 +58,7 @@ extension HeadlessUserAgent: UserAgent {
                             "The shared cookies could not be read, so the session at \(start.origin) may continue."
                         )
                     }
-                    // Whatever the provider responds, no app of the group may use the session any longer.
+                    // However the provider responds, no app of the group may use the session any longer.
                     do { try await sharedCookies?.remove() } catch { failure = failure ?? error }
                     do { try await driver.beginSignOut(in: browser) } catch { failure = failure ?? error }
                 }

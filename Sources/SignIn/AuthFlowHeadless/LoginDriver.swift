@@ -20,7 +20,7 @@ public protocol LoginDriver: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` when that session may continue. The end session endpoint is visited in any case.
     func beginSignOut(in browser: HeadlessBrowser) async throws
 
-    /// Chooses the next navigation on a page of the provider during a sign-out. It must not type anything.
+    /// Chooses the next navigation on a page of the provider during a sign-out. It must not fill in any field.
     /// - Parameters:
     ///   - page: The current page.
     ///   - origin: The origin of the end session endpoint.
@@ -80,14 +80,14 @@ public struct HeadlessPage: Sendable {
     /// The server's response.
     public let response: TransportResponse
 
-    /// Whether credentials have already been typed during this visit. If the page prompts again, the provider has
+    /// Whether credentials have already been entered during this visit. If the page prompts again, the provider has
     /// rejected them.
     public let hasTypedCredentials: Bool
 
     /// The purpose of the visit.
     public let purpose: RedirectOptions.Purpose
 
-    /// Whether it is an empty success response instead of a page: status 204, or an empty JSON object.
+    /// Whether this is an empty success response instead of a page: status 204, or an empty JSON object.
     var isEmptySuccess: Bool {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }

@@ -17,7 +17,7 @@ public struct SharedCookies: Sendable {
     ///   - store: The group and its store. Use an encrypted store.
     ///   - origin: The origin of the cookies, such as `https://id.example.com`.
     ///   - names: The names of the cookies to share.
-    ///   - sharingSessionCookiesAtRisk: Whether session cookies are shared too. They are not meant to outlive the
+    ///   - sharingSessionCookiesAtRisk: Whether session cookies are also shared. They are not meant to outlive the
     ///     browser's session, and become invalid only when the provider ends its session.
     public init(
         store: SharedCredentialStore,
@@ -48,21 +48,21 @@ public struct SharedCookies: Sendable {
     }
 
     /// Replaces the shared cookies with the shareable cookies of a visit, unless another app has changed or removed them
-    /// since its start: after a sign-out, no cookies may be shared from before it.
+    /// since the visit started: cookies from before a sign-out must not be shared after it.
     func keep(_ cookies: [Cookie], replacing old: Snapshot, now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
         let new = shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
-    /// Deletes the cookies, for every app of the group.
+    /// Deletes the cookies for every app in the group.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
         try await store.change(for: origin.origin) { _ in nil }
     }
 
     /// Whether a cookie may be sent to an endpoint. Shared cookies are sent to their own origin only, although the
-    /// cookie rules ignore ports and may include subdomains. A cookie of a shared name that another origin has set is
+    /// cookie rules ignore ports and may include subdomains. A cookie with a shared name that another origin has set is
     /// never sent.
     func mayGo(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
         !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
