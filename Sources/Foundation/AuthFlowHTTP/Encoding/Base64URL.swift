@@ -37,7 +37,7 @@ public enum Base64URL {
     /// Decodes UTF-8 text.
     package static func decode(utf8 text: ArraySlice<UInt8>) -> [UInt8]? {
         var isValid = true
-        // Untrusted tokens are decoded too, so this must be fast. No bounds check per byte is needed, because the table
+        // Untrusted tokens are decoded too, so this must be fast. No per-byte bounds check is needed, because the table
         // has an entry for every byte value, and the target is large enough for the longest result.
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: text.count * 3 / 4 + 1) { target, count in
             unsafe values.withUnsafeBufferPointer { values in

@@ -1,6 +1,6 @@
 extension Sequence {
-    /// Runs an operation for every element, even after one of them has failed, because each element needs it: a token that is
-    /// to be revoked, a record that is to be removed.
+    /// Runs an operation for every element, even after one of them has failed, because each element must be processed: for
+    /// example, every token must be revoked, or every record removed.
     /// - Parameter isFinal: Whether the operation would fail in the same way for the remaining elements; default: never.
     /// - Throws: The first error, after the last attempt.
     nonisolated(nonsending) package func attemptEach(

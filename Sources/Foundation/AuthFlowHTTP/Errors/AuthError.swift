@@ -6,7 +6,7 @@ import AuthFlowJSON
 /// ``description`` is a sentence (or two) that a user can act on. Neither it nor any other property contains a token,
 /// an authorization code, a secret or the query of a URL.
 public struct AuthError: Error, Sendable {
-    /// The error code: an open set, to which plug-ins may add their own codes.
+    /// The error code, from an extensible set: plug-ins may add their own codes.
     public let code: Code
 
     /// The message for the user: what happened, which rule was violated, and what to do.
@@ -55,7 +55,7 @@ extension AuthError {
         public let rawValue: String
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// A setting is missing, misspelled, or contradicts another.
+        /// A setting is missing or misspelled, or contradicts another setting.
         public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
         /// The provider's metadata cannot be fetched or used.
         public static let discoveryFailed = Self(rawValue: "discovery_failed")
@@ -88,7 +88,7 @@ extension AuthError {
         public static let unsupported = Self(rawValue: "unsupported")
         /// The user agent cannot run in this environment, or failed before it completed.
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
-        /// No permitted user agent can run in this environment: the user must sign in elsewhere or by other means.
+        /// No permitted user agent can run in this environment, so the user must sign in elsewhere or by other means.
         public static let noUserAgent = Self(rawValue: "no_user_agent")
         /// The port of the redirect URI is in use.
         public static let portBusy = Self(rawValue: "port_busy")

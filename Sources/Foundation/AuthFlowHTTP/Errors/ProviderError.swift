@@ -24,7 +24,7 @@ public struct ProviderError: Sendable, Hashable {
 }
 
 extension ProviderError {
-    /// The code for events and logs; `other` for text that is not a code: any visitor can send an error response, and a provider can return
+    /// The code for events and logs; `other` for text that is not a code, because any visitor can send an error response, and a provider can return
     /// text, even a token, instead of a code.
     package var publicCode: String {
         let letters = UInt8(ascii: "a")...UInt8(ascii: "z")

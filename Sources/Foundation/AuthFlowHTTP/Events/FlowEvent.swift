@@ -85,8 +85,8 @@ public struct FlowEvent: Sendable {
     /// Further details by name. They never contain secrets.
     public let details: [String: String]
 
-    /// The URL to open, in the event that asks the user to open it. It contains `state` and `nonce`: display it to the
-    /// user, but do not log it. ``description`` omits its parameter values.
+    /// The URL that this event asks the user to open; nil for other events. It contains `state` and `nonce`: display it
+    /// to the user, but do not log it. ``description`` omits its parameter values.
     public let url: String?
 }
 
@@ -122,7 +122,7 @@ public struct FlowReporter: Sendable {
 
     /// Publishes one event.
     /// - Parameters:
-    ///   - step: The step it belongs to.
+    ///   - step: The step that the event belongs to.
     ///   - progress: The progress of the step.
     ///   - details: Further details by name. They must not contain secrets.
     ///   - url: A URL that the user is asked to open.
@@ -140,7 +140,7 @@ public struct FlowReporter: Sendable {
 
     /// Publishes that a check has passed.
     /// - Parameters:
-    ///   - step: The step it belongs to.
+    ///   - step: The step that the check belongs to.
     ///   - check: The subject of the check, such as the name of a claim.
     ///   - clause: The clause of the specification that requires the check.
     public func passed(_ step: FlowEvent.Step, _ check: String, _ clause: String) {

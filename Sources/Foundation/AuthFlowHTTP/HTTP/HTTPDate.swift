@@ -1,36 +1,69 @@
 package import AuthFlowEssentials
 
-/// A date in HTTP fields (RFC 9110 section 5.6.7), in the current format (IMF-fixdate):
-/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A date in HTTP fields (RFC 9110 section 5.6.7).
 package enum HTTPDate {
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    private static let weekdays = [
+        "Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday",
+    ]
 
     /// Parses a date; nil for anything else.
-    package static func date(_ text: String) -> Date? {
-        let parts = text.utf8.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false).map {
-            String($0) ?? ""
+    ///
+    /// "A recipient that parses a timestamp value in an HTTP field MUST accept all three HTTP-date formats":
+    /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`.
+    package static func date(_ text: String, now: Date) -> Date? {
+        let parts = fields(text, " ")
+        let calendar: (day: Int?, month: String, year: Int?, clock: String)
+        switch parts.count {
+        case 6 where parts[0].hasSuffix(",") && parts[5] == "GMT":
+            calendar = (number(parts[1], digits: 2), parts[2], number(parts[3], digits: 4), parts[4])
+        case 4 where weekdays.contains { parts[0] == "\($0)," } && parts[3] == "GMT":
+            let date = fields(parts[1], "-")
+            guard date.count == 3, let year = number(date[2], digits: 2) else { return nil }
+            calendar = (number(date[0], digits: 2), date[1], self.year(year, now: now), parts[2])
+        // A day below ten has a second space instead of its first digit.
+        case 5: calendar = (number(parts[2], digits: 2), parts[1], number(parts[4], digits: 4), parts[3])
+        case 6 where parts[2].isEmpty:
+            calendar = (number(parts[3], digits: 1), parts[1], number(parts[5], digits: 4), parts[4])
+        default: return nil
         }
-        guard parts.count == 6, parts[0].hasSuffix(","), parts[5] == "GMT",
-            let day = number(parts[1], digits: 2), let month = months.firstIndex(of: parts[2]),
-            let year = number(parts[3], digits: 4)
+        let clock = fields(calendar.clock, ":").map { number($0, digits: 2) }
+        guard let day = calendar.day, let month = months.firstIndex(of: calendar.month), let year = calendar.year,
+            clock.count == 3, let hour = clock[0], let minute = clock[1], let second = clock[2]
         else { return nil }
-        let clock = parts[4].utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-            .map { number(String($0) ?? "", digits: 2) }
-        guard clock.count == 3, let hour = clock[0], let minute = clock[1], let second = clock[2] else { return nil }
         return date(year: year, month: month + 1, day: day, hour: hour, minute: minute, second: second)
+    }
+
+    private static func fields(_ text: String, _ separator: Unicode.Scalar) -> [String] {
+        text.utf8.split(separator: UInt8(ascii: separator), omittingEmptySubsequences: false).map { String($0) ?? "" }
+    }
+
+    /// Expands a year of two digits: a recipient "MUST interpret a timestamp that appears to be more than 50 years in the
+    /// future as representing the most recent year in the past that had the same last two digits".
+    private static func year(_ digits: Int, now: Date) -> Int {
+        let present = self.year(ofDay: Int((now.timeIntervalSince1970 / 86400).rounded(.down)))
+        let year = present - present % 100 + digits
+        return year > present + 50 ? year - 100 : year
     }
 
     /// Formats a date.
     package static func text(_ date: Date) -> String {
         let seconds = Int(date.timeIntervalSince1970.rounded(.down))
         let days = seconds / 86400
-        var (year, month) = (1970 + days / 366, 1)
-        while self.days(before: year + 1, 1) <= days { year += 1 }
+        let year = self.year(ofDay: days)
+        var month = 1
         while month < 12, self.days(before: year, month + 1) <= days { month += 1 }
-        let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][days % 7]
+        let weekday = weekdays[days % 7].prefix(3)
         let clock = [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60].map(twoDigits).joined(separator: ":")
         let day = twoDigits(days - self.days(before: year, month) + 1)
         return "\(weekday), \(day) \(months[month - 1]) \(year) \(clock) GMT"
+    }
+
+    /// The year of a day, which is counted from 1 January 1970.
+    private static func year(ofDay days: Int) -> Int {
+        var year = 1970 + days / 366
+        while self.days(before: year + 1, 1) <= days { year += 1 }
+        return year
     }
 
     private static func twoDigits(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }

@@ -19,11 +19,11 @@ public protocol HTTPTransport: Sendable {
     ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
     func send(_ call: TransportRequest) async throws -> TransportResponse
 
-    /// Sends a request and returns the response as soon as its status and headers have arrived: for event streams.
+    /// Sends a request and returns the response as soon as its status and headers have arrived, for event streams.
     ///
     /// The request's timeout applies to the headers, and the maximum body size limits the unread bytes. Default: waits
     /// for the whole response.
-    /// - Throws: The same errors as ``send(_:)``. Reading the body throws the error that ends it early.
+    /// - Throws: The same errors as ``send(_:)``. Reading the body throws an error if the body ends early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
 
     /// Sends a request with a streamed body. Returns the response once its headers have arrived, and the body has been
@@ -149,7 +149,7 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
     public let rawValue: String
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// Connections to authorization servers: discovery, tokens, keys, users.
+    /// Connections to authorization servers: discovery, token requests, keys and UserInfo.
     public static let authorizationServers = Self(rawValue: "authorization_servers")
     /// Connections to APIs that are called with an access token.
     public static let resources = Self(rawValue: "resources")
@@ -188,16 +188,18 @@ public struct TransportResponse: Sendable {
         return String(value.unicodeScalars.prefix { $0 != ";" }).trimmingSpaces().lowercased()
     }
 
-    /// `Date`: the server's time when it sent the response (RFC 9110 section 6.6.1); nil when absent.
-    public var date: Date? {
-        head.headerFields[.date].flatMap(HTTPDate.date)
+    /// The number of seconds by which this machine's clock is ahead of the server's, according to `Date` (RFC 9110 section
+    /// 6.6.1); nil when the response has no valid `Date`.
+    /// - Parameter now: The time at which the response was received.
+    package func clockOffset(at now: Date) -> TimeInterval? {
+        head.headerFields[.date].flatMap { HTTPDate.date($0, now: now) }.map(now.timeIntervalSince)
     }
 
     /// `Retry-After` (RFC 9110 section 10.2.3): the delay before a retry; nil when the response does not specify one.
     public func retryAfter(now: Date) -> Duration? {
         guard let value = head.headerFields[.retryAfter] else { return nil }
         if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
-        return HTTPDate.date(value).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
+        return HTTPDate.date(value, now: now).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
     }
 }
 

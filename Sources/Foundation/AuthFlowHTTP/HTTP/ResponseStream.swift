@@ -57,7 +57,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         state.withLock { if $0.end == nil { $0.cancel = cancel } }
     }
 
-    /// Sets the callback that retries a held-back part, once there is room in the buffer.
+    /// Sets the callback that offers a deferred part again, once there is room in the buffer.
     package func onRoom(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
 
     /// Retains an object for as long as the body exists.
@@ -87,7 +87,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     }
 
     /// Adds a part.
-    /// - Returns: false when it does not fit, or the body is no longer being read.
+    /// - Returns: false when the part does not fit, or the body is no longer being read.
     @discardableResult public func append(_ part: [UInt8]) -> Bool { append(part, isBounded: true) }
 
     private func append(_ part: [UInt8], isBounded: Bool) -> Bool {
@@ -100,7 +100,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
             }
             guard !isBounded || state.size + part.count <= limit else { return (false, nil) }
             state.size += part.count
-            // Small parts are joined, because every array has an overhead.
+            // Small parts are joined, because every array adds overhead.
             if let last = state.parts.last, last.count + part.count <= Self.joinedSize {
                 state.parts[state.parts.count - 1] += part
             } else {

@@ -2,7 +2,7 @@
 ///
 /// A read of the next part must return when its task is cancelled, because the exchange waits for it.
 public struct UploadBody: Sendable {
-    /// The parts. Reading throws the error that ends the body early; the request then fails.
+    /// The parts. Reading throws an error if the body ends early; the request then fails.
     public let parts: any AsyncSequence<[UInt8], any Error> & Sendable
 
     /// The number of bytes; nil when it is not known in advance, and the body is sent in chunks (RFC 9112 section 7.1).
@@ -15,7 +15,7 @@ public struct UploadBody: Sendable {
     }
 
     /// Reads the whole body.
-    /// - Throws: The error that ends it early; `CancellationError` when the task is cancelled, because a sequence may then end as if it
+    /// - Throws: The error that ends the body early; `CancellationError` when the task is cancelled, because a sequence may then end as if it
     ///   were complete.
     package func collected() async throws -> [UInt8] {
         var bytes: [UInt8] = []

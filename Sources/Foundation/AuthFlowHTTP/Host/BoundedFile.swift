@@ -1,8 +1,8 @@
 import AuthFlowEssentials
 import AuthFlowSystem
 
-/// Reads files whose paths come from a configuration, up to a maximum size, because such a path may name an endless
-/// device.
+/// Reads files whose paths come from a configuration, up to a maximum size, because such a path may refer to an endless
+/// device such as `/dev/zero`.
 package enum BoundedFile {
     /// The content of a file; nil when it cannot be read, or is larger than allowed.
     package static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {

@@ -9,8 +9,8 @@ package enum ChildProgram {
 
     /// Starts a program in a new session.
     ///
-    /// Foundation's `Process` can do neither of two things that are required here: start the browser in a new session, so
-    /// that Ctrl-C in the terminal does not terminate it, and reset the signals that a command-line tool ignores, which a
+    /// Foundation's `Process` cannot meet either of two requirements: to start the browser in a new session, so that
+    /// Ctrl-C in the terminal does not terminate it, and to reset the signals that a command-line tool ignores, which a
     /// child process would otherwise ignore permanently.
     /// - Parameter output: The descriptor for its standard output; nil to discard it.
     package static func spawn(

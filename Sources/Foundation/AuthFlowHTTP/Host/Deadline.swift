@@ -5,11 +5,11 @@ import Synchronization
 /// The cancelled operation is awaited, so that all resources it opened are closed when this function returns.
 /// - Parameters:
 ///   - duration: The timeout.
-///   - clock: The clock of the timeout.
+///   - clock: The clock that measures the timeout.
 ///   - extension: Called when the timeout expires; returns the additional time for the operation; default: nil, for none.
 ///   - timeoutError: Creates the error to throw when the timeout expires.
 ///   - operation: The operation.
-/// - Returns: The result of `operation`, even if it is late: it may contain the only copy of a refresh token.
+/// - Returns: The result of `operation`, even if it is late, because it may contain the only copy of a refresh token.
 /// - Throws: Any error thrown by `operation`, the timeout error, or `CancellationError`.
 package func withDeadline<Return: Sendable>(
     _ duration: Duration,
@@ -71,7 +71,7 @@ private final class DeadlineTimer: Sendable {
 }
 
 extension Task where Failure == any Error {
-    /// Starts a task on the caller's thread if the system supports it: waking another thread takes longer than many operations.
+    /// Starts a task on the caller's thread if the system supports it, because waking another thread takes longer than many operations.
     fileprivate static func begun(_ operation: @escaping @Sendable () async throws -> Success) -> Task {
         if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
             Task.immediate { try await operation() }

@@ -1,5 +1,5 @@
 extension Duration {
-    /// The duration in seconds, with its fraction.
+    /// The duration in seconds, including the fraction.
     package var seconds: Double {
         Double(components.seconds) + Double(components.attoseconds) / 1e18
     }

@@ -65,8 +65,8 @@ private final class Child: Sendable {
 
     private let state = Mutex(State.notStarted)
 
-    /// The time to wait for more output after the program has exited, in milliseconds: its children may hold the pipe
-    /// open.
+    /// The time to wait for more output after the program has exited, in milliseconds, because its children may hold
+    /// the pipe open.
     private static let patience: Int32 = 100
 
     /// Kills the program's process group; if it has not been started yet, prevents its start.
@@ -108,7 +108,7 @@ private final class Child: Sendable {
         return (awaitEnd(), bytes)
     }
 
-    /// The output of the program until it exits; nil when it is larger than allowed. A process that the program leaves
+    /// The program's output up to its exit; nil when it is larger than allowed. A process that the program leaves
     /// behind may hold the pipe open, so reading stops when the program exits, not at the end of the pipe.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []

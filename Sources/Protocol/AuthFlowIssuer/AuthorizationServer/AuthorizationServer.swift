@@ -31,7 +31,7 @@ public final class AuthorizationServer: Sendable {
 
     /// Creates a server. No request is sent until one is needed.
     /// - Parameters:
-    ///   - source: The source of the metadata, such as the adapter of the provider.
+    ///   - source: The source of the metadata, such as the provider's adapter.
     ///   - transport: Sends every request concerning this server; default: the system's.
     ///   - host: The clock, random number generator and environment; default: the system's.
     public init(
@@ -62,14 +62,14 @@ public final class AuthorizationServer: Sendable {
             + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
     }
 
-    /// The metadata after a signature could not be verified: a new document, unless it was fetched very recently. Only
+    /// The metadata to use after a signature verification failure: refetched, unless it was fetched very recently. Only
     /// this caller waits for it, because a forged signature must not delay others.
     package func metadataAfterDoubt() async throws -> ProviderMetadata {
         try await cache.metadata(isDoubted: true) { [self] in try await discover() }
     }
 
     /// The metadata, or the old document while a new one is being fetched, for a program that must not block, such as
-    /// an API.
+    /// an API server.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {
         try await cache.metadata(waits: false) { [self] in try await discover() }
     }
@@ -84,7 +84,7 @@ public final class AuthorizationServer: Sendable {
                 try await Discovery(issuer: issuer, context: context).supplement(metadata)
             }
         } catch is AuthError {
-            // The endpoint stays missing for now.
+            // The endpoint remains unavailable for now.
             return metadata
         }
     }
@@ -133,20 +133,19 @@ public final class AuthorizationServer: Sendable {
 
     /// Records the server's time from a response, and returns how far this machine's clock is ahead of it.
     package func learnClock(from response: TransportResponse) -> TimeInterval? {
-        guard let date = response.date else { return nil }
-        let difference = host.now().timeIntervalSince(date)
-        offset.withLock { $0 = difference }
+        let difference = response.clockOffset(at: host.now())
+        if let difference { offset.withLock { $0 = difference } }
         return difference
     }
 
-    /// The correction of this machine's clock, in seconds. `Date` has whole seconds, so small differences are ignored.
-    /// A difference of more than a day is attributed to the server's clock.
+    /// The correction for this machine's clock, in seconds. `Date` has a resolution of one second, so small differences
+    /// are ignored. A difference of more than a day is attributed to the server's clock.
     package var clockCorrection: TimeInterval {
         guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
         return offset
     }
 
-    /// The time by the server's clock.
+    /// The time according to the server's clock.
     package var time: Date { host.now() - clockCorrection }
 }
 

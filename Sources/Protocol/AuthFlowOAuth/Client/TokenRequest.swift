@@ -33,7 +33,7 @@ extension OAuthClient {
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
     /// - Parameters:
     ///   - request: The request.
-    ///   - scopes: The granted scopes when neither the request nor the response names any.
+    ///   - scopes: The granted scopes when neither the request nor the response specifies any.
     ///   - key: The key that the requested tokens are, or will be, bound to.
     ///   - check: Runs immediately before each attempt to send the request.
     ///   - signed: Creates the signed parameters, which contain a timestamp and an identifier, for each attempt.
@@ -166,7 +166,7 @@ extension OAuthClient {
             tokens: tokens,
             requestedScopes: response.scopes,
             key: key,
-            clockOffset: response.http.date.map { host.now().timeIntervalSince($0) }
+            clockOffset: response.http.clockOffset(at: host.now())
         )
     }
 
@@ -210,7 +210,7 @@ extension OAuthClient {
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
         else { return adding("Check \"client_id\", \"client_secret\" and \"client_authentication\".") }
         return adding(
-            "The client's secret or identifier has characters that some providers misread in HTTP Basic: if it is correct, set \"client_authentication\" to \"client_secret_post\"."
+            "The client's secret or identifier contains characters that some providers decode incorrectly in HTTP Basic: if the value is correct, set \"client_authentication\" to \"client_secret_post\"."
         )
     }
 
@@ -252,12 +252,12 @@ extension OAuthClient {
 extension TokenSet {
     /// Parses a token endpoint's response as RFC 6749 sections 5.1 and 5.2 describe it.
     ///
-    /// An `error` member is an error whatever the status: some providers send it with 200.
+    /// An `error` member is an error regardless of the status: some providers send it with 200.
     /// - Parameters:
     ///   - response: The response.
     ///   - parameters: Its parameters, or the error from parsing them.
     ///   - bearerTypes: The token types that this provider uses for bearer tokens.
-    ///   - now: The time of its arrival.
+    ///   - now: The time at which the response arrived.
     /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response conforms to neither
     ///   section.
     init(
@@ -273,8 +273,8 @@ extension TokenSet {
                 providerError: error
             )
         }
-        // RFC 6749 section 5.1 specifies 200. A 201 is equally clear, and a refresh token in the response has already
-        // replaced the old one.
+        // RFC 6749 section 5.1 specifies 200. A 201 is equally unambiguous, and a refresh token in the response has
+        // already replaced the old one.
         guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)
         }
@@ -322,23 +322,23 @@ extension TokenSet {
 }
 
 extension JSON {
-    /// A token in a response; nil also for an empty string, which is not a valid token (RFC 6749 appendix A.17: 1*VSCHAR) and must
-    /// not replace one.
+    /// A token in a response; nil also for an empty string, which is not a valid token (RFC 6749 appendix A.17: 1*VSCHAR) and must not
+    /// replace a stored token.
     func token(_ name: String) -> Secret? {
         self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
     /// A number of seconds in a response.
     /// - Returns: nil when the member is absent or null.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as from some servers, a string of digits, or
-    ///   when it is less than zero or more than a century.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor a string of digits (which some servers send), or
+    ///   when it is negative or more than a century.
     func seconds(_ name: String) throws(AuthError) -> Double? {
         guard let value = self[name], value != .null else { return nil }
         let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
         guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
             throw AuthError(
                 .invalidResponse,
-                "The response has a \"\(name)\" that is not a number of seconds from 0 to 100 years."
+                "The response has a \"\(name)\" that is not a number of seconds between 0 and 100 years."
             )
         }
         return seconds

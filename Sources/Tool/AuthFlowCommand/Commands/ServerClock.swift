@@ -17,8 +17,8 @@ final class ServerClock: HTTPTransport {
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         let response = try await base.withLock(\.self).send(call)
-        // `Date` has whole seconds, so half a second is the best estimate of the fraction.
-        if let date = response.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
+        // `Date` has a resolution of one second, so half a second is the best estimate of the fraction.
+        if let offset = response.clockOffset(at: Date()) { found.withLock { $0 = offset - 0.5 } }
         return response
     }
 }
