@@ -19,7 +19,7 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
         probability > 0 && fraction() < probability
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// A random number in the half-open range from 0 to 1.
     package mutating func fraction() -> Double { Double(next() >> 11) / Double(1 << 53) }
 
     /// A random duration within bounds.

@@ -10,7 +10,7 @@ import CSimulation
 /// Simulated code waits on ``clock``, and gets its time and randomness from ``host(of:skew:)``. It must not block, wait for other
 /// threads, or call `Task.yield()`, from which it would never resume.
 ///
-/// For the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise the iteration order of sets and
+/// To get the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise the iteration order of sets and
 /// dictionaries differs between operating system processes.
 public final class Simulation: @unchecked Sendable {  // All of its jobs run on the thread that called run(until:).
     /// A simulated process.
@@ -55,7 +55,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     private var current = Process.world.index
     private let recordsTrace: Bool
 
-    /// The events so far, as lines of text; empty unless it is recorded.
+    /// The events so far, as lines of text; empty unless the trace is recorded.
     public private(set) var trace: [String] = []
 
     /// Creates a simulation.
@@ -86,7 +86,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return Process(index: states.count - 1)
     }
 
-    /// Kills a process: none of its tasks takes another step, even if work in the world that they wait for completes.
+    /// Kills a process: none of its tasks takes another step, even if the work that it awaits in the world completes.
     public func kill(_ process: Process) {
         precondition(process != .world)
         note("P\(process.index) is killed")
@@ -95,14 +95,14 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         timers.removeAll(of: process.index)
     }
 
-    /// Pauses a process for a while; its clocks keep running.
+    /// Pauses a process for a duration; its clocks continue to run.
     public func pause(_ process: Process, for duration: Duration) {
         guard case .running = states[process.index] else { return }
         note("P\(process.index) is paused for \(duration)")
         states[process.index] = .paused(until: now + duration)
     }
 
-    /// Whether a process was killed.
+    /// Whether a process has been killed.
     public func isKilled(_ process: Process) -> Bool {
         if case .killed = states[process.index] { true } else { false }
     }
@@ -134,7 +134,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return body()
     }
 
-    /// Runs work in the world while a process waits for it: the work continues even when the process is killed.
+    /// Runs work in the world while a process waits for it: the work continues even if the process is killed.
     public func inWorld<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
         try await unsafe withUnsafeThrowingContinuation { continuation in
             begin(in: .world) {

@@ -1,4 +1,4 @@
-/// The process of each task. The end of a task is not reported, so tasks that have not run for a long time are
+/// The process of each task. The runtime does not report when a task ends, so tasks that have not run recently are
 /// dropped by generation.
 struct TaskOwners {
     private static let limit = 1 << 20

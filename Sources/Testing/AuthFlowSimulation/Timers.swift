@@ -1,4 +1,4 @@
-/// The timers for which tasks of a simulation wait. They are stored in a binary heap, because there may be hundreds
+/// The timers that a simulation's tasks wait for. They are stored in a binary heap, because there may be hundreds
 /// of thousands of them.
 struct Timers {
     @safe struct Timer {
@@ -27,7 +27,7 @@ struct Timers {
         return last
     }
 
-    /// - Returns: The timer; nil when it has fired.
+    /// - Returns: The timer; nil if it has already fired.
     mutating func remove(_ number: UInt64) -> Timer? {
         guard let timer = waiting.removeValue(forKey: number) else { return nil }
         if let index = held.firstIndex(where: { $0.number == number }) {

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks the requirements on every ``/AuthFlow/ProviderAdapter``: it must sign in two users at an emulator of its
+/// Checks the requirements for every ``/AuthFlow/ProviderAdapter``: it must sign in two users at an emulator of its
 /// provider, distinguish them, refresh and revoke tokens, and preserve the protections of the flow. Run it from one
 /// of your own tests.
 public struct ProviderConformance: Sendable {
@@ -49,7 +49,7 @@ public struct ProviderConformance: Sendable {
             do {
                 _ = try await other.refresh()
             } catch {
-                try require(false, "The sign-out of one user must not end another user's session: \(error)")
+                try require(false, "Signing out one user must not end another user's session: \(error)")
             }
         }
         _ = try await other.signOut()
@@ -104,7 +104,7 @@ public struct ProviderConformance: Sendable {
 
     private func tellsUsersApart(_ one: Credential, _ two: Credential) async throws {
         guard let first = one.identity, let second = two.identity else {
-            return try require(one.identity == nil && two.identity == nil, "All users or none must be identified.")
+            return try require(one.identity == nil && two.identity == nil, "Either all or no users must be identified.")
         }
         try require(!first.subject.isIdentical(to: second.subject), "Two users must have different subjects.")
         guard let own = try await userInfo(client), let others = try await userInfo(other) else { return }
@@ -136,7 +136,7 @@ public struct ProviderConformance: Sendable {
             do {
                 refreshed = try await client.refresh()
             } catch {
-                throw ConformanceFailure(description: "Refreshing a session must be possible repeatedly: \(error)")
+                throw ConformanceFailure(description: "It must be possible to refresh a session repeatedly: \(error)")
             }
             try require(
                 refreshed.tokens.accessToken != last.tokens.accessToken,

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks the requirements on every ``/AuthFlow/SessionTokenStore``, in addition to those that ``TokenStoreConformance`` checks.
+/// Checks the requirements for every ``/AuthFlow/SessionTokenStore``, in addition to those that ``TokenStoreConformance`` checks.
 public struct SessionStoreConformance: Sendable {
     private let store: any SessionTokenStore
     private let wait: @Sendable (Duration) async throws -> Void

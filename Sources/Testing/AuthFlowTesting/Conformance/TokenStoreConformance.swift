@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks the requirements on every ``/AuthFlow/TokenStore``. Run it from one of your own tests:
+/// Checks the requirements for every ``/AuthFlow/TokenStore``. Run it from one of your own tests:
 ///
 /// ```swift
 /// @Test func conforms() async throws { try await TokenStoreConformance(store: MyStore()).run() }
@@ -99,7 +99,7 @@ public struct TokenStoreConformance: Sendable {
         try await store.withLease(on: key) { _ in }
     }
 
-    /// Checks writes under a lease that has ended, that is forged, or that belongs to another key.
+    /// Checks writes under a lease that has ended, is forged, or belongs to another key.
     private func refusesToWriteUnderALostLease() async throws {
         let key = key("fenced")
         let old = try await store.withLease(on: key) { $0 }

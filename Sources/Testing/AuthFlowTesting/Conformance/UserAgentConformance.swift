@@ -12,7 +12,7 @@ public import AuthFlow
 /// }
 /// ```
 public struct UserAgentConformance: Sendable {
-    /// An error that the rest of a sign-in throws, which an agent must rethrow.
+    /// An error thrown by the rest of a sign-in, which an agent must rethrow.
     private struct Failure: Error {}
 
     private let agent: any UserAgent
@@ -23,7 +23,7 @@ public struct UserAgentConformance: Sendable {
     /// - Parameters:
     ///   - agent: The agent.
     ///   - redirectURI: A redirect URI at which the agent can receive redirects.
-    ///   - deliver: Requests the redirect URI with the authorization response, like the user's browser at the end of
+    ///   - deliver: Requests the redirect URI with the authorization response, as the user's browser does at the end of
     ///     a visit. For an agent without a browser, it may do nothing. In that case, the visit itself must lead to
     ///     the `redirect_uri` in the query of the visited URL, with the `state` in that query and the code
     ///     `conformance`.
@@ -67,7 +67,7 @@ public struct UserAgentConformance: Sendable {
         let (response, expected) = try await agent.withRedirectSession(options(state)) { session in
             try ConformanceFailure.require(
                 isSame(session.redirectURI),
-                "The redirect URI in the request must be the configured URI, with the chosen port if it specifies none."
+                "The redirect URI in the request must be the configured URI, plus the chosen port if that URI has none."
             )
             let separator = session.redirectURI.contains("?") ? "&" : "?"
             let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"

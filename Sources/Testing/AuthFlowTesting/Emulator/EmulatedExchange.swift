@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A request to an emulator with the standard response to it, for a test that emulates the endpoints and formats of one provider.
+/// A request to an emulator, together with the standard response, for a test that emulates the endpoints and formats of one provider.
 ///
 /// ```swift
 /// extension OIDCEmulator {
@@ -16,7 +16,7 @@ public struct EmulatedExchange: Sendable {
     /// The request.
     public let request: ReceivedRequest
 
-    /// The emulator's own response; status 404 for a path that it does not have.
+    /// The emulator's standard response; status 404 for an unknown path.
     public let response: TransportResponse
 
     let address: String

@@ -37,7 +37,7 @@ enum EmulatedProof {
             let key = try? P256.Signing.PublicKey(rawRepresentation: xBytes + yBytes),
             let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
             key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
-        else { return .refused("the signature or the key is wrong") }
+        else { return .refused("the signature or the key is invalid") }
         guard claims["htm"]?.string == request.method.rawValue else { return .refused("htm is wrong") }
         guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else { return .refused("htu is wrong") }
         // A server's clock may be coarser than the client's, so that a proof from the current second appears to be from the future. Other
@@ -46,7 +46,7 @@ enum EmulatedProof {
             return .refused("iat is in the future or too old")
         }
         guard let jti = claims["jti"]?.string, !jti.isEmpty, isNew(jti) else {
-            return .refused("the proof was used before")
+            return .refused("the proof has already been used")
         }
         let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard claims["ath"]?.string == hash else { return .refused("ath is wrong, or must be absent") }

@@ -15,7 +15,7 @@ public struct EmulatorKeys: Sendable {
 
     /// Generating an RSA key takes noticeable time in a test run, so it is generated only once per process.
     private static let sharedRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    /// The RSA key of ``decoys()``, which is published and never signs.
+    /// The RSA key of ``decoys()``, which is published but never used to sign.
     private static let decoyRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
 
     /// Generates keys.

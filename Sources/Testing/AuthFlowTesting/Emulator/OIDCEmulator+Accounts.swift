@@ -55,7 +55,7 @@ extension OIDCEmulator {
         public var sendsUnsignedRequests = false
         /// The encryption of responses to it; nil for none.
         public var encryption: EmulatedEncryption?
-        /// `x5t#S256` of the certificate that authenticates it (RFC 8705); nil for none. Its subject is ignored.
+        /// `x5t#S256` of the certificate that authenticates it (RFC 8705); nil for none. The subject is ignored.
         public var certificateThumbprint: String?
         /// The platform whose JWTs authenticate the client, instead of its own key; nil for none.
         public var workload: Workload?
@@ -81,7 +81,7 @@ extension OIDCEmulator {
             self.userInfoSigningAlgorithm = userInfoSigningAlgorithm
         }
 
-        /// `authflow-demo`, a public client with every kind of loopback redirect URI and a private-use one.
+        /// `authflow-demo`, a public client with every kind of loopback redirect URI and a private-use URI.
         public static let demo = Client(
             id: "authflow-demo",
             redirectURIs: [

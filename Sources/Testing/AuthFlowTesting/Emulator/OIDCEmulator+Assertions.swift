@@ -2,7 +2,7 @@ public import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-// Assertions by other issuers (RFC 7523), and assertions that this provider issues for other servers
+// Assertions from other issuers (RFC 7523), and assertions that this provider issues for other servers
 // (draft-ietf-oauth-identity-assertion-authz-grant).
 
 extension OIDCEmulator {
@@ -41,14 +41,14 @@ extension OIDCEmulator {
             old,
             _ in old
         }
-        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let (keys, algorithm) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         let header: JSON = [
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
         ]
         return try keys.sign(.object(all), header: header, with: algorithm)
     }
 
-    /// The reason why an assertion is rejected.
+    /// The reason for rejecting an assertion.
     private struct Refusal: Error {
         let description: String
 
@@ -95,7 +95,7 @@ extension OIDCEmulator {
             if header["typ"]?.string == Self.identityAssertionType {
                 // Section 4.4.1: "The aud claim MUST identify the issuer of the Resource Authorization Server", "as a string".
                 guard claims["aud"]?.string == issuer || claims["aud"]?.strings == [issuer] else {
-                    throw Refusal("the identity assertion has several audiences")
+                    throw Refusal("the identity assertion has more than one audience")
                 }
                 guard claims["client_id"]?.string == client.id else {
                     throw Refusal("the identity assertion is for another client")
@@ -124,7 +124,7 @@ extension OIDCEmulator {
             && claims["iss"]?.string == workload.issuer && claims["sub"]?.string == workload.subject
     }
 
-    /// An identity assertion for another server, in exchange for an ID Token of this one.
+    /// An identity assertion for another server, in exchange for an ID Token from this server.
     func identityAssertion(
         _ form: FormParameters,
         _ client: Client,
@@ -159,7 +159,7 @@ extension OIDCEmulator {
             "token_type": "N_A", "expires_in": 300,
         ]
         parameters["scope"] = form["scope"].map(JSON.string)
-        var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
+        var response = (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response
     }

@@ -30,7 +30,7 @@ extension OIDCEmulator {
         guard (query["state"] ?? "").utf8.count >= 16 else {
             return respond(authorization, ["error": "invalid_request", "error_description": "state is too short"])
         }
-        if state.withLock({ $0.fault?.keySet.rotation == .atAuthorization }) { try? rotateKeys() }
+        if state.withLock({ $0.settings.fault?.keySet.rotation == .atAuthorization }) { try? rotateKeys() }
         guard Self.responseMode(of: authorization) != nil else {
             return respond(authorization, ["error": "invalid_request", "error_description": "unknown response_mode"])
         }
@@ -99,7 +99,7 @@ extension OIDCEmulator {
             }
             return respond(
                 authorization,
-                ["error": "access_denied", "error_description": "The user did not allow it"]
+                ["error": "access_denied", "error_description": "The user denied the request"]
             )
         }
         state.withLock { _ = $0.consents[session.userIndex, default: []].insert(authorization.client.id) }
@@ -145,12 +145,12 @@ extension OIDCEmulator {
         var parameters = parameters
         if let state = authorization.parameters["state"] { parameters.append("state", state) }
         parameters.append("iss", issuer)
-        fault?.callback.change(&parameters)
+        settings.fault?.callback.change(&parameters)
         let mode = Self.responseMode(of: authorization) ?? .query
         if mode.isSigned {
             guard let response = signedResponse(parameters, to: authorization.client) else { return .failure }
             parameters = ["response": response]
-            fault?.signedResponse.beside(&parameters)
+            settings.fault?.signedResponse.beside(&parameters)
         }
         switch mode.delivery {
         case .query:

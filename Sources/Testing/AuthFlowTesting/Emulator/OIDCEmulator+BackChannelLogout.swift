@@ -3,13 +3,6 @@ import AuthFlowEssentials
 import Synchronization
 
 extension OIDCEmulator {
-    /// Whether each sign-in creates a separate session (`sid` in ID Tokens). Clients can receive a logout token when
-    /// it ends.
-    public var hasSessionIDs: Bool {
-        get { state.withLock { $0.hasSessionIDs } }
-        set { state.withLock { $0.hasSessionIDs = newValue } }
-    }
-
     /// Creates a logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4) as the provider would send it.
     /// - Parameters:
     ///   - clientID: The client for which the token is issued.
@@ -22,7 +15,7 @@ extension OIDCEmulator {
         sessionID: String? = nil,
         change: (_ header: inout [String: JSON], _ claims: inout [String: JSON]) -> Void = { _, _ in }
     ) throws -> String {
-        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let (keys, algorithm) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         let time = Int64(now().timeIntervalSince1970)
         var claims: [String: JSON] = [
             "iss": .string(issuer), "aud": .string(clientID), "iat": .integer(time), "exp": .integer(time + 120),

@@ -8,7 +8,7 @@ extension OIDCEmulator {
     /// The path prefix of the endpoints that request a client certificate.
     static let certificatePrefix = "/mtls"
 
-    /// `x5t#S256` of the client certificate of a request; nil when there is none.
+    /// `x5t#S256` of a request's client certificate; nil if the request has none.
     static func thumbprint(of request: HTTPRequest) -> String? {
         // RFC 9440 section 2.2: the DER certificate as a Byte Sequence of Structured Fields (base64 between colons).
         guard let field = request.headerFields[.clientCertificate], field.hasPrefix(":"), field.hasSuffix(":"),

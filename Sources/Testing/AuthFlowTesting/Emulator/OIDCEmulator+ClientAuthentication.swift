@@ -6,8 +6,8 @@ import Synchronization
 // Client authentication, checked as strictly as the specifications require.
 
 extension OIDCEmulator {
-    /// The client, if it has authenticated with exactly its registered method.
-    /// - Parameter address: The URL that the client requested; nil for the URL of the request.
+    /// The client, if it has authenticated with its registered method.
+    /// - Parameter address: The URL that the client requested; nil to use the URL of the request.
     func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest, _ address: String? = nil) -> Client? {
         let basic = request.headerFields[.authorization]
         if let basic, basic.hasPrefix("Basic ") {
@@ -122,10 +122,10 @@ extension OIDCEmulator {
             form["resource"].flatMap { try? self.accessToken(for: $0, claims, thumbprint) } ?? Self.randomID()
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": thumbprint == nil ? "Bearer" : "DPoP",
-            "expires_in": .integer(accessTokenLifetime),
+            "expires_in": .integer(settings.accessTokenLifetime),
         ]
         if !scopes.isEmpty { parameters["scope"] = .string(scopes) }
-        var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
+        var response = (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response
     }

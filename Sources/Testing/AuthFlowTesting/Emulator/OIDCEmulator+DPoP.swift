@@ -33,7 +33,7 @@ extension OIDCEmulator {
     ///   - accessToken: The access token sent with the proof; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
         guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
-        let wantsNonce = accessToken == nil ? dpop == .requiredWithNonce : resourceWantsNonce
+        let wantsNonce = accessToken == nil ? settings.dpop == .requiredWithNonce : settings.resourceWantsNonce
         let outcome = EmulatedProof.check(
             request,
             at: address,
@@ -65,11 +65,13 @@ extension OIDCEmulator {
     }
 
     func addNonce(to response: inout TransportResponse) {
-        guard dpop == .requiredWithNonce || resourceWantsNonce, let name = HTTPField.Name("dpop-nonce") else { return }
+        guard settings.dpop == .requiredWithNonce || settings.resourceWantsNonce,
+            let name = HTTPField.Name("dpop-nonce")
+        else { return }
         response.head.headerFields[name] = currentNonce
     }
 
-    /// The grant of a request's access token, when it is sent with the scheme that the token requires.
+    /// The grant of a request's access token, if the token is sent with the required scheme.
     func grant(of request: HTTPRequest, at address: String) -> (grant: Grant?, challenge: String?) {
         let parts = (request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
         guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {

@@ -4,7 +4,7 @@ import Synchronization
 
 // The device authorization grant (RFC 8628).
 
-/// A response to a poll of a device code, instead of the regular one.
+/// A response to a poll with a device code, sent instead of the regular response.
 public enum DevicePollResponse: Sendable, Hashable {
     /// An error, such as `authorization_pending`.
     case error(String)
@@ -47,13 +47,13 @@ extension OIDCEmulator {
             let code = state.deviceCodes.begin(
                 clientID: client.id,
                 scope: form["scope"] ?? "",
-                interval: state.devicePollInterval,
+                interval: state.settings.devicePollInterval,
                 lifetime: Self.deviceCodeLifetime,
                 now: now
             )
-            return (code, state.devicePollInterval)
+            return (code, state.settings.devicePollInterval)
         }
-        return (fault?.deviceAuthorization ?? DeviceAuthorizationFault()).applied(to: [
+        return (settings.fault?.deviceAuthorization ?? DeviceAuthorizationFault()).applied(to: [
             "device_code": .string(code.deviceCode),
             "user_code": .string(code.userCode),
             "verification_uri": .string("\(base)/device"),
@@ -110,9 +110,10 @@ extension OIDCEmulator {
         let now = now()
         let deviceCode = form["device_code"] ?? ""
         let (scripted, verdict) = state.withLock { state in
-            if !state.devicePollResponses.isEmpty {
+            if !state.settings.devicePollResponses.isEmpty {
                 return (
-                    state.devicePollResponses.removeFirst() as DevicePollResponse?, DeviceCodes<Grant>.Verdict.pending
+                    state.settings.devicePollResponses.removeFirst() as DevicePollResponse?,
+                    DeviceCodes<Grant>.Verdict.pending
                 )
             }
             return (nil, state.deviceCodes.poll(deviceCode, clientID: client.id, now: now))
@@ -121,7 +122,7 @@ extension OIDCEmulator {
         switch verdict {
         case .unknown: return refuse("invalid_grant", "no such device code")
         case .expired: return refuse("expired_token", "the device code has expired")
-        case .denied: return refuse("access_denied", "the user did not allow it")
+        case .denied: return refuse("access_denied", "the user denied the request")
         case .pending: return refuse("authorization_pending", "the user has not decided yet")
         case .slowDown: return refuse("slow_down", "polled too often")
         case .approved(var grant):

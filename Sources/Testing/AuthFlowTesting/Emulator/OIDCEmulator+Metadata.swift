@@ -46,7 +46,7 @@ extension OIDCEmulator {
             document["mtls_endpoint_aliases"] = certificateEndpoints
             document["tls_client_certificate_bound_access_tokens"] = true
         }
-        if let key = requestDecryptionKey {
+        if let key = settings.requestDecryptionKey {
             document["request_object_encryption_alg_values_supported"] = .array(
                 key.algorithms.map { .string($0.rawValue) }
             )
@@ -54,13 +54,15 @@ extension OIDCEmulator {
                 ContentEncryption.allCases.map { .string($0.rawValue) }
             )
         }
-        if pushedRequests != .never { document["pushed_authorization_request_endpoint"] = .string("\(base)/par") }
-        if pushedRequests == .always { document["require_pushed_authorization_requests"] = true }
-        return (fault?.metadata ?? MetadataFault()).applied(to: document)
+        if settings.pushedRequests != .never {
+            document["pushed_authorization_request_endpoint"] = .string("\(base)/par")
+        }
+        if settings.pushedRequests == .always { document["require_pushed_authorization_requests"] = true }
+        return (settings.fault?.metadata ?? MetadataFault()).applied(to: document)
     }
 
     func keySet() -> TransportResponse {
-        let (keys, fault) = state.withLock { ($0.keys, $0.fault?.keySet ?? KeySetFault()) }
+        let (keys, fault) = state.withLock { ($0.keys, $0.settings.fault?.keySet ?? KeySetFault()) }
         guard let published = try? keys.jwks()["keys"]?.array else { return .failure }
         var members = published
         for copy in 1..<max(fault.copies, 1) {
@@ -68,7 +70,7 @@ extension OIDCEmulator {
             // The valid keys are placed between the decoys.
             members = copy == 1 ? decoys + members : members + decoys
         }
-        if let key = requestDecryptionKey { members.append(key.publicJWK) }
+        if let key = settings.requestDecryptionKey { members.append(key.publicJWK) }
         var document: [String: JSON] = ["keys": .array(members)]
         fault.document.members(&document)
         var response = TransportResponse.json(.object(document))

@@ -43,7 +43,8 @@ extension OIDCEmulator {
 
     /// Issues a device secret and a session for a grant that has all required scopes; nil for any other grant.
     func deviceSecret(for grant: inout Grant) -> String? {
-        guard nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes) else {
+        guard settings.nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes)
+        else {
             return nil
         }
         // Standard base64, with characters that must be percent-encoded in a form.
@@ -57,7 +58,7 @@ extension OIDCEmulator {
     func exchange(_ form: FormParameters, _ client: Client, _ thumbprint: String?, _ refuse: Refuse)
         -> TransportResponse
     {
-        guard let settings = nativeSSO else {
+        guard let settings = settings.nativeSSO else {
             return refuse(
                 "unsupported_grant_type",
                 "'urn:ietf:params:oauth:grant-type:token-exchange' grant type is not supported."
@@ -101,7 +102,7 @@ extension OIDCEmulator {
     }
 
     /// Revokes a device secret with all tokens of its session.
-    /// - Returns: Whether it was a device secret.
+    /// - Returns: Whether the value was a valid device secret.
     func endSession(ofSecret secret: String) -> Bool {
         state.withLock { state in
             guard let session = state.deviceSecrets.removeValue(forKey: secret) else { return false }

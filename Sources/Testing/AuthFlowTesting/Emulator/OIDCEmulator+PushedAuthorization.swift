@@ -54,7 +54,7 @@ extension OIDCEmulator {
             )
         }
         let members: [String: JSON] = ["request_uri": .string(uri), "expires_in": .integer(Int64(lifetime))]
-        var response = (fault?.pushedAuthorization ?? PushedAuthorizationFault()).applied(to: members) {
+        var response = (settings.fault?.pushedAuthorization ?? PushedAuthorizationFault()).applied(to: members) {
             .json(.object($0), status: .created)
         }
         addNonce(to: &response)
@@ -66,7 +66,7 @@ extension OIDCEmulator {
         let client = clients.first { $0.id == query["client_id"] }
         if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }), let client {
             guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
-                return .page("Invalid request object", "<p>The request object is rejected.</p>", status: .badRequest)
+                return .page("Invalid request object", "<p>The request object was rejected.</p>", status: .badRequest)
             }
             return authorize(parameters, request)
         }
@@ -78,18 +78,18 @@ extension OIDCEmulator {
             else {
                 return .page(
                     "No such request",
-                    "<p>The request is unknown, has expired, or was used before.</p>",
+                    "<p>The request is unknown, has expired, or has already been used.</p>",
                     status: .badRequest
                 )
             }
             return authorize(pushed.parameters, request)
         }
-        if pushedRequests == .always || client?.mustPushRequests == true {
+        if settings.pushedRequests == .always || client?.mustPushRequests == true {
             return .page("Not pushed", "<p>The request must be pushed (RFC 9126).</p>", status: .badRequest)
         }
         if let object = query["request"], let client {
             guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
-                return .page("Invalid request object", "<p>The request object is rejected.</p>", status: .badRequest)
+                return .page("Invalid request object", "<p>The request object was rejected.</p>", status: .badRequest)
             }
             return authorize(parameters, request)
         }
@@ -124,7 +124,7 @@ extension OIDCEmulator {
     private func parameters(ofRequestObject text: String, _ client: Client) -> Result<FormParameters, Reason> {
         func refuse(_ text: String) -> Result<FormParameters, Reason> { .failure(Reason(text: text)) }
         var text = text
-        if let key = requestDecryptionKey, JWE.isEncrypted(Secret(text)) {
+        if let key = settings.requestDecryptionKey, JWE.isEncrypted(Secret(text)) {
             guard let signed = try? JWE(Secret(text)).decrypted(with: [key]) else {
                 return refuse("it cannot be decrypted")
             }
@@ -174,14 +174,14 @@ extension OIDCEmulator {
             "exp": .integer(Int64(now().timeIntervalSince1970) + 600),
         ]
         for pair in parameters.pairs where pair.name != "iss" { claims[pair.name] = .string(pair.value) }
-        return signed(claims, type: "JWT", fault?.signedResponse ?? SignedResponseFault()).flatMap {
+        return signed(claims, type: "JWT", settings.fault?.signedResponse ?? SignedResponseFault()).flatMap {
             try? client.received($0, .authorizationResponse)
         }
     }
 
     /// The claims as a JWT that the provider has signed, with a fault applied.
     func signed(_ claims: [String: JSON], type: String, _ fault: SignedResponseFault) -> String? {
-        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let (keys, usual) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         let algorithm = fault.algorithm ?? usual
         var claims = claims
         fault.claims(&claims)

@@ -2,29 +2,49 @@ public import AuthFlow
 import Synchronization
 
 extension OIDCEmulator {
-    /// The fault to inject; nil for none.
-    public var fault: EmulatorFault? {
-        get { state.withLock { $0.fault } }
-        set { state.withLock { $0.fault = newValue } }
+    /// The settings of a provider, which are properties of ``OIDCEmulator``. They can be changed at any time.
+    public struct Settings: Sendable {
+        /// The fault to inject; nil for none.
+        public var fault: EmulatorFault?
+        /// The signature algorithm of ID Tokens. HMAC algorithms use the client's secret.
+        public var signingAlgorithm = SignatureAlgorithm.es256
+        /// The lifetime of access tokens, in seconds.
+        public var accessTokenLifetime: Int64 = 3600
+        /// The rotation policy for refresh tokens.
+        public var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
+        /// Whether the token endpoint requires DPoP proofs, and nonces in them.
+        public var dpop = DPoPPolicy.optional
+        /// Whether the userinfo endpoint requires a nonce in DPoP proofs.
+        public var resourceWantsNonce = false
+        /// Whether authorization requests can be pushed (RFC 9126): never, optionally, or always.
+        public var pushedRequests = PushedRequests.never
+        /// The key that request objects may be encrypted to; nil for none.
+        public var requestDecryptionKey: DecryptionKey?
+        /// Fetches request objects from their URLs (`request_uri`); nil if they are not fetched.
+        public var fetchesRequestObjects: (@Sendable (_ url: String) async throws -> String)?
+        /// The native single sign-on settings; nil to disable it.
+        public var nativeSSO: NativeSSOSettings?
+        /// Whether public clients may introspect tokens.
+        public var answersPublicClients = false
+        /// Responses to polls with a device code, sent in order before the regular responses; each is used once.
+        public var devicePollResponses: [DevicePollResponse] = []
+        /// The minimum interval between polls with a device code, in seconds.
+        public var devicePollInterval = 5.0
+        /// Whether each sign-in creates a separate session (`sid` in ID Tokens). Clients can receive a logout token when
+        /// the session ends.
+        public var hasSessionIDs = false
+        /// Returns the response to a request, to emulate the endpoints and formats of one provider; nil for the standard responses.
+        public var customResponse: (@Sendable (EmulatedExchange) -> TransportResponse)?
     }
 
-    /// The key that request objects may be encrypted to; nil for none.
-    public var requestDecryptionKey: DecryptionKey? {
-        get { state.withLock { $0.requestDecryptionKey } }
-        set { state.withLock { $0.requestDecryptionKey = newValue } }
+    /// A setting.
+    public subscript<Value: Sendable>(dynamicMember setting: any WritableKeyPath<Settings, Value> & Sendable) -> Value {
+        get { state.withLock { $0.settings[keyPath: setting] } }
+        set { state.withLock { $0.settings[keyPath: setting] = newValue } }
     }
 
-    /// The signature algorithm of ID Tokens. HMAC algorithms use the client's secret.
-    public var signingAlgorithm: SignatureAlgorithm {
-        get { state.withLock { $0.signingAlgorithm } }
-        set { state.withLock { $0.signingAlgorithm = newValue } }
-    }
-
-    /// The lifetime of access tokens, in seconds.
-    public var accessTokenLifetime: Int64 {
-        get { state.withLock { $0.accessTokenLifetime } }
-        set { state.withLock { $0.accessTokenLifetime = newValue } }
-    }
+    /// The current settings.
+    var settings: Settings { state.withLock { $0.settings } }
 
     /// A rotation policy for refresh tokens.
     public enum RefreshPolicy: Sendable, Hashable {
@@ -35,71 +55,11 @@ extension OIDCEmulator {
         case lasting
     }
 
-    /// The rotation policy for refresh tokens.
-    public var refreshPolicy: RefreshPolicy {
-        get { state.withLock { $0.refreshPolicy } }
-        set { state.withLock { $0.refreshPolicy = newValue } }
-    }
-
-    /// Fetches request objects from their URLs (`request_uri`); nil if they are not fetched.
-    public var fetchesRequestObjects: (@Sendable (_ url: String) async throws -> String)? {
-        get { state.withLock { $0.fetchesRequestObjects } }
-        set { state.withLock { $0.fetchesRequestObjects = newValue } }
-    }
-
-    /// Returns the response to a request, to emulate the endpoints and formats of one provider; nil for the standard responses.
-    public var customResponse: (@Sendable (EmulatedExchange) -> TransportResponse)? {
-        get { state.withLock { $0.customResponse } }
-        set { state.withLock { $0.customResponse = newValue } }
-    }
-
     /// Revokes every access token. Refresh tokens stay valid.
     public func endAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
     /// Ends every session, as an administrator would: no refresh token stays valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
-
-    /// Whether the token endpoint requires DPoP proofs, and nonces in them.
-    public var dpop: DPoPPolicy {
-        get { state.withLock { $0.dpop } }
-        set { state.withLock { $0.dpop = newValue } }
-    }
-
-    /// Whether the userinfo endpoint requires a nonce in DPoP proofs.
-    public var resourceWantsNonce: Bool {
-        get { state.withLock { $0.resourceWantsNonce } }
-        set { state.withLock { $0.resourceWantsNonce = newValue } }
-    }
-
-    /// The native single sign-on settings; nil to disable it.
-    public var nativeSSO: NativeSSOSettings? {
-        get { state.withLock { $0.nativeSSO } }
-        set { state.withLock { $0.nativeSSO = newValue } }
-    }
-
-    /// Whether public clients may introspect tokens.
-    public var answersPublicClients: Bool {
-        get { state.withLock { $0.answersPublicClients } }
-        set { state.withLock { $0.answersPublicClients = newValue } }
-    }
-
-    /// Responses to polls of a device code, sent before the regular ones, in order; each is used once.
-    public var devicePollResponses: [DevicePollResponse] {
-        get { state.withLock { $0.devicePollResponses } }
-        set { state.withLock { $0.devicePollResponses = newValue } }
-    }
-
-    /// The minimum interval between polls of a device code, in seconds.
-    public var devicePollInterval: Double {
-        get { state.withLock { $0.devicePollInterval } }
-        set { state.withLock { $0.devicePollInterval = newValue } }
-    }
-
-    /// Whether authorization requests can be pushed (RFC 9126): never (the default), optionally, or always.
-    public var pushedRequests: PushedRequests {
-        get { state.withLock { $0.pushPolicy } }
-        set { state.withLock { $0.pushPolicy = newValue } }
-    }
 
     /// The requests that the emulator has received, oldest first.
     public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }

@@ -6,9 +6,7 @@ extension OIDCEmulator {
     struct State {
         var keys: EmulatorKeys
         var clients: [Client]
-        var fault: EmulatorFault?
-        var signingAlgorithm = SignatureAlgorithm.es256
-        var requestDecryptionKey: DecryptionKey?
+        var settings = Settings()
         var requests: [ReceivedRequest] = []
         var pending: [String: Authorization] = [:]
         var sessions: [String: Session] = [:]
@@ -17,27 +15,15 @@ extension OIDCEmulator {
         var codes: [String: IssuedCode] = [:]
         var accessTokens: [String: Grant] = [:]
         var refreshTokens: [String: RefreshToken] = [:]
-        var accessTokenLifetime: Int64 = 3600
-        var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
-        var dpop = DPoPPolicy.optional
-        var resourceWantsNonce = false
         var nonceNumber = 1
         var usedProofs: Set<String> = []
         var usedAssertions: Set<String> = []
         var fetchedObjects: [String: String] = [:]
-        var fetchesRequestObjects: (@Sendable (String) async throws -> String)?
-        var customResponse: (@Sendable (EmulatedExchange) -> TransportResponse)?
         var trustedIssuers: [String: JSON] = [:]
         var identityAudiences: [String: String] = [:]
         var pushedRequests: [String: PushedRequest] = [:]
-        var pushPolicy = PushedRequests.never
-        var nativeSSO: NativeSSOSettings?
         var deviceSecrets: [String: DeviceSession] = [:]
-        var answersPublicClients = false
         var deviceCodes = DeviceCodes<Grant>()
-        var devicePollResponses: [DevicePollResponse] = []
-        var devicePollInterval = 5.0
-        var hasSessionIDs = false
         var tenancy: Tenancy?
 
         /// Revokes all tokens of one sign-in.

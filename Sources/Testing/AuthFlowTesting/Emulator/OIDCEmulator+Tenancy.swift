@@ -3,7 +3,7 @@ import Synchronization
 extension OIDCEmulator {
     /// A server for users of several tenants, with a separate issuer for each tenant's tokens.
     public struct Tenancy: Sendable {
-        /// The issuer in the metadata: a template with a placeholder for the tenant in braces.
+        /// The issuer in the metadata: a template with a placeholder in braces for the tenant.
         public var template: String
         /// The claim that names the tenant.
         public var claim: String

@@ -23,7 +23,7 @@ extension OIDCEmulator {
         }
         let thumbprint: String?
         switch proof(of: request, at: address, accessToken: nil) {
-        case .absent where dpop == .optional: thumbprint = nil
+        case .absent where settings.dpop == .optional: thumbprint = nil
         case .absent: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
         case .good(let key): thumbprint = key
         case .refused(let error, let description): return refusal(error, description)
@@ -57,7 +57,7 @@ extension OIDCEmulator {
             return refuse("invalid_grant", "another client's code")
         }
         guard form["redirect_uri"] == grant.authorization.redirectURI else {
-            return refuse("invalid_grant", "redirect_uri differs from the authorization request")
+            return refuse("invalid_grant", "redirect_uri differs from that of the authorization request")
         }
         let challenge = form["code_verifier"].map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard challenge == grant.authorization.parameters["code_challenge"] else {
@@ -82,7 +82,7 @@ extension OIDCEmulator {
             state.codes[code]?.grant.family = family
             return true
         }
-        guard isFirstUse else { return refuse("invalid_grant", "the code was used before") }
+        guard isFirstUse else { return refuse("invalid_grant", "the code has already been used") }
         guard now() < issued.expiresAt else { return refuse("invalid_grant", "the code has expired") }
         return issue(grant, code: code)
     }
@@ -102,7 +102,7 @@ extension OIDCEmulator {
             guard let token = state.refreshTokens[text], token.grant.authorization.client.id == client.id else {
                 return nil
             }
-            guard case .rotating(let leeway) = state.refreshPolicy else { return token }
+            guard case .rotating(let leeway) = state.settings.refreshPolicy else { return token }
             if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
                 // The token was reused, by an attacker or by the client. Both lose the session.
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
@@ -117,8 +117,8 @@ extension OIDCEmulator {
 
     /// - Parameters:
     ///   - grant: The grant for which the tokens are issued.
-    ///   - code: The code that is exchanged; nil when there is none.
-    ///   - family: The family of the tokens, in a refresh; nil for a new one.
+    ///   - code: The authorization code being exchanged; nil for other grants.
+    ///   - family: The token family, in a refresh; nil to start a new family.
     ///   - isExchange: Whether the tokens are issued in a token exchange, which issues no device secret.
     func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
         var grant = grant
@@ -129,7 +129,8 @@ extension OIDCEmulator {
         guard let accessToken = try? accessToken(for: grant) else { return .failure }
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken),
-            "token_type": grant.thumbprint == nil ? "Bearer" : "DPoP", "expires_in": .integer(accessTokenLifetime),
+            "token_type": grant.thumbprint == nil ? "Bearer" : "DPoP",
+            "expires_in": .integer(settings.accessTokenLifetime),
             "scope": .string(grant.scopes.joined(separator: " ")),
         ]
         if grant.scopes.contains("openid") {
@@ -139,7 +140,7 @@ extension OIDCEmulator {
             parameters["id_token"] = .string(idToken)
         }
         parameters["device_secret"] = deviceSecret.map(JSON.string)
-        if grant.scopes.contains("offline_access"), isNew || refreshPolicy != .lasting {
+        if grant.scopes.contains("offline_access"), isNew || settings.refreshPolicy != .lasting {
             let refreshToken = Self.randomID()
             state.withLock {
                 $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family)
@@ -147,7 +148,7 @@ extension OIDCEmulator {
             parameters["refresh_token"] = .string(refreshToken)
         }
         state.withLock { $0.accessTokens[accessToken] = grant }
-        var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
+        var response = (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response
     }
@@ -169,11 +170,11 @@ extension OIDCEmulator {
     /// - Parameter claims: The claims of the user or client.
     func accessToken(for resource: String, _ claims: [String: JSON], _ thumbprint: String?) throws -> String {
         let time = Int64(now().timeIntervalSince1970)
-        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let (keys, algorithm) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         guard SignatureAlgorithm.asymmetric.contains(algorithm) else { return Self.randomID() }
         var claims = claims.merging([
             "iss": .string(issuer), "aud": .string(resource), "iat": .integer(time),
-            "exp": .integer(time + accessTokenLifetime), "jti": .string(Self.randomID()),
+            "exp": .integer(time + settings.accessTokenLifetime), "jti": .string(Self.randomID()),
         ]) { $1 }
         claims["cnf"] = thumbprint.map { ["jkt": .string($0)] }
         let header: JSON = [
@@ -182,7 +183,7 @@ extension OIDCEmulator {
         return try keys.sign(.object(claims), header: header, with: algorithm)
     }
 
-    /// - Parameter code: The code that is exchanged; nil when there is none.
+    /// - Parameter code: The authorization code being exchanged; nil for other grants.
     private func idToken(
         for grant: Grant,
         accessToken: String,
@@ -191,7 +192,7 @@ extension OIDCEmulator {
     ) throws -> String {
         let fault = self.fault ?? EmulatorFault()
         if fault.keySet.rotation == .beforeSigning { try rotateKeys() }
-        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let (keys, usual) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         let algorithm = fault.idToken.algorithm ?? usual
         let request = grant.authorization.parameters
         let time = Int64(now().timeIntervalSince1970)
@@ -211,10 +212,10 @@ extension OIDCEmulator {
         }
         if let sid = grant.sid {
             claims["sid"] = .string(sid)
-            claims["ds_hash"] = deviceSecret.flatMap { nativeSSO?.secretHash($0) }.map(JSON.string)
-            if nativeSSO?.repeatsNonce == true { claims["nonce"] = request["nonce"].map(JSON.string) }
+            claims["ds_hash"] = deviceSecret.flatMap { settings.nativeSSO?.secretHash($0) }.map(JSON.string)
+            if settings.nativeSSO?.repeatsNonce == true { claims["nonce"] = request["nonce"].map(JSON.string) }
         }
-        if hasSessionIDs, let family = grant.family { claims["sid"] = .string("session-\(family)") }
+        if settings.hasSessionIDs, let family = grant.family { claims["sid"] = .string("session-\(family)") }
         claims["acr"] = (grant.acr ?? Self.acr(request)).map(JSON.string)
         if let tenancy {
             claims["iss"] = .string(tenancy.issuer)
@@ -263,7 +264,7 @@ extension OIDCEmulator {
     /// Introspects a token for an authenticated client (RFC 7662), and signs the response if the client requests that (RFC 9701).
     func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let client = authenticatedClient(form, request),
-            client.authenticationMethod != "none" || answersPublicClients
+            client.authenticationMethod != "none" || settings.answersPublicClients
         else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
@@ -277,7 +278,11 @@ extension OIDCEmulator {
             "token_introspection": members,
         ]
         guard
-            let signed = signed(claims, type: "token-introspection+jwt", fault?.introspection ?? SignedResponseFault()),
+            let signed = signed(
+                claims,
+                type: "token-introspection+jwt",
+                settings.fault?.introspection ?? SignedResponseFault()
+            ),
             let text = try? client.received(signed, .introspection)
         else { return .failure }
         return TransportResponse(

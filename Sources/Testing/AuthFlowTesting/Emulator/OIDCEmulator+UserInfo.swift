@@ -13,7 +13,7 @@ extension OIDCEmulator {
             return response
         }
         let client = grant.authorization.client
-        let fault = fault?.userInfo ?? UserInfoFault()
+        let fault = settings.fault?.userInfo ?? UserInfoFault()
         var claims = released(to: grant)
         if client.userInfoSigningAlgorithm != nil {
             claims["iss"] = .string(issuer)

@@ -8,7 +8,7 @@ import Synchronization
 /// It is stricter than some real providers: it rejects a wrong redirect URI, code verifier or client authentication,
 /// and a reused code. The same handler works in process (``InProcessTransport``) and over a socket
 /// (``EmulatorServer``). Never expose it to untrusted clients: its passwords are in its source code.
-public final class OIDCEmulator: ProviderEmulator {
+@dynamicMemberLookup public final class OIDCEmulator: ProviderEmulator {
     /// The issuer.
     public let issuer: String
 
@@ -38,7 +38,7 @@ public final class OIDCEmulator: ProviderEmulator {
 
     /// Replaces the signing keys with new ones.
     /// - Parameter keepsKeyIDs: Whether the new keys have the IDs of the old ones, as after a careless rotation; default:
-    ///   no.
+    ///   false.
     public func rotateKeys(keepsKeyIDs: Bool = false) throws {
         let keys = keepsKeyIDs ? try state.withLock { $0.keys }.decoys() : try EmulatorKeys()
         state.withLock { $0.keys = keys }
@@ -74,7 +74,7 @@ public final class OIDCEmulator: ProviderEmulator {
         let received = ReceivedRequest(request, body: body, time: now())
         state.withLock { $0.requests.append(received) }
         let response = await standardResponse(to: received, body: body, calledAt: address)
-        guard let custom = customResponse else { return response }
+        guard let custom = settings.customResponse else { return response }
         return custom(EmulatedExchange(request: received, response: response, address: address, emulator: self))
     }
 
@@ -88,7 +88,7 @@ public final class OIDCEmulator: ProviderEmulator {
         let (query, form) = (received.query, received.form)
         var path = received.path.dropFirst(prefix.count)
         if path == "/authorize", let uri = query["request_uri"], uri.hasPrefix("http"),
-            let fetch = state.withLock({ $0.fetchesRequestObjects }), let object = try? await fetch(uri)
+            let fetch = state.withLock({ $0.settings.fetchesRequestObjects }), let object = try? await fetch(uri)
         {
             state.withLock { $0.fetchedObjects[uri] = object }
         }
@@ -109,7 +109,7 @@ public final class OIDCEmulator: ProviderEmulator {
         case (.post, "/device_authorization"): return deviceAuthorization(form, request)
         case (.get, "/device"): return devicePage(query, request)
         case (.post, "/token"): return token(form, request, address)
-        case (.post, "/par") where pushedRequests != .never: return pushedAuthorization(form, request, address)
+        case (.post, "/par") where settings.pushedRequests != .never: return pushedAuthorization(form, request, address)
         case (.post, "/revoke"): return revoke(form, request)
         case (.post, "/introspect"): return introspect(form, request)
         case (.post, "/register"): return register(request, body)
@@ -134,7 +134,7 @@ public final class OIDCEmulator: ProviderEmulator {
         else { return .page("Signed out", "<p>You are signed out.</p>") }
         var parameters = FormParameters()
         if let state = query["state"] { parameters.append("state", state) }
-        fault?.callback.change(&parameters)
+        settings.fault?.callback.change(&parameters)
         return .redirect(to: endpoint.url(adding: parameters))
     }
 

@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// Virtual time that advances only when a task waits, and without delay. Use it to test operations that take minutes.
+/// Virtual time that advances only when a task waits, and then at once. Use it to test operations that take minutes.
 ///
 /// Pass ``host`` to the client and ``now`` to the emulator. Waits complete immediately and advance the time by their
 /// duration; deadlines, which are sleeps with a tolerance, are never reached.
@@ -13,8 +13,8 @@ public final class VirtualTime: Sendable {
 
     /// Creates a virtual time.
     /// - Parameters:
-    ///   - start: The wall-clock time at the beginning.
-    ///   - drift: The speed of the client's timers relative to the emulator's: 1.1 for waits that complete after ten
+    ///   - start: The initial wall-clock time.
+    ///   - drift: The speed of the client's timers relative to the emulator's: at 1.1, waits complete after ten
     ///     elevenths of their duration.
     public init(start: Date = Date(), drift: Double = 1) {
         self.elapsed = Mutex(.zero)

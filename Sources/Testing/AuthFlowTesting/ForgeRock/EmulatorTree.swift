@@ -1,6 +1,6 @@
 public import AuthFlowJSON
 
-/// An authentication tree of an emulated ForgeRock server: nodes in sequence, some of which can end it early.
+/// An authentication tree of an emulated ForgeRock server: nodes in sequence, some of which can end the tree early.
 public struct EmulatorTree: Sendable {
     /// A node.
     public enum Node: Sendable {

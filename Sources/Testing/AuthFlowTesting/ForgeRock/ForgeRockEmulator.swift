@@ -30,7 +30,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         public var acrToTree = ["basic": "Login", "persistent-cookie": "persistent"]
         /// Whether users are asked for consent.
         public var asksForConsent = false
-        /// Whether the metadata names a revocation endpoint that does not exist.
+        /// Whether the metadata advertises a revocation endpoint that does not exist.
         public var hasRevokeQuirk = false
         /// The names of the locked users.
         public var lockedUsers: Set<String> = []
@@ -184,7 +184,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
             // The status is a permanent redirect, but must not be cached: with a cached redirect, a browser would
-            // never get back to this endpoint.
+            // never request this endpoint again.
             return TransportResponse(
                 head: HTTPResponse(
                     status: .movedPermanently,
@@ -204,7 +204,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             guard query["csrf"] == token else { return .page("Bad request", "", status: .badRequest) }
             guard query["decision"] == "allow" else { return oauth.refusedCode(query, client, "access_denied") }
         }
-        // The tree that created the session determines the `acr`, whatever was requested.
+        // The tree that created the session determines the `acr`, regardless of the request.
         let given = asked.first { settings.acrToTree[$0] == session.tree } ?? "0"
         return oauth.grantedCode(query, client, userIndex: session.userIndex, began: session.began, acr: given)
     }

@@ -48,7 +48,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var kind: Kind
         /// The callback URL.
         public var callback: String
-        /// Whether URLs below the callback, and on its subdomains, are also valid callbacks ("wildcard matching").
+        /// Whether URLs below the callback URL, and on its subdomains, are also valid callbacks ("wildcard matching").
         public var matchesBelow: Bool
         /// Whether the device flow is enabled.
         public var hasDeviceFlow: Bool
@@ -95,7 +95,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var refusedScopes: Set<String> = []
         /// The number of API requests remaining in the rate limit; nil for no limit.
         public var remainingCalls: Int?
-        /// The minimum interval between polls of a device code, in seconds.
+        /// The minimum interval between polls with a device code, in seconds.
         public var devicePollInterval = 5.0
         /// The lifetime of expiring access tokens, in seconds.
         public var accessTokenLifetime: Int64 = 28_800

@@ -3,7 +3,7 @@ public import AuthFlowEssentials
 public import AuthFlowHeadless
 import AuthFlowOIDC
 
-/// A test environment for a flow, an adapter or an app: an emulated OpenID provider, a transport to it, and clients of it.
+/// A test environment for a flow, an adapter or an app: an emulated OpenID provider, a transport to it, and its clients.
 ///
 /// ```swift
 /// @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {

@@ -130,7 +130,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// Revokes every access token.
     public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
-    /// Removes every client, like a server that keeps its clients in memory and restarts.
+    /// Removes every client, like a restart of a server that stores its clients in memory.
     public func forgetClients() {
         state.withLock { ($0.clients, $0.codes, $0.accessTokens, $0.refreshTokens) = ([:], [:], [:], [:]) }
     }
@@ -173,7 +173,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
             // Conformance "metadata-default": the URL in the header has precedence, and the root must not be requested.
             expect(
                 !settings.challengeNamesMetadata,
-                "resource metadata was requested from the root, and not from the URL in the challenge"
+                "resource metadata was requested from the root instead of the URL in the challenge"
             )
             return Self.notFound
         default: break

@@ -66,7 +66,7 @@ public struct ResourceSettings: Sendable {
     public var toolScopes: [String] = []
     /// Whether tool calls are rejected regardless of the token.
     public var refusesCalls = false
-    /// Whether every request requires another scope.
+    /// Whether every request is rejected with a challenge for a new scope.
     public var growsScopes = false
     /// Whether every token is rejected.
     public var refusesTokens = false
@@ -138,7 +138,7 @@ public struct ResourceSettings: Sendable {
     public var refusesLostSessions = false
     /// Whether responses are sent as event streams.
     public var streams = false
-    /// Whether the streams of tool calls are interrupted, to be resumed.
+    /// Whether the streams of tool calls are interrupted and must be resumed.
     public var breaksStreams = false
 
     /// Creates settings that comply with the rules.

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A way for an emulated provider to misbehave, so that a test can check that its client rejects the message.
+/// A fault that an emulated provider injects, so that a test can check that its client rejects the message.
 ///
 /// Each fault changes one message and leaves all others correct. Use one of the predefined faults, or define your own:
 ///
@@ -37,7 +37,7 @@ public struct EmulatorFault: Sendable {
     /// A fault in the userinfo endpoint's response.
     public static func userInfo(_ fault: UserInfoFault) -> EmulatorFault { with(\.userInfo, fault) }
 
-    /// A fault in a response through the front channel.
+    /// A fault in a front-channel response.
     public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
 
     /// A fault in the device authorization endpoint's response.

@@ -22,7 +22,7 @@ public struct IDTokenFault: Sendable {
     /// Changes members of the header.
     public static func header(_ change: @escaping EmulatorFault.Change) -> IDTokenFault { IDTokenFault(header: change) }
 
-    /// Changes the token after it was signed.
+    /// Changes the token after it has been signed.
     public static func text(_ change: @escaping @Sendable (String) -> String) -> IDTokenFault {
         IDTokenFault(text: change)
     }

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault in the key set, or of its rotation. Most of these are allowed, and a client must handle them.
+/// A fault in the key set or in its rotation. Most of these faults are allowed, and a client must handle them.
 public struct KeySetFault: Sendable {
     /// The time at which the keys are replaced with new keys.
     enum Rotation: Sendable {
