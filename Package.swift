@@ -124,7 +124,7 @@ let package = Package(
         module("C/CRedis"),
         // The SQLite functions, loaded when the store is first used.
         module("C/CSQLite"),
-        // The hooks into Swift's concurrency runtime with which a simulation takes over its thread.
+        // The hooks into Swift's concurrency runtime through which a simulation schedules the jobs of its thread.
         module("C/CSimulation"),
 
         // FoundationEssentials, or Foundation where the two are not separate, so that every file needs only one import.
@@ -338,7 +338,7 @@ let package = Package(
                 ),
             ]
         ),
-        // Logging of events with swift-log.
+        // Event logging with swift-log.
         module("Server/AuthFlowLog", engine + [logging]),
         // A trace of a sign-in as an HTML page: every step, check and request.
         module("Server/AuthFlowTrace", engine),

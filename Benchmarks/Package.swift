@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A separate package, so that packages that depend on AuthFlow build none of it.
+// A separate package, so that packages that depend on AuthFlow do not build the benchmarks.
 let package = Package(
     name: "Benchmarks",
     platforms: [.macOS(.v15)],

@@ -8,7 +8,7 @@ public import WebKit
 /// can read the user's input, and the user cannot verify which site is shown. This bridge is only for first-party apps,
 /// where the page and the app belong to the same party. AuthFlow never uses it by default.
 ///
-/// Type-checked on Linux against hand-written interfaces, and not run there.
+/// Type-checked on Linux against hand-written interfaces, but not run there.
 @MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandlerWithReply {
     /// The name of the message handler. The page calls `await webkit.messageHandlers.callback.postMessage(text)`, which
     /// returns the answer.
@@ -40,7 +40,7 @@ public import WebKit
             let text = message.body as? String,
             let answer = try? await questions.answer(text)
         else { return (nil, "No answer.") }
-        // The reply resolves a promise of the page that asked. A page that is loaded in the meantime does not receive it.
+        // The reply resolves a promise of the page that asked. A page that is loaded in the meantime does not receive the reply.
         return (answer, nil)
     }
 }

@@ -36,7 +36,7 @@ extension ForgeRockProvider: ProviderAdapter {
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let address = try Endpoint("\(realm.oauthURL)/.well-known/openid-configuration")
         var metadata = try await context.discover(at: address)
-        // Some versions advertise a revocation endpoint that they do not have.
+        // Some versions advertise a revocation endpoint that does not exist.
         if let announced = metadata.revocationEndpoint?.url, announced.hasSuffix("/revoke"),
             !announced.hasSuffix("/token/revoke")
         {

@@ -91,11 +91,11 @@ public struct TreeStep: Sendable {
 }
 
 extension TreeCallback: CustomStringConvertible, WithoutReflection {
-    /// The type only, because the answers are secret.
+    /// Only the type, because the answers are secret.
     public var description: String { DisplayText.sanitized(type, limit: 60) }
 }
 
 extension TreeStep: CustomStringConvertible, WithoutReflection {
-    /// The types of its questions only, because the answers are secret.
+    /// Only the types of its questions, because the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
 }

@@ -51,7 +51,7 @@ extension TreeDriver: LoginDriver {
         // endpoint.
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
             guard goto.origin == realm.origin else { throw refusal(page, "continues to another site") }
-            guard !page.hasTypedCredentials else { throw refusal(page, "asks for a sign-in after its completion") }
+            guard !page.hasTypedCredentials else { throw refusal(page, "asks for a second sign-in") }
             try await walk(tree ?? query["service"], in: browser)
             return .visit(goto, typesCredentials: true)
         }

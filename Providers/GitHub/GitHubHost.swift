@@ -36,12 +36,12 @@ public struct GitHubHost: Sendable, Hashable {
         } else if endpoint.host.hasSuffix(".github.com") || endpoint.host == "ghe.com" {
             throw AuthError(
                 .invalidConfiguration,
-                "\(endpoint.host) is not a GitHub instance that users can sign in to. Write github.com, NAME.ghe.com, or the host of an Enterprise Server."
+                "\(endpoint.host) is not a GitHub instance that users can sign in to. Use github.com, NAME.ghe.com, or the host of an Enterprise Server."
             )
         } else if endpoint.host.hasSuffix(".ghe.com") {
             // "api.NAME.ghe.com", like every other subdomain, belongs to the tenant "NAME.ghe.com".
             guard let tenant = labels.dropLast(2).last, !["api", "www"].contains(tenant) else {
-                throw AuthError(.invalidConfiguration, "\(endpoint.host) does not name a tenant. Write NAME.ghe.com.")
+                throw AuthError(.invalidConfiguration, "\(endpoint.host) does not name a tenant. Use NAME.ghe.com.")
             }
             self.init(pagesURL: "https://\(tenant).ghe.com", apiURL: "https://api.\(tenant).ghe.com")
         } else {

@@ -16,7 +16,7 @@ public enum GitHubScopes {
     /// Whether the scopes of a token cover a scope.
     /// - Parameters:
     ///   - scope: The required scope.
-    ///   - granted: The scopes of the token. GitHub Apps have none; the permissions of their tokens cannot be determined from them.
+    ///   - granted: The scopes of the token. Tokens of GitHub Apps have no scopes, and their permissions cannot be determined from the token.
     public static func covers(_ scope: String, granted: [String]) -> Bool {
         granted.contains { $0 == scope || covers(scope, granted: implied[$0] ?? []) }
     }

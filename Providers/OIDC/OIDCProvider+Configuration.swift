@@ -16,7 +16,7 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, there is no discovery, as required for a provider without a metadata document. Without the openid scope, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, discovery is skipped, as required for a provider without a metadata document. Without the openid scope, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
         )
         let identity = ConfigurationKey(
             "identity",
@@ -70,7 +70,7 @@ extension ProviderFactory {
             }
             var metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
             metadata.tokenIssuer = try profile[tokenIssuer]
-            // Without an ID Token, no keys are needed, but the endpoint that identifies the user.
+            // Without an ID Token, the endpoint that identifies the user is required instead of keys.
             let hasIDToken = try (profile[ProfileKeys.scopes] ?? ["openid"]).contains("openid")
             let identifies =
                 switch source {

@@ -34,12 +34,12 @@ struct SharedSecret: Sendable {
     }
 }
 
-/// The end of a shared sign-in, which replaces the shared device secret.
+/// A record of the end of a shared sign-in, which replaces the shared device secret.
 private struct SharedEnd: Sendable {
     /// The app that signed the user out of all apps.
     let clientID: String
     let subject: String?
-    /// The device secret, if it could not be revoked and the sign-out page is to revoke it.
+    /// The device secret, if it could not be revoked so that the sign-out page must revoke it.
     let unrevoked: Secret?
 
     init(clientID: String, subject: String?, unrevoked: Secret?) {
@@ -151,7 +151,7 @@ extension OktaProvider: SharedSignIn {
 
 extension OktaProvider: TokenRevoking {
     /// Revokes the device secret first, which ends the sign-in of every app, then this app's tokens. The device secret of
-    /// another user, who has signed in to another app since, remains valid.
+    /// another user, who has since signed in to another app, remains valid.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
         let own = credential.revocableTokens(at: context.host.now())
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
@@ -164,14 +164,14 @@ extension OktaProvider: TokenRevoking {
             // This app's own tokens are revoked even if the shared record cannot be read.
             failure = error
         }
-        // The user may have signed in to another app again since.
+        // The user may have since signed in to another app again.
         let secrets = Set([credential.tokens.deviceSecret, shared].compactMap { $0 })
         do {
             try await context.revoke(secrets.map { RevocableToken($0, typeHint: "device_secret") } + own)
         } catch {
             failure = failure ?? error
         }
-        // Whatever the response, no app may use the secret any longer.
+        // Regardless of the response, no app may use the secret after this.
         let isUnrevoked = failure != nil && signOut == .allAppsWithSecretInAddress
         let end = SharedEnd(
             clientID: context.registration.clientID,
@@ -181,7 +181,7 @@ extension OktaProvider: TokenRevoking {
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }
             let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
-            // The sign-out page of another app still has to revoke its secret.
+            // The sign-out page of another app must still revoke its secret.
             let isAwaited = old.flatMap { SharedEnd($0.exposed) }?.unrevoked != nil
             return isAnother || isAwaited ? old : RedactedJSON(end.json)
         }

@@ -11,7 +11,7 @@ extension ProviderPreset {
                 "region",
                 .host,
                 default: "auth.pingone.com",
-                "The host of its region: auth.pingone.eu, auth.pingone.ca, auth.pingone.asia."
+                "The host for the environment's region: auth.pingone.eu, auth.pingone.ca, auth.pingone.asia."
             ),
         ],
         members: [

@@ -28,7 +28,7 @@ import Testing
             _ = try await app([ForgeRockScene.alice]).signIn()
             // No user can be prompted.
             #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
-            // The cookie expires, and the prompts return.
+            // The cookie expires, and the user is prompted again.
             time.advance(by: .seconds(3600))
             let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
             #expect(error?.code == .unknownCallback)

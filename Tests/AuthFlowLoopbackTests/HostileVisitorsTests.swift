@@ -216,7 +216,7 @@ import Testing
                 .replacingOccurrences(of: "{port}", with: "\(port)")
             let response = try await Self.send(text, port)
             #expect(response.hasPrefix("HTTP/1.1 \(request.status) "), "\(request.name)")
-            // Nothing of the sign-in is revealed, and no cross-origin access is granted.
+            // Nothing about the sign-in is revealed, and no cross-origin access is granted.
             #expect(!response.contains("the-right-state"))
             #expect(!response.lowercased().contains("access-control-allow"))
         }

@@ -219,7 +219,7 @@ import Testing
         #expect(await inbox.handle(request, body: []).status == (isBelieved ? 200 : 400))
     }
 
-    /// Some providers omit the state from error responses, and the terminal shows nothing of the page that the browser shows.
+    /// Some providers omit the state from error responses, and the terminal does not show the page that the browser displays.
     @Test func aRedirectWithoutTheStateIsReportedOnce() async throws {
         let ignored = Mutex<[String]>([])
         let reporter = FlowReporter { event in ignored.withLock { $0 += [event.details["ignored"]].compactMap { $0 } } }

@@ -12,7 +12,7 @@ enum RawConnection {
     /// The maximum time without data on a connection, in seconds.
     private static let patience = 30
 
-    /// Sends a string to a loopback port and returns everything that is received until the peer closes.
+    /// Sends a string to a loopback port and returns everything that is received until the peer closes the connection.
     static func exchange(_ text: String, port: Int, isIPv6: Bool) async throws -> String {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {

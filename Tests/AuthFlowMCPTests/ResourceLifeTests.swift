@@ -501,7 +501,7 @@ import Testing
             let first = try scene.client(store: store)
             #expect(try await Self.list(first) == 200)
             let clients = try (0..<4).map { _ in try scene.client(store: store) }
-            // Each client has read the known scopes before the others request more.
+            // Each client has read the known scopes before the other clients request more scopes.
             for client in clients { _ = try await Self.list(client) }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (number, client) in clients.enumerated() {
@@ -716,7 +716,7 @@ import Testing
         }
     }
 
-    /// The response may come from a server that has not yet received the registration: nothing is deleted that cannot be obtained again.
+    /// The response may come from a server that has not yet received the registration: data that cannot be obtained again is not deleted.
     @Test func anUnknownClientLosesItsRegistrationButNotItsTokens() async throws {
         var settings = Self.settings()
         settings.refreshes = true
@@ -743,7 +743,7 @@ import Testing
         }
     }
 
-    /// A sign-in for more scopes keeps the authentication that an earlier challenge demanded.
+    /// A sign-in for more scopes preserves the authentication requirements of an earlier challenge.
     @Test func aStepUpKeepsTheAuthenticationOfAnEarlierOne() async throws {
         var settings = Self.settings()
         settings.requiredACR = "mfa"

@@ -42,7 +42,7 @@ import Testing
             .registration(at: scene.emulator.origin, clientID: clientID)
     }
 
-    /// One mistaken response to a refresh of the first resource, whose registration is then retired.
+    /// An incorrect response to a refresh for the first resource, whose registration is then retired.
     private func mistake() async throws -> String {
         _ = try await first.signIn()
         _ = try await second.signIn()
@@ -80,13 +80,13 @@ import Testing
         let (new, old) = try await first.renewRegistration()
         #expect(scene.emulator.registrations == 2)
         #expect(new.clientID != clientID)
-        // The other resource still uses it.
+        // The other resource still uses the old registration.
         #expect(old == nil)
         _ = try await second.freshCredential()
     }
 }
 
-/// A resource that demands another authentication of the user (RFC 9470).
+/// A resource that requires step-up authentication (RFC 9470).
 @Suite struct ResourceAuthenticationTests {
     private let time = VirtualTime()
     private let interceptor: Interceptor

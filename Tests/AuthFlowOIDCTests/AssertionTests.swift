@@ -302,7 +302,7 @@ import Testing
         }
     }
 
-    /// The failure to read an assertion is not cached: the next call reads a file that has appeared since.
+    /// The failure to read an assertion is not cached: the next call reads a file that has since been created.
     @Test func anAssertionThatAppearsLateIsUsedAtOnce() async throws {
         let scene = try Scene()
         try await withFile { path in

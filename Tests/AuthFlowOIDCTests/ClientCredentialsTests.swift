@@ -63,7 +63,7 @@ import Testing
             let new = try await changed.freshTokens()
             #expect(new.accessToken != old.accessToken)
             if change == .fewerScopes || change == .otherScopes { #expect(new.scopes == after.scopes) }
-            // The order of the scopes is not a change.
+            // A different order of the scopes is not a change.
             after.scopes.reverse()
             let same = try scene.client(registration: after, flows: [.clientCredentials], store: store)
             #expect(try await same.freshTokens().accessToken == new.accessToken)
@@ -117,7 +117,7 @@ import Testing
         #expect(try await client.signOutLocally() == false)
     }
 
-    /// A token that was removed is revoked, although another one could not be removed.
+    /// A token that was removed is revoked even if another token could not be removed.
     @Test func aRecordThatCannotBeRemovedDoesNotKeepTheOtherTokensValid() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         var values = registration()

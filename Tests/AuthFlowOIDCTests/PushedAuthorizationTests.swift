@@ -258,7 +258,7 @@ import Testing
         #expect(client.coversAuthorizationDetails(refreshed) == true)
     }
 
-    /// Some servers also require the pushed parameters in the authorization request, or they show an error page.
+    /// Some servers also require the pushed parameters in the authorization request; otherwise they show an error page.
     @Test func anErrorPageAfterAPushedRequestNamesTheSettings() async throws {
         for mode in [PushedRequests.automatic, .always] {
             var values = try registration()

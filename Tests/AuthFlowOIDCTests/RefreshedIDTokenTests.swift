@@ -25,7 +25,7 @@ import Testing
         #expect(refreshed.authentication == authentication)
         #expect(refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number == elsewhere)
         #expect(events.withLock { $0 }.contains { $0.details["auth_time"] == "of another sign-in" })
-        // The authentication is also unchanged in the next process, after its refresh.
+        // The authentication also remains unchanged in the next process, after a refresh there.
         life.time.advance(7200)
         let next = try life.client(store: store)
         _ = try await next.freshTokens()

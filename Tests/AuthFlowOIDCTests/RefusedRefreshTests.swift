@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Refreshes that neither succeed nor end the session: which of them ask the user to sign in, and when.
+/// Refreshes that neither succeed nor end the session, and when they require the user to sign in.
 @Suite struct RefusedRefreshTests {
     private let life: TokenLifeScene
     private let empty = TransportResponse(head: HTTPResponse(status: .badRequest))
@@ -36,7 +36,7 @@ import Testing
         let calls = life.transport.calls
         let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(waiting?.code == .loginRequired)
-        // Nothing is retried without the user.
+        // No request is retried before the user signs in.
         #expect(waiting?.message.contains("Retrying") == false)
         #expect(waiting?.status == 400)
         #expect(life.transport.calls == calls)
@@ -115,7 +115,7 @@ import Testing
         )
     }
 
-    /// A policy about one resource concerns neither the other resources nor the session.
+    /// A policy for one resource affects neither the other resources nor the session.
     @Test(
         arguments: [
             (400, "interaction_required", AuthError.Code.loginRequired), (400, "access_denied", .providerRejected),
@@ -152,7 +152,7 @@ import Testing
         #expect(await code { try await client.freshTokens() } == nil)
     }
 
-    /// A provider's error in the ID Token, which may be temporary, is not another user.
+    /// A provider's error in the ID Token, which may be temporary, does not indicate a different user.
     @Test(arguments: [JSON.integer(42), "", .null, ["bob"]])
     func aRefreshedIDTokenWithoutAUsableSubjectDoesNotEndTheSession(_ subject: JSON) async throws {
         life.scene.emulator.refreshPolicy = .rotating(leeway: 0)
@@ -278,7 +278,7 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
-    /// The scopes that were granted may not include `openid`, which was requested.
+    /// The granted scopes might not include `openid`, although it was requested.
     @Test(arguments: [true, false])
     func aRefreshNeverReturnsTheTokensOfAnotherUserToADevice(_ isGeneric: Bool) async throws {
         let time = VirtualTime()

@@ -188,7 +188,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 
-    /// Tokens from before a change of the configuration are not used, but they are revoked at sign-out.
+    /// Tokens from before a configuration change are not used, but they are revoked at sign-out.
     @Test func doesNotUseStoredTokensThatAreNotBoundToAKey() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let store = MemoryTokenStore()

@@ -261,7 +261,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         }
     }
 
-    /// Back-channel logout and a sign-in in progress: one of the two always finds the other.
+    /// Back-channel logout and a sign-in in progress: one of the two always detects the other.
     @Test(arguments: [
         Race(signedIn: nil, ended: nil, subject: "alice", mayEnd: true),
         Race(signedIn: "S", ended: nil, subject: "alice", mayEnd: true),

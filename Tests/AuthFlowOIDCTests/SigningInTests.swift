@@ -65,7 +65,7 @@ import Testing
 
     @Test(arguments: [
         ("wrong-secret", #"Check "client_id", "client_secret""#), ("right\n", "ends with a line break or a space"),
-        ("wrong+secret", "misread in HTTP Basic"),
+        ("wrong+secret", "decode incorrectly in HTTP Basic"),
     ])
     func reportsAWrongClientSecret(_ secret: String, _ advice: String) async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
@@ -93,7 +93,7 @@ import Testing
                 try await scene.client(consent: .deny).signIn()
             }
             #expect(error?.code == .accessDenied)
-            #expect(error?.providerError?.errorDescription == "The user did not allow it")
+            #expect(error?.providerError?.errorDescription == "The user denied the request")
         }
     }
 

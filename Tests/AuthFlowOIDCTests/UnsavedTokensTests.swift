@@ -53,7 +53,7 @@ import Testing
         return try await client.freshTokens()
     }
 
-    /// The other process has sent the refresh token that this one has used.
+    /// The other process has sent the refresh token that this process has already used.
     @Test func aRefusalThatAnotherProcessRecordsDoesNotReplaceTheOnlyCopy() async throws {
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)
@@ -157,7 +157,7 @@ import Testing
         let unsaved = try await alice.freshTokens()
         store.fail(false)
         try await alice.selectAccount("248289761002")
-        // Another process reads them from the store.
+        // Another process reads the saved tokens from the store.
         let other = try client(account: "248289761001")
         #expect(try await other.freshTokens().refreshToken == unsaved.refreshToken)
     }
@@ -271,7 +271,7 @@ import Testing
 
     // MARK: Revocation
 
-    /// RFC 7009 section 2.1: with the refresh token, the server also invalidates its access tokens.
+    /// RFC 7009 section 2.1: when the refresh token is revoked, the server also invalidates its access tokens.
     @Test(arguments: [
         ("invalid_token", true, true), ("unsupported_token_type", true, true), ("unsupported_token_type", false, false),
         ("server_error", true, false),

@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    /// Azure AD B2C names an issuer with the tenant's ID, and publishes the document at a URL with its name.
+    /// Azure AD B2C names an issuer with the tenant's ID, and publishes the document at a URL with the tenant's name.
     @Test func theMetadataDocumentCanBeElsewhere() async throws {
         let issuer = "https://id.example.com/1234/v2.0/"
         let place = "https://id.example.com/contoso/sign-in/v2.0/.well-known/openid-configuration"

@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// A store whose leases expire when the test makes them expire.
+    /// A store whose leases a test can make expire.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
         let term = Lease.Term(lasting: .seconds(600))

@@ -160,7 +160,7 @@ import Testing
         }
     }
 
-    /// Otherwise a second device secret would be issued, which the sign-out of the other app would not revoke.
+    /// A prompt would result in a second device secret, which the sign-out of the other app would not revoke.
     @Test(arguments: [429, 503]) func aTemporaryFailureOfTheExchangeAsksNoOne(_ status: Int) async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
@@ -218,7 +218,7 @@ import Testing
             settings.parameters = [.authorization: configured]
             let calendar = try scene.app("calendar", settings: settings, user: .alice)
             let signIn = try await calendar.signIn(options: options)
-            // Only a sign-in with the user's interaction returns a device secret.
+            // Only a sign-in with user interaction returns a device secret.
             #expect(signIn.credential.tokens.deviceSecret != nil)
             #expect(scene.emulator.custom.receivedRequests.allSatisfy { $0.form["subject_token"] == nil })
         }

@@ -297,7 +297,7 @@ import Testing
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
             let settings = try scene.settings("mail")
             let custom = scene.emulator.custom
-            // slow_down must slow the very next poll.
+            // slow_down must delay the very next poll.
             custom.devicePollResponses = [.slowDown(interval: nil)]
             let client = AuthClient(
                 client: OAuthClient(

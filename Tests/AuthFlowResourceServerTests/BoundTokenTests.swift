@@ -181,7 +181,7 @@ import Testing
         }
         #expect(try isFirstUse("proof", at: used))
         var time = used - step
-        // Other proofs keep arriving until the clock is again at the time of the first use.
+        // Other proofs arrive until the clock reaches the time of the first use again.
         while time < used + 120 {
             #expect(try isFirstUse("\(time)", at: time))
             time += max(1, step / 100)

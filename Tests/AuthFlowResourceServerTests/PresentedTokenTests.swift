@@ -121,7 +121,7 @@ import Testing
         #expect(!rejection.reason.contains(token))
     }
 
-    /// With a changed byte, the payload is usually not JSON any longer.
+    /// With a changed byte, the payload is usually no longer valid JSON.
     @Test func theReasonDistinguishesADamagedJWTFromAnOpaqueToken() async throws {
         let scene = try ResourceServerScene()
         let parts = try scene.token().split(separator: ".")

@@ -24,7 +24,7 @@ import Testing
         )
     }
 
-    /// A table whose writes fail, and whose first attempt to acquire a lease has another result, when a test requires it.
+    /// A table in which a test can make writes fail, and can change the result of the first lease acquisition.
     private struct FaultyTable: RecordTable {
         let base: SQLiteRecords
         var isRefusing: FailingWrites?

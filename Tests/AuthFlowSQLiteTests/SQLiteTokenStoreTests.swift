@@ -108,7 +108,7 @@ import Glibc
         #expect(first > 0 && LeaseClock.system.now() >= first)
     }
 
-    /// The lease holder no longer exists after a reboot, whatever the clock shows.
+    /// The lease holder no longer exists after a reboot, regardless of the clock.
     @Test func aLeaseDoesNotOutliveTheMachine() async throws {
         let (before, after) = (try store(boot: 1), try store(boot: 2))
         let key = key("killed")
@@ -225,7 +225,7 @@ import Glibc
             case .text: "not a database"
             case .otherProgram: "another program"
             case .newerVersion: "Upgrade the program"
-            case .logWithoutFile: "remove them"
+            case .logWithoutFile: "remove these files"
             case .folderOfOthers: "Other users can write"
             }
         }

@@ -4,7 +4,7 @@ import Foundation
 import SimulatedHistories
 import Testing
 
-/// Two processes, their store and their provider, without faults except the script's.
+/// Two processes, their store and their provider, without faults other than those in the script.
 final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     let simulation = Simulation(seed: 1, recordsTrace: true)
     let world: World
@@ -174,7 +174,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.records.script = { [unowned stage] call, process in
                 guard call == "take", process == stage.processes[0], stage.scriptedCalls == 0 else { return nil }
                 stage.scriptedCalls += 1
-                // The process resumes with its lease after the session was removed and another, with an expired
+                // The process resumes with its lease after the session was removed and a new session, with an expired
                 // access token, was stored.
                 stage.world.pause(process, for: .seconds(3))
                 stage.simulation.begin(in: .world) {

@@ -9,7 +9,7 @@ import Testing
 /// Regression tests for histories of a web application that once violated a rule, each with the order of events that
 /// caused the violation.
 @Suite struct ScriptedSessionTests {
-    /// Two processes of an application, their store and their provider, without faults except the script's.
+    /// Two processes of an application, their store and their provider, without faults other than those in the script.
     private final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
         let simulation = Simulation(seed: 1, recordsTrace: true)
         let world: World
@@ -108,7 +108,7 @@ import Testing
 
     enum Failure: CaseIterable { case refused, responseLost, late, killed }
 
-    /// A provider resends a logout token after any response but 200. The ID Token and the logout token contain the same second, so the time
+    /// A provider resends a logout token after any response but 200. The ID Token and the logout token were issued in the same second, so the time
     /// alone does not show that the token ends the session.
     @Test(arguments: Failure.allCases) func aLogoutTokenThatIsResentEndsTheSessionsOfTheFirstAttempt(_ failure: Failure)
         async throws

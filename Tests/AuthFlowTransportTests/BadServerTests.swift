@@ -310,7 +310,7 @@ import Testing
         }
     }
 
-    /// RFC 9110 section 9.2.2: a client may repeat a request automatically when its method is safe.
+    /// RFC 9110 section 9.2.2: a client may automatically retry an idempotent request, such as GET.
     @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestThatChangesNothingIsRepeated(
         _ end: [ScriptedServer.Step]
     ) async throws {

@@ -47,7 +47,7 @@ struct ChildProcess: Sendable {
         self.talk = talkEnds.read
     }
 
-    /// Waits on the calling thread until the program ends.
+    /// Waits on the calling thread until the program exits.
     /// - Returns: Its exit status, or the signal that terminated it.
     func end() -> Int32 {
         var status: Int32 = 0

@@ -53,7 +53,7 @@ public enum CommandHarness {
 
     /// The directory of the programs that were built with the tests.
     ///
-    /// `AUTHFLOW_PROGRAMS` can specify a different directory, in order to run the same tests on another version of
+    /// `AUTHFLOW_PROGRAMS` can specify a different directory, to run the same tests against another version of
     /// the programs.
     public static let folder =
         ProcessInfo.processInfo.environment["AUTHFLOW_PROGRAMS"].map { URL(fileURLWithPath: $0) }
@@ -62,7 +62,7 @@ public enum CommandHarness {
     /// Runs a program that was built with the tests.
     /// - Parameter folder: The working directory.
     /// - Parameter isAlone: Whether the run counts towards the limit on concurrent runs.
-    /// - Parameter onStart: Called with the process ID once it runs.
+    /// - Parameter onStart: Called with the process ID once the program is running.
     /// - Parameter onTalk: Called with the output so far; returning true interrupts the program like Ctrl-C.
     public static func run(
         _ arguments: [String],

@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    /// The command in the advice leads to a token that is accepted.
+    /// The command that the message suggests yields a token that the resource accepts.
     @Test func theAdviceAfterAStepUpNamesTheMissingScopes() async throws {
         var settings = ResourceSettings()
         settings.toolScopes = ["mcp:write"]
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    /// The scopes begin with a dash, or are too many for a command line.
+    /// Scopes that begin with a dash, and too many scopes for a command line.
     @Test(arguments: [
         (["--local", "-x"], "--scope=--local --scope=-x" as String?), ((0..<500).map { "scope-\($0)" }, nil),
     ])

@@ -109,7 +109,7 @@ import Testing
                     #expect(outcome.talk.contains("was ended by the provider"), "\(outcome.talk)")
                 }
                 #expect(refreshes(emulator) == 1)
-                // The record of the end is removed once; afterwards, the account is unknown.
+                // The first sign-out removes the record of the ended session; afterward, the account is unknown.
                 for status in [0, 4] as [Int32] {
                     let outcome = try await CommandHarness.run(
                         ["logout", "--account", "248289761001", "--config", path],
@@ -206,7 +206,7 @@ import Testing
                     environment: ["PASSWORD": "x"]
                 )
                 #expect(alice.output.contains("Alice Example"))
-                // A misspelled account is not a sign-out.
+                // A misspelled account name does not count as a sign-out.
                 let mistyped = try await CommandHarness.run(
                     ["logout", "--account", "alice", "--config", path],
                     environment: ["PASSWORD": "x"]

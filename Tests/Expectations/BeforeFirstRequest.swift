@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 import Synchronization
 
-/// A transport that runs a closure before the first request to a URL with a given text.
+/// A transport that runs a closure before the first request to a URL that contains a given text.
 package final class BeforeFirstRequest: HTTPTransport {
     private let base: any HTTPTransport
     private let text: String

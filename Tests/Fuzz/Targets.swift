@@ -513,7 +513,7 @@ private struct WatchedTransport: HTTPTransport {
     func send(_ call: TransportRequest) async throws -> TransportResponse { try respond(call) }
 }
 
-/// A clock on which every wait except a long one ends immediately.
+/// A clock whose sleeps return immediately, except for long sleeps.
 private struct ImmediateClock: Clock {
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }

@@ -47,7 +47,7 @@ struct IdpyoidcTests {
         #expect(try await client.userInfo()["name"] == "Diana Krall")
     }
 
-    /// The provider rejects an assertion whose audience is its issuer. The error message contains the sent audience.
+    /// The provider rejects an assertion whose audience is its issuer. The error message contains that audience.
     @Test func aRefusedAssertionIsToldWithWhatItWas() async throws {
         let client = try client(audience: "issuer")
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import AuthFlowHeadless
 
-/// The file with pages and what a browser reads in them; nil without one.
+/// The file that contains pages and the forms that a browser finds in them; nil if there is no file.
 private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
 
 /// Random pages, and their forms according to html5lib, which parses as browsers do (`html_pages.py`).
@@ -12,14 +12,14 @@ private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
         struct Form: Decodable, Equatable {
             let action: String
             let method: String
-            /// The name, the value and the type of each.
+            /// The name, the value and the type of each field.
             let fields: [[String]]
         }
 
         let page: String
         let base: String?
         let forms: [Form]
-        /// The forms if a field counts that a browser takes out of its form, because formatting elements overlap.
+        /// The forms, including fields that a browser moves out of a form because formatting elements overlap.
         let pointerForms: [Form]?
         /// Whether browsers contradict the HTML Standard.
         let disputed: Bool?

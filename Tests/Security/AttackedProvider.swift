@@ -5,7 +5,7 @@ import Foundation
 import HTTPTypes
 import Synchronization
 
-/// A server whose responses come from a function, and which records its requests.
+/// A server that returns a function's responses, and records the requests that it receives.
 final class Witness: ProviderEmulator {
     let origin: String
     private let respond: @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse

@@ -69,7 +69,7 @@ import Testing
                     let changed = try await run(["token"], in: folder, home: home)
                     #expect(changed.status == 2)
                     #expect(changed.talk.contains("has changed since you trusted it"))
-                    // A file that the user names explicitly needs no trust.
+                    // A file that the user names explicitly does not need to be trusted.
                     #expect(try await run(["token", "--config", "authflow.json"], in: folder, home: home).status == 0)
                     let environment = Self.password.merging(["AUTHFLOW_CONFIG": path]) { own, _ in own }
                     let named = try await run(["token"], in: folder, home: home, environment: environment)
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// A link, or a file that a link with another name points to, is the same file.
+    /// A symbolic link and the file that it points to count as the same file, even if their names differ.
     @Test(arguments: ["authflow.json", "other.json", "AUTHFLOW.JSON"])
     func aCheckRunsNoProgramOfAnUntrustedFile(_ name: String) async throws {
         try await withHome { home in
@@ -259,7 +259,7 @@ import Testing
                 let outcome = try await run(["status", "--config", path], in: "/", home: home)
                 #expect(outcome.status == 2, "\(outcome.talk)")
             }
-            // Secrets of unlimited length, and without an end.
+            // Files that never end: a device of unlimited length, and a pipe.
             for file in ["/dev/zero", "\(home)/pipe"] {
                 let text = CommandHarness.profile("http://127.0.0.1:1", ["client_secret": #"{"file": "\#(file)"}"#])
                 try await CommandHarness.withConfiguration(text) { path, folder in

@@ -7,8 +7,8 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Providers with unusual responses, over real sockets, with the real tool: its messages, its exit status, and text
-/// it never prints.
+/// Providers with unusual responses, over real sockets, with the real tool: its messages, its exit status, and the text
+/// that it must never print.
 @Suite struct HostileProviderTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
@@ -209,7 +209,7 @@ import Testing
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(tokens.allSatisfy { $0.status == 0 })
-            // A token is replaced after half of its lifetime, which may pass on a slow machine.
+            // A token is replaced after half of its lifetime, which may elapse on a slow machine.
             #expect(witness.requests.count { $0 == "POST /token" } <= 3)
         }
     }

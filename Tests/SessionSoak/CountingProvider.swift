@@ -49,7 +49,7 @@ final class CountingProvider: ProviderEmulator {
     ///   - lifetime: The lifetime of an access token, in seconds.
     ///   - delay: The duration of a refresh.
     ///   - hanging: The number of initial refreshes that are neither answered nor processed.
-    ///   - slow: The number of initial refreshes that take this long; the others take no time.
+    ///   - slow: The number of initial refreshes that take `delay`; later refreshes take no time.
     init(origin: String, lifetime: Int64, delay: Duration, hanging: Int, slow: Int) throws {
         self.keys = try EmulatorKeys()
         self.origin = origin

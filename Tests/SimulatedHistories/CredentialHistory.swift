@@ -309,7 +309,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         do {
             try await use(resource, session, at: index)
         } catch let error as AuthError {
-            // Each process asks for the resource itself, so several may wait for the same lease longer than a call does.
+            // Each process requests the resource's token itself, so waiting for the shared lease may exceed a call's timeout.
             if error.code == .leaseBusy {
                 try? await simulation.clock.sleep(for: .seconds(20))
                 return try await useAtRest(resource, session, index)

@@ -3,16 +3,16 @@ import AuthFlowSimulation
 
 /// A policy of the provider: for some time, it issues no tokens for one resource. The session and the tokens for other resources remain usable.
 struct ResourcePolicy {
-    /// RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, a provider's own code, and a response without a code.
+    /// RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, a custom code, and a response without a code.
     private static let codes = ["invalid_target", "access_denied", "consent_required", "x_policy", nil]
     /// A duration that is shorter than every backoff, including its jitter.
     static let shortestBackoff = Duration.seconds(3)
 
     let resource: String
     private let code: String?
-    /// The time of its beginning, and of its end.
+    /// The start and the end of the policy.
     let period: Range<Duration>
-    /// The times at which each process learned of the latest refusal.
+    /// The time at which each process received the latest refusal for a grant.
     private var refusals: [Recipient: Duration] = [:]
 
     private struct Recipient: Hashable {
@@ -20,7 +20,7 @@ struct ResourcePolicy {
         let grant: Int
     }
 
-    /// - Parameter seed: The seed of the history. Three in four have no policy.
+    /// - Parameter seed: The seed of the history. Three in four histories have no policy.
     init?(of resources: [String], seed: UInt64) {
         // The history's own generator is not used, so that histories without a policy remain unchanged.
         var random = SeededGenerator(seed: ~seed)
@@ -54,7 +54,7 @@ struct ResourcePolicy {
         refusals[Recipient(process: process.index, grant: grant)] = time
     }
 
-    /// Whether a process has just learned of a refusal, and must not yet repeat the request.
+    /// Whether a process has just received a refusal, and must not yet repeat the request.
     func isKnown(to process: Simulation.Process, of grant: Int, at time: Duration) -> Bool {
         refusals[Recipient(process: process.index, grant: grant)].map { time - $0 < Self.shortestBackoff } ?? false
     }

@@ -120,7 +120,7 @@ func failedSeeds() -> [UInt64] {
     return text.split(separator: "\n").compactMap { UInt64($0.prefix { $0 != " " }) }
 }
 
-/// Prints a line immediately, because a campaign can take hours, and may be ended early.
+/// Prints a line immediately, because a campaign can take hours, and may be stopped early.
 func tell(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
 func explore(_ count: UInt64, from seed: UInt64) async throws {

@@ -1,4 +1,4 @@
-/// The policy for a sign-in by a user who differs from the user who is already signed in.
+/// The policy for a sign-in by a user other than the one who is already signed in.
 public enum AccountPolicy: Sendable, Hashable {
     /// Reject the sign-in. The previous user remains signed in.
     case sameAccount

@@ -1,7 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// The backoff after a provider's failure: exponentially increasing delays, or a longer delay if the provider
+/// The backoff after a provider failure: exponentially increasing delays, or a longer delay if the provider
 /// requests it.
 struct Backoff: Sendable {
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
@@ -38,7 +38,7 @@ struct Backoff: Sendable {
 
     /// The error for a caller during the backoff interval; nil afterwards.
     func error(at now: Date) -> AuthError? {
-        // If the clock was set back, no caller waits longer than intended.
+        // Even if the clock was set back, no caller waits longer than intended.
         guard now >= since, now < until else { return nil }
         let wait = Int(until.timeIntervalSince(now).rounded(.up))
         let advice = failure.code == .loginRequired ? "" : " Retrying in \(wait) s."

@@ -4,8 +4,8 @@ import AuthFlowOAuth
 
 /// The requests of one credential that are suspended after a failure.
 struct Backoffs: Sendable {
-    /// The requests that one failure suspends. A failure does not affect other users or a later sign-in, and the refusal of a token for
-    /// one resource does not affect the others.
+    /// The requests that one failure suspends. A failure does not affect other users or a later sign-in, and a rejected request for a
+    /// token for one resource does not affect requests for the others.
     struct Subject: Hashable, Sendable {
         let account: AccountID
         /// The time of the sign-in; nil for tokens without a user.
@@ -23,7 +23,7 @@ struct Backoffs: Sendable {
             self.resource = resource
         }
 
-        /// The subject with all requests of the sign-in.
+        /// The subject that covers all requests of the sign-in.
         var whole: Subject { Subject(account, signedInAt: signedInAt) }
     }
 
@@ -55,6 +55,6 @@ struct Backoffs: Sendable {
 /// A request for a token for one of several resources (RFC 8707 section 2.2).
 struct ResourceRequest: Hashable, Sendable {
     let resource: String
-    /// Fewer scopes than were granted; nil for all.
+    /// A subset of the granted scopes; nil for all granted scopes.
     let scopes: Set<String>?
 }

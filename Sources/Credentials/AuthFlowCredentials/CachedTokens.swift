@@ -38,6 +38,6 @@ package final class CachedTokens: Sendable {
             && credential.applicationData == other.applicationData
     }
 
-    /// ``Credential/isFresh(at:margin:)`` with the manager's margin, for the path of every request.
+    /// ``Credential/isFresh(at:margin:)`` with the manager's margin, for the hot path of every request.
     func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }
 }

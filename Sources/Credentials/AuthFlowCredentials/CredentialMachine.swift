@@ -21,7 +21,7 @@ import AuthFlowStorage
 /// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory until the read under the next lease |
 /// | signed in, signed out, another account | new epoch | drop, new epoch | drop, new epoch | tokens of an older epoch are replaced |
 /// | notified that the store has changed | unchanged | unchecked | unchanged | as for cached |
-/// | the provider ended the session, and that is stored | unchanged | drop | drop | dropped |
+/// | the provider ended the session, and the store records it | unchanged | drop | drop | dropped |
 /// | a request failed | back off | unchanged | unchanged | unchanged |
 /// | a request succeeded | end the backoff | unchanged | unchanged | unchanged |
 /// | an operation of an earlier epoch completes | return nothing | return nothing | return nothing | stored, unless a newer one exists |
@@ -40,15 +40,15 @@ struct CredentialMachine {
     private(set) var cached: CachedTokens?
     /// The time at which the store was last known to contain the cached tokens.
     private var checkedAt = -Double.infinity
-    /// The time of the last read or write after which the contents of the store were known.
+    /// The time of the last read or write that established the contents of the store.
     private var askedAt = -Double.infinity
     /// The current account, according to the last read or write of the store.
     private var current: AccountID?
     private(set) var epoch = 0
-    /// The number of successful and failed writes: a read that overlaps with a write is outdated.
+    /// The number of successful and failed writes, because a read that overlaps with a write is outdated.
     private var version = 0
     private var backoffs = Backoffs()
-    /// The number of times when records may have been removed during a read.
+    /// The number of times that a record may have been removed during a read.
     private var removals = 0
     /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
@@ -63,7 +63,7 @@ struct CredentialMachine {
         let credential: Credential
         /// The stored entry that it replaces. Any other entry in the store is newer.
         var replaces: Replaced
-        /// Whether it is the result of a sign-in, and therefore the current account.
+        /// Whether it is the result of a sign-in, and therefore belongs to the current account.
         let isSignIn: Bool
         /// The epoch in which it was created. Operations of an earlier epoch neither replace nor remove it.
         let epoch: Int
@@ -77,7 +77,7 @@ struct CredentialMachine {
         case unknown
         case entry(StoredAccounts.Entry?)
 
-        /// Whether an entry has the same tokens. A change only to application data, or another refused refresh, does not make it newer.
+        /// Whether an entry has the same tokens. A change only to the application data, or another rejected refresh, does not make it newer.
         func isTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.tokensOnly == other?.tokensOnly
@@ -111,7 +111,7 @@ extension CredentialMachine {
     /// The cached credential if the store was read recently, whether or not its own access token is fresh.
     func checked(at now: Double) -> Credential? { isChecked(at: now) ? cached?.credential : nil }
 
-    /// A caller requests tokens that are fresh with a margin.
+    /// A caller requests tokens that remain fresh for at least the margin.
     func asked(at now: Double, margin: Duration) -> Answer {
         guard let cached else { return .unread }
         let date = Date(timeIntervalSinceReferenceDate: now)
@@ -119,7 +119,7 @@ extension CredentialMachine {
         return isChecked(at: now) ? .cached(cached.credential) : .unchecked(cached)
     }
 
-    /// New tokens were obtained: return them from now on, unless a new epoch has started.
+    /// New tokens were obtained, so return them from now on, unless a new epoch has started.
     /// - Parameter epoch: The epoch in which the operation that obtained them started; nil for the current epoch.
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, keeps(credential.account) else { return }
@@ -128,18 +128,18 @@ extension CredentialMachine {
         checkedAt = askedAt
     }
 
-    /// The provider has issued tokens for another user: the cached tokens are no longer returned.
+    /// The provider has issued tokens for another user, so the cached tokens are no longer returned.
     mutating func forget(_ epoch: Int) {
         if self.epoch == epoch { cached = nil }
     }
 
-    /// The store may have changed: read it before any tokens are returned. A read in progress is repeated.
+    /// The store may have changed, so it must be read before any tokens are returned. A read in progress is repeated.
     mutating func invalidate() {
         checkedAt = -.infinity
         version += 1
     }
 
-    /// The record may have been removed during a read in progress, whose result is not cached. Operations in progress continue.
+    /// The record may have been removed during a read in progress, so that read is not cached. Operations in progress continue.
     mutating func distrustReads() { removals += 1 }
 
     /// Whether this credential belongs to an account: the account with the given subject, or the current account.
@@ -152,7 +152,7 @@ extension CredentialMachine {
 // MARK: - Users
 
 extension CredentialMachine {
-    /// The signed-in user changes: neither cached tokens nor the results of operations in progress are returned.
+    /// The signed-in user changes, so neither cached tokens nor the results of operations in progress are returned.
     /// Unsaved credentials remain in memory, because they are the only copies.
     /// - Returns: The new epoch.
     @discardableResult
@@ -201,7 +201,7 @@ extension CredentialMachine {
 // MARK: - The store
 
 extension CredentialMachine {
-    /// A read of the store in progress.
+    /// A store read in progress.
     struct Reading {
         fileprivate let askedAt: Double
         fileprivate let epoch: Int
@@ -300,7 +300,7 @@ extension CredentialMachine {
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential of a later epoch.
     /// - Parameters:
     ///   - old: The entry that is still in the store.
-    ///   - isSignIn: Whether it is the result of a sign-in, and therefore the current account.
+    ///   - isSignIn: Whether it is the result of a sign-in, and therefore belongs to the current account.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
     mutating func couldNotWrite(
@@ -348,6 +348,6 @@ extension CredentialMachine {
     /// A request succeeded.
     mutating func succeeded(_ subject: Backoffs.Subject) { backoffs.succeeded(subject) }
 
-    /// Whether it has state that exists nowhere else.
+    /// Whether this state machine has state that exists nowhere else.
     func isNeeded(at now: Date) -> Bool { hasUnsaved || backoffs.count(at: now) }
 }

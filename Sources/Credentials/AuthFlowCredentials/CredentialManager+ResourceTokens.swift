@@ -9,7 +9,7 @@ extension Credential {
         resourceTokens.first { $0.isFor(resource, scopes) }.map(using)
     }
 
-    /// This sign-in with the token for one resource, without the refresh token.
+    /// A copy of this credential with the token for one resource and without the refresh token.
     func using(_ token: ResourceToken) -> Credential {
         var tokens = TokenSet(
             accessToken: token.accessToken,
@@ -33,11 +33,11 @@ extension Credential {
 }
 
 extension ManagedCredential {
-    /// Tokens for one resource of the grant, with a fresh access token: stored ones, or the result of exchanging the grant's
+    /// Tokens for one resource of the grant, with a fresh access token: the stored tokens, or the result of exchanging the grant's
     /// refresh token. The grant's main access token does not change.
     /// - Parameters:
-    ///   - resource: One of the resources that the user was signed in for.
-    ///   - scopes: Fewer scopes than were granted; nil for all.
+    ///   - resource: One of the resources that were requested at sign-in.
+    ///   - scopes: A subset of the granted scopes; nil for all granted scopes.
     ///   - rejected: An access token that the resource has rejected.
     ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin.
     package func tokens(
@@ -50,7 +50,7 @@ extension ManagedCredential {
             do {
                 return try await currentTokens(for: resource, scopes: scopes, rejected: rejected, margin: margin)
             } catch is Outdated {
-                // Another user has signed in meanwhile, or another process has taken over the lease: the store is
+                // Another user has signed in meanwhile, or another process has taken over the lease, so the store is
                 // read again.
                 continue
             }
@@ -99,7 +99,7 @@ extension ManagedCredential {
         guard credential.resources.contains(where: { $0.isIdentical(to: resource) }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The user did not sign in for the resource \(Redaction.url(resource)). Request it at the next sign-in."
+                "The resource \(Redaction.url(resource)) was not requested at sign-in. Request it at the next sign-in."
             )
         }
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
@@ -120,7 +120,7 @@ extension ManagedCredential {
             if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
-                // First, because the other request may throw: the refused request must not be sent again at once.
+                // Before the other request, which may throw: the rejected request must not be retried immediately.
                 backOff(error, subject)
                 _ = try await send(main, credential, in: &accounts, lease, epoch)
                 throw error
@@ -144,7 +144,7 @@ extension ManagedCredential {
         kept.refusedRefreshes = 0
         let token = ResourceToken(refreshed, resource: resource, requestedScopes: scopes)
         kept.keep(token, at: client.host.now())
-        // The refresh token takes precedence: access tokens that do not fit into the record are dropped and requested
+        // The refresh token takes precedence: access tokens that do not fit in the record are dropped and requested
         // again later.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
         await save(kept, in: &accounts, lease, epoch)

@@ -21,7 +21,7 @@ public struct TaggedCredential: Sendable, Hashable {
 extension CredentialManager {
     /// Returns the stored credential, even if its access token has expired. If the store was read in the last ten
     /// seconds, the credential is returned from memory.
-    /// - Throws: ``AuthError`` with `login_required` and the reason, `storage_failed`.
+    /// - Throws: ``AuthError`` with `login_required` and the reason, or `storage_failed`.
     public func lastCredential(for key: CredentialKey) async throws -> Credential {
         try await using(key) { managed in
             if let known = managed.checkedCredential() { return known }
@@ -51,7 +51,7 @@ extension CredentialManager {
     public func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
         defer { for key in keys { forget(key.digest) } }
         let store = try sessionStore
-        // The removal completes even if the task is cancelled: a user who signs out and closes the page must be
+        // The removal completes even if the task is cancelled, because a user who signs out and closes the page must be
         // signed out.
         return try await unfinished.finish { [self] in
             // If the response to a removal is lost, the removal is retried, and the retry no longer finds the record.
@@ -86,7 +86,7 @@ extension CredentialManager {
         }
     }
 
-    /// The record under a key, even if this process cannot read it; nil when there is none, and then it is no longer used from memory either.
+    /// The record under a key, even if this process cannot read it; nil when there is none, in which case a cached copy is no longer used either.
     /// The result is not cached.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {

@@ -34,11 +34,11 @@ public final class CredentialManager: Sendable {
     private struct Cache {
         var recent: [CredentialKey: ManagedCredential] = [:]
         var earlier: [CredentialKey: ManagedCredential] = [:]
-        /// The credential keys, indexed by the digests of their records: notifications contain only the digest.
+        /// The credential keys, indexed by the digests of their records, because notifications contain only the digest.
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
-    /// Obtains a credential with neither a user nor a refresh token. The resource is the one in the credential key;
+    /// Obtains a credential that has neither a user nor a refresh token. The resource is the one in the credential key;
     /// nil for no particular resource.
     public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
@@ -50,7 +50,7 @@ public final class CredentialManager: Sendable {
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
     ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
-    ///     this closure would now request other scopes: choose another key for them. Default: none.
+    ///     this closure would now request other scopes: use a different key for different scopes. Default: none.
     ///   - refreshesAhead: Whether tokens that are used shortly before they expire are refreshed in the background,
     ///     at a random time in their last 30 seconds, so that busy sessions never wait. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
@@ -110,10 +110,10 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// Like ``freshTokens(for:)-(CredentialKey)``, but with fewer scopes than were granted.
+    /// Like ``freshTokens(for:)-(CredentialKey)``, but for a subset of the granted scopes.
     /// - Parameters:
     ///   - session: The user or session.
-    ///   - resource: One of the resources that the user was signed in for.
+    ///   - resource: One of the resources that were requested at sign-in.
     ///   - scopes: The scopes of the access token.
     public func freshTokens(for session: String, resource: String, scopes: [String]) async throws -> TokenSet {
         try await using(CredentialKey(session)) { try await $0.tokens(for: resource, scopes: scopes) }
@@ -376,7 +376,7 @@ public struct CredentialKey: Sendable, Hashable {
 public enum CredentialState: Sendable, Hashable {
     /// No user is signed in.
     case signedOut
-    /// A user is signed in; nil when unknown.
+    /// A user is signed in; the identity is nil when unknown.
     case signedIn(Identity?)
     /// The tokens were refreshed.
     case refreshed

@@ -24,13 +24,13 @@ import AuthFlowOAuth
 /// | another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
 /// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
-/// | another error, or none | nothing | yes | the old tokens until they expire, then the error |
+/// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
 ///
 /// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
 /// not counted, and suspends only requests for the same resource; if it may mean that the session has ended, the main token is refreshed
 /// to find out.
 struct CredentialRefresh {
-    /// The number of unexplained rejections after which the user is asked to sign in again: some providers end a session with an empty 400
+    /// The number of unexplained rejections after which the user is asked to sign in again, because some providers end a session with an empty 400
     /// response. The credential remains stored, because it is not known to be invalid.
     static let toleratedRefusals: Int64 = 2
 
@@ -47,7 +47,7 @@ struct CredentialRefresh {
     /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
     /// stored access token.
     var resource: ResourceRequest?
-    /// Whether the refresh is to show whether the session has ended: a refusal is counted even if the old tokens have not expired.
+    /// Whether the refresh tests if the session has ended: a rejection then counts even if the old tokens have not expired.
     var isConfirmation = false
 
     /// The action for a stored credential.
@@ -62,7 +62,7 @@ struct CredentialRefresh {
         case expire(Credential, AuthError)
     }
 
-    /// Decides on the action for the result of reading the store.
+    /// Determines the action to take after a store read.
     func action(for stored: Result<Credential, AuthError>, at now: Date) throws(AuthError) -> Action {
         if isRenewable, account == nil, case .failure = stored { return .renew(replacing: nil) }
         let credential = try stored.get()
@@ -98,7 +98,7 @@ struct CredentialRefresh {
         var stored: Credential?
         /// The state to publish.
         var state: CredentialState?
-        /// The answer to the callers.
+        /// The result for the callers.
         var answer: Result<Credential, AuthError>
     }
 
@@ -114,7 +114,7 @@ struct CredentialRefresh {
                 isLast
                 ? AuthError(
                     .loginRequired,
-                    "The refreshed tokens were not used again. \(error.message) Sign in again.",
+                    "The refreshed tokens failed a check again. \(error.message) Sign in again.",
                     retryAfter: error.retryAfter,
                     underlyingError: error
                 )
@@ -123,7 +123,7 @@ struct CredentialRefresh {
                     because: error
                 )
             return Consequence(
-                // Callers during the backoff are told the same.
+                // Callers during the backoff receive the same error.
                 backoff: isLast ? answer : error,
                 dropsCache: true,
                 stored: counted,
@@ -133,7 +133,7 @@ struct CredentialRefresh {
         }
     }
 
-    /// - Returns: The credential with another refused refresh, and whether the user must sign in.
+    /// - Returns: The credential with one more rejected refresh recorded, and whether the user must sign in.
     private static func counting(_ credential: Credential) -> (Credential, isLast: Bool) {
         var counted = credential
         counted.refusedRefreshes = min(credential.refusedRefreshes + 1, toleratedRefusals)
@@ -146,7 +146,7 @@ struct CredentialRefresh {
         if let refusal = refusalOfResource(error, named: name) {
             return Consequence(backoff: refusal, isOfResource: true, answer: .failure(refusal))
         }
-        // Without an expiry, the rejection by an API shows that the access token cannot be used.
+        // Without an expiry, rejection by an API shows that the access token cannot be used.
         let isSpent =
             old.isExpired(at: now) || isConfirmation
             || old.tokens.expiresAt == nil && old.tokens.accessToken == rejected
@@ -181,10 +181,10 @@ struct CredentialRefresh {
         return Consequence(backoff: end, stored: stored, state: isUsable ? nil : .expired, answer: .failure(end))
     }
 
-    /// Whether an error of a request for one resource may mean that the session has ended: some providers send their own code, or none, for a
-    /// refresh token that no longer exists. The refresh of the main token then shows which it is, unless that token was obtained recently.
+    /// Whether an error of a request for one resource may mean that the session has ended: some providers send a non-standard code, or none, for a
+    /// refresh token that no longer exists. A refresh of the main token then determines whether it has ended, unless that token was obtained recently.
     func mayConcernSession(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
-        // Tokens that fail a check were issued, so the session continues.
+        // Tokens that fail a check were nevertheless issued, so the session continues.
         let isOfResource =
             name.map { $0 == "access_denied" || Self.needsUser.contains($0) }
             ?? [.invalidIDToken, .invalidUserInfo].contains(error.code)
@@ -193,14 +193,14 @@ struct CredentialRefresh {
         return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isOfResource
     }
 
-    /// The error for callers if the provider has refused a token for one resource only; nil for any other error. The tokens for other resources
+    /// The error for callers if the provider has rejected the request for one resource only; nil for any other error. The tokens for other resources
     /// remain usable.
     private func refusalOfResource(_ error: AuthError, named name: String?) -> AuthError? {
         guard let resource else { return nil }
         if let name, error.code == .providerRejected, Self.needsUser.contains(name) {
             return AuthError(
                 .loginRequired,
-                "The provider issues no token for \(Redaction.url(resource.resource)) without the user. Sign in again.",
+                "For \(Redaction.url(resource.resource)), the provider requires user interaction. Sign in again.",
                 providerError: error.providerError,
                 status: error.status,
                 underlyingError: error
@@ -214,7 +214,7 @@ struct CredentialRefresh {
         return isAnswer && !isOfServer && !Self.isOfClient(error, named: name) ? error : nil
     }
 
-    /// The error codes that only the user can resolve (OpenID Connect Core section 3.1.2.6).
+    /// The codes of errors that only user interaction can resolve (OpenID Connect Core section 3.1.2.6).
     private static let needsUser: Set<String> = ["interaction_required", "login_required", "consent_required"]
 
     /// The old credential after an error, if it is usable.
@@ -222,7 +222,7 @@ struct CredentialRefresh {
         isUsable(old, at: now) ? .success(old) : .failure(error)
     }
 
-    /// Whether an access token has neither expired nor been rejected: better than none.
+    /// Whether an access token has neither expired nor been rejected, and is therefore better than none.
     func isUsable(_ credential: Credential, at now: Date) -> Bool {
         resource == nil && !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
     }
@@ -236,23 +236,23 @@ struct CredentialRefresh {
     }
 
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
-        // Tokens that fail a check each time cannot be used either.
+        // Tokens that fail a check every time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
-        // Some providers send their own code. With 403 or 404, a text such as "Forbidden" or "not_found" comes from a gateway.
+        // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
         let codes = [
             "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
             "interaction_required", "login_required", "consent_required",
         ]
         let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
-        // Not a 403 without an error code, which may be the page of a firewall.
+        // Not a 403 without an error code, which may be a firewall's error page.
         let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
         return (isBareRefusal || isRejection || isCheck) && !isOfClient(error, named: name)
     }
 
     /// Whether an error is about the client, the scopes or the server (RFC 6749 section 5.2), which a new sign-in does not fix.
     ///
-    /// `unauthorized_client` and `unsupported_grant_type` are not among them: such a client can never refresh. Nor is `invalid_request`, which
+    /// `unauthorized_client` and `unsupported_grant_type` are not among them, because such a client can never refresh. Nor is `invalid_request`, which
     /// some providers return for a refresh token that no longer exists.
     private static func isOfClient(_ error: AuthError, named name: String?) -> Bool {
         let codes = [
@@ -264,6 +264,6 @@ struct CredentialRefresh {
 }
 
 extension Credential {
-    /// Whether the provider has refused so many refreshes that the user is asked to sign in again.
+    /// Whether the provider has rejected so many refreshes that the user is asked to sign in again.
     package var isRefused: Bool { refusedRefreshes >= CredentialRefresh.toleratedRefusals }
 }

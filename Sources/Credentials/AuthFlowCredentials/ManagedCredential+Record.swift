@@ -43,8 +43,8 @@ extension ManagedCredential {
         return (found.stored, found.known, found.epoch)
     }
 
-    /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it: after a
-    /// new sign-in by the same user, the tokens may belong to the same grant.
+    /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it, because
+    /// after a new sign-in by the same user, the tokens may belong to the same grant.
     private func revokeAfterSignOut(_ credentials: [Credential]) {
         guard let store = store as? any SessionTokenStore else { return }
         _ = revocations.begin { [self] in
@@ -91,7 +91,7 @@ extension ManagedCredential {
     }
 
     /// Writes tokens that were refreshed under a lease that has been lost, unless another holder has refreshed or removed them.
-    /// - Returns: Whether no other holder has done so.
+    /// - Returns: false if another holder has done so.
     private func writeAfterLostLease(_ lease: Lease) async -> Bool {
         let lost = state.withLock { $0.machine.takeLost(of: lease) }
         guard let lost else { return true }
@@ -162,7 +162,7 @@ extension ManagedCredential {
     }
 
     /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
-    /// - Parameter writing: Whether to write the record again as well, because a full disk can be read and locked; default: no.
+    /// - Parameter writing: Whether to also write the record again, because a full disk can still be read and locked; default: no.
     /// - Returns: Whether the record was written.
     package func probe(writing: Bool = false) async throws -> Bool {
         try await store.withLease(on: key) { lease in
@@ -254,7 +254,7 @@ extension ManagedCredential {
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
-    /// Writes a refreshed credential. If that fails, the credential is still valid, but only this process has it.
+    /// Writes a refreshed credential. If the write fails, the credential is still valid, but only this process has it.
     /// - Parameter epoch: The epoch in which the operation that obtained it started.
     func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
         let old = accounts.entry(of: credential.account)

@@ -65,7 +65,7 @@ extension ManagedCredential {
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), but the key names \(key.resource ?? "")."
+                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), but the credential key specifies \(key.resource ?? "")."
                 )
             }
             state.withLock { $0.machine.succeeded(subject) }
@@ -83,7 +83,7 @@ extension ManagedCredential {
         .loginRequired, .assertionUnusable, .keyUnavailable, .invalidConfiguration,
     ]
 
-    /// Sends the refresh token, unless requests are suspended, and performs the consequences.
+    /// Sends the refresh token, unless requests are suspended, and applies the consequences.
     func send(
         _ refresh: CredentialRefresh,
         _ credential: Credential,
@@ -114,7 +114,7 @@ extension ManagedCredential {
         return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
     }
 
-    /// - Returns: The answer to the callers.
+    /// - Returns: The result for the callers.
     func perform(
         _ consequence: CredentialRefresh.Consequence,
         for subject: Backoffs.Subject,
@@ -136,7 +136,7 @@ extension ManagedCredential {
 
     /// Sends a refresh token if the lease is still held at the time of sending. A process that was paused, or whose
     /// request was delayed, must not send a refresh token that another process has used in the meantime.
-    /// - Throws: ``Outdated`` when the lease has expired: the caller must read the store again.
+    /// - Throws: ``Outdated`` when the lease has expired, in which case the caller must read the store again.
     func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
@@ -196,7 +196,7 @@ extension ManagedCredential {
             return result
         } catch let error as AuthError {
             let (now, random) = (client.host.now(), random)
-            // Several sessions of one user count as one.
+            // Several sessions of one user count as one user.
             let user = account.subject.map { Array($0.utf8) } ?? digest
             outage.use { $0.failed(user, error, since: began, at: now, random: random) }
             throw error
@@ -240,7 +240,7 @@ extension ManagedCredential {
         do {
             try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch let error as AuthError where error.isOfLostLease {
-            // Another holder has taken over while this process was paused, and may have refreshed: its credential takes precedence.
+            // Another holder took over while this process was paused, and may have refreshed, so its credential takes precedence.
             reportLostLease()
             throw Outdated()
         } catch {

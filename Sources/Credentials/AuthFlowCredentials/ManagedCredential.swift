@@ -10,7 +10,7 @@ import Synchronization
 /// otherwise refreshes and writes the new tokens before any tokens are returned.
 ///
 /// Every change of the signed-in user (a sign-in, a sign-out, another account) starts a new epoch. An operation that
-/// started in an earlier epoch completes and its result is written, but not returned: its callers read the store
+/// started in an earlier epoch completes and its result is written, but not returned; its callers read the store
 /// again.
 package final class ManagedCredential: Sendable {
     let client: OAuthClient
@@ -130,8 +130,8 @@ package final class ManagedCredential: Sendable {
     /// A credential whose access token is fresh, after a refresh if necessary.
     /// - Parameters:
     ///   - account: The subject of an account; default: the account of this object. The credential of another account is not cached.
-    ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin. At most a
-    ///     quarter of the token's lifetime is used.
+    ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin. The
+    ///     margin is limited to a quarter of the token's lifetime.
     ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from the refresh,
     ///   if the old token has expired too; `CancellationError`, which does not cancel the refresh for other callers.
@@ -187,8 +187,8 @@ package final class ManagedCredential: Sendable {
         var known = cached?.credential
         if isStoreThere, let accounts = try? await accounts() {
             guard isCurrent(epoch) else { return nil }
-            // With a renewal, a missing credential does not mean a sign-out: the lease holder may be about to store
-            // the first credential.
+            // With a renewal, a missing credential does not imply a sign-out, because the lease holder may be about to
+            // store the first credential.
             known = renewal == nil ? try signedIn(in: accounts, account) : usable(in: accounts)
         }
         let now = client.host.now()

@@ -18,7 +18,7 @@ public struct PendingAuthorizations: Sendable {
     private let store: any TokenStore
     private let now: @Sendable () -> Date
 
-    /// Creates a collection of requests in a store. A ``SessionTokenStore`` removes those whose users never return.
+    /// Creates a collection of requests in a store. A ``SessionTokenStore`` removes those of users who never return.
     /// - Parameters:
     ///   - store: The store.
     ///   - host: The clock; default: the system's.

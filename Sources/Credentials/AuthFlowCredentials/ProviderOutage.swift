@@ -22,7 +22,7 @@ struct ProviderOutage: Sendable {
         let seconds: TimeInterval
         let since: Date
         var until: Date
-        /// Whether a caller is retrying the provider.
+        /// Whether a caller is retrying a request to the provider.
         var isProbed = false
     }
 
@@ -40,7 +40,7 @@ struct ProviderOutage: Sendable {
     /// A refresh is about to be sent.
     /// - Returns: The error to throw instead; nil when the refresh may be sent.
     mutating func ask(at now: Date) -> AuthError? {
-        // If the clock was set back, no caller waits longer than intended.
+        // Even if the clock was set back, no caller waits longer than intended.
         guard let wait, now >= wait.since else { return nil }
         guard now >= wait.until else {
             let seconds = Int(wait.until.timeIntervalSince(now).rounded(.up))

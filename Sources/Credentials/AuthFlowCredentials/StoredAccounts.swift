@@ -41,7 +41,7 @@ package struct StoredAccounts: Sendable, Hashable {
             if case .signedIn(let credential) = self { credential } else { nil }
         }
 
-        /// The entry without what changes while the tokens remain the same.
+        /// The entry without the fields that can change while the tokens remain the same.
         var tokensOnly: Self {
             guard case .signedIn(var credential) = self else { return self }
             credential.applicationData = nil
@@ -58,8 +58,8 @@ package struct StoredAccounts: Sendable, Hashable {
     /// Creates a record without accounts.
     package init() {}
 
-    /// The entry of the account with the given subject, or of the current account. If two issuers have the same
-    /// subject, the current account takes precedence.
+    /// The entry of the account with the given subject, or of the current account. If the same subject exists at two
+    /// issuers, the current account takes precedence.
     package func entry(_ subject: String?) -> Entry? {
         let named = entries.filter { subject.map($0.account.isNamed) ?? ($0.account == current) }
         return named.first { $0.account == current } ?? named.first

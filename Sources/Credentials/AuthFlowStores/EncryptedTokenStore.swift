@@ -46,7 +46,7 @@ public struct EncryptedTokenStore: Sendable {
         self.host = host
     }
 
-    /// A cache of stretched keys by salt, because key stretching is deliberately slow: it takes a tenth of a second.
+    /// A cache of stretched keys by salt, because key stretching is deliberately slow (a tenth of a second).
     private final class DerivedKeys: Sendable {
         /// The maximum number of keys. All records of a store share one salt, unless several programs created the
         /// first records at the same time.

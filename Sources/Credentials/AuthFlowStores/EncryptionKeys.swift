@@ -22,7 +22,7 @@ public struct EncryptionKeys: Sendable {
     /// Creates a list of keys.
     /// - Parameter keys: The key IDs, which are not secret, each with 32 random bytes in base64url. The first key
     ///   encrypts; every key decrypts.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key does not have 32 bytes, or
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key is not 32 bytes long, or
     ///   two keys have the same ID.
     public init(_ keys: [(id: String, key: Secret)]) throws(AuthError) {
         var named: [Named] = []

@@ -5,7 +5,7 @@ import Synchronization
 
 /// A kernel lock on a file (flock(2)). The kernel releases it when its process exits for any reason.
 final class FileLock: Sendable {
-    /// The maximum size of a lock file, in bytes: it contains a process ID.
+    /// The maximum size, in bytes, of a lock file, which contains a process ID.
     static let maximumNoteSize = 16
 
     /// The descriptor is closed only once and not used afterward, because its number may have been reused for another
@@ -26,7 +26,7 @@ final class FileLock: Sendable {
         case taken
         /// Another holder has the lock.
         case busy
-        /// The file was removed: there may be a new lock file, which must be opened.
+        /// The file was removed, so there may be a new lock file, which must be opened.
         case outdated
     }
 
@@ -42,8 +42,8 @@ final class FileLock: Sendable {
             return isNamed ? .busy : .outdated
         }
         guard isNamed else { return .outdated }
-        // For the error message of a process whose wait times out. The kernel manages the lock; the process ID is
-        // only informative.
+        // For the error message of a process whose wait times out. The kernel manages the lock; the process ID is only
+        // informational.
         let note = Array("\(getpid())\n".utf8)
         descriptor.withLock { descriptor in
             guard let descriptor else { return }

@@ -8,9 +8,9 @@ import Synchronization
 ///
 /// The file contains the tokens in plaintext: any process of this user, and anyone with a backup of the disk, can read them.
 ///
-/// A lease is a kernel lock on a file next to the credential, which is released when the process exits. A holder that
-/// is paused does not renew its lease, and loses it after 30 seconds: the next holder replaces the lock file, and the
-/// old holder can no longer write.
+/// A lease is a kernel lock on a file next to the credential; the kernel releases it when the process exits. A holder
+/// that is paused does not renew its lease, and loses it after 30 seconds: the next holder replaces the lock file, and
+/// the old holder can no longer write.
 public struct FileTokenStore: TokenStore {
     /// The duration of a lease that its holder does not renew.
     static let leaseDuration = Duration.seconds(30)
@@ -27,7 +27,7 @@ public struct FileTokenStore: TokenStore {
     /// Creates a store.
     /// - Parameters:
     ///   - directory: An absolute path. Created with mode 0700 if it does not exist.
-    ///   - clock: The clock that is used while waiting for other processes.
+    ///   - clock: The clock for timing the wait for other processes.
     ///   - patience: The maximum wait for a lease that another process holds. It must exceed the duration of a
     ///     refresh with a slow provider.
     public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
@@ -94,8 +94,8 @@ public struct FileTokenStore: TokenStore {
         }
     }
 
-    /// Runs `body` while the lease is held and cannot be lost: another process needs the same directory lock to take
-    /// over the lease.
+    /// Runs `body` while the lease is held and cannot be lost, because another process needs the same directory lock to
+    /// take over the lease.
     /// - Throws: ``AuthError`` with `lease_lost` when it has already been lost.
     func withHeldLock(of lease: Lease, _ body: () async throws -> Void) async throws {
         guard let lock = held[lease] else { throw Lease.lost }
@@ -128,13 +128,13 @@ public struct FileTokenStore: TokenStore {
 
     /// Acquires the lock of a key, or takes it over from a holder that has not renewed it for the duration of a lease.
     private func lock(_ key: RecordKey) async throws -> FileLock {
-        // The lock is a separate file: the credential's file is replaced, and a lock on the old file would protect nothing.
+        // The lock is a separate file, because a lock on the credential's file would be useless once it is replaced.
         let place = PrivateFile(path(for: key, "lock"))
         var lock = try place.openLock()
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
         var lastRenewal = lock.renewedAt
-        // This counts the sleeps, not the elapsed time, which would include time for which the machine was suspended.
+        // This counts the sleeps, not the elapsed time, which would include time while the machine was suspended.
         var unrenewed = Duration.zero
         do {
             while true {

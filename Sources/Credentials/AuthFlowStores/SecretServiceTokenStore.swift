@@ -167,8 +167,8 @@ extension SecretServiceTokenStore: TokenStore {
         unsafe schema = Self.makeSchema()
     }
 
-    /// `SecretSchema` (libsecret/secret-schema.h): a name, flags, up to 32 attributes of a name and a type, and eight
-    /// reserved words. Created once and never freed.
+    /// `SecretSchema` (libsecret/secret-schema.h): a name, flags, up to 32 attributes, each with a name and a type, and
+    /// eight reserved words. Created once and never freed.
     private static func makeSchema() -> Pointer {
         let word = MemoryLayout<UInt>.size
         let size = 2 * word + 32 * 2 * word + 8 * word
@@ -187,7 +187,7 @@ extension SecretServiceTokenStore: TokenStore {
         return unsafe memory
     }
 
-    /// Checks whether there is a keyring and whether it can be used without asking the user.
+    /// Checks whether there is a keyring and whether it can be used without prompting the user.
     func requireUnlocked(_ cancellation: Cancellation) throws(AuthError) {
         // SECRET_SERVICE_OPEN_SESSION | SECRET_SERVICE_LOAD_COLLECTIONS
         let service = try unsafe call("cannot be reached") { unsafe serviceGet(6, cancellation.object, $0) }

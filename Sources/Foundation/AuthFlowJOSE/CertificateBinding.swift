@@ -3,8 +3,8 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// A client's certificate: the one that its transport presents, for checking certificate-bound access tokens (RFC 8705 section 3), or the certificate of
-/// its key, for naming the key in assertions.
+/// A client's certificate: the certificate that its transport presents, for checking certificate-bound access tokens (RFC 8705 section 3), or the
+/// certificate of its key, for identifying the key in assertions.
 public struct CertificateBinding: Sendable {
     private let read: @Sendable () throws(AuthError) -> [UInt8]
 
@@ -16,7 +16,7 @@ public struct CertificateBinding: Sendable {
 
     /// The first certificate in a PEM file. The file is read for every comparison,
     /// just as the transport reads it for every connection.
-    /// - Parameter path: The file.
+    /// - Parameter path: The path of the file.
     public static func file(path: String) -> CertificateBinding {
         CertificateBinding { () throws(AuthError) in
             guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: 1024 * 1024),
@@ -43,7 +43,7 @@ public struct CertificateBinding: Sendable {
     public func thumbprint() throws(AuthError) -> String { Base64URL.encode(SHA256.hash(data: try read())) }
 
     /// Checks that an access token is not bound to a different certificate, if the token can be decoded.
-    /// - Parameter isRequired: Whether a token that can be decoded and is not bound is rejected.
+    /// - Parameter isRequired: Whether to reject a token that can be decoded but is not bound to a certificate.
     /// - Throws: ``AuthError`` with `invalid_reply`.
     package func check(_ accessToken: Secret, isRequired: Bool) throws(AuthError) {
         // Section 3.1: "the hash of the certificate ... in the x5t#S256 member of cnf". An access token that is not a JWT is

@@ -6,7 +6,7 @@ import Synchronization
 package final class DPoPNonces: Sendable {
     private let nonces = Mutex<[String: String]>([:])
 
-    /// The maximum number of origins: a client calls its provider and a few APIs.
+    /// The maximum number of origins; a client calls only its provider and a few APIs.
     private static let limit = 32
 
     package init() {}

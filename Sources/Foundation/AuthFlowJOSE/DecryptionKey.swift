@@ -7,7 +7,7 @@ import CryptoExtras
 /// A private key for decrypting tokens: RSA with 2048 bits or more, P-256, P-384, P-521, or X25519.
 public struct DecryptionKey: Sendable {
     private enum Material: Sendable {
-        /// The library's encryption key type is not `Sendable`, so an encryption key is created from this key for each use.
+        /// swift-crypto's RSA encryption key type is not `Sendable`, so an encryption key is created from this key for each use.
         case rsa(_RSA.Signing.PrivateKey)
         case p256(P256.KeyAgreement.PrivateKey)
         case p384(P384.KeyAgreement.PrivateKey)
@@ -175,11 +175,11 @@ extension DecryptionKey {
             algorithm: json["alg"]?.string.map(KeyManagementAlgorithm.init(rawValue:))
         )
         guard json.hasPublicMembers(of: publicJWK) else {
-            throw Self.refusal("its private part does not belong to its public part")
+            throw Self.refusal("its private part does not match its public part")
         }
     }
 
-    /// Whether a JWK may decrypt (RFC 7517 sections 4.2 and 4.3).
+    /// Whether a JWK may be used for decryption (RFC 7517 sections 4.2 and 4.3).
     static func isForEncryption(_ json: JSON) -> Bool {
         let operations = json["key_ops"]?.strings
         return (json["use"] == nil || json["use"] == "enc")

@@ -16,7 +16,7 @@ package struct EncryptionKey: Sendable {
     /// owner.
     package let algorithms: [KeyManagementAlgorithm]
 
-    /// The library's RSA encryption key type is not `Sendable`, so a key is created from these bytes for each use.
+    /// swift-crypto's RSA encryption key type is not `Sendable`, so a key is created from these bytes for each use.
     private enum Material: Sendable {
         case rsa(modulus: [UInt8], exponent: [UInt8])
         case p256(P256.KeyAgreement.PublicKey)

@@ -24,7 +24,7 @@ package struct JWE: Sendable {
     }
 
     /// Parses a token.
-    /// - Throws: ``AuthError`` with `invalid_id_token`, also for an algorithm that is not supported.
+    /// - Throws: ``AuthError`` with `invalid_id_token`, including for an unsupported algorithm.
     package init(_ compact: Secret) throws(AuthError) {
         guard compact.exposed.utf8.count <= JWS.maximumSize else {
             throw Self.refusal("it is larger than \(JWS.maximumSize) bytes")
@@ -64,14 +64,14 @@ package struct JWE: Sendable {
         self.authenticated = Array(parts[0])
     }
 
-    /// Decrypts the token with the key that its `kid` identifies, or without a `kid`, with each matching key in turn.
+    /// Decrypts the token with the key that its `kid` identifies or, without a `kid`, with each matching key in turn.
     /// - Parameters:
     ///   - keys: The client's keys.
     ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for
     ///     UserInfo responses, which arrive over TLS from the server itself).
     /// - Returns: The decrypted content: a signed token, or claims.
-    /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error: a difference
-    ///   would reveal something about the key to an attacker (RFC 7516 section 11.5).
+    /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error, because a
+    ///   difference would reveal something about the key to an attacker (RFC 7516 section 11.5).
     package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
         let keyID = header["kid"]?.string
         let fitting = keys.filter { key in

@@ -51,7 +51,7 @@ package struct JWK: Sendable {
     ///   use "kty" ... values that are not understood").
     package init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
-        // Some servers write every member, and null or an empty list for those that are absent.
+        // Some servers include every member, with null or an empty list for absent values.
         func has(_ name: String) -> Bool { json[name] != nil && json[name] != .null && json[name] != [] }
         guard !has("use") || json["use"]?.string == "sig" else { return nil }
         guard !has("key_ops") || json["key_ops"]?.strings?.contains("verify") == true else { return nil }

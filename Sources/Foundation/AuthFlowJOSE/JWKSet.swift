@@ -30,7 +30,7 @@ package struct JWKSet: Sendable {
 
     /// The candidate keys for a signature with this header, by key ID, type, use and algorithm.
     ///
-    /// A set may contain several keys with the same ID (for several algorithms, or as a trap): the ID narrows the choice,
+    /// A set may contain several keys with the same ID (for several algorithms, or maliciously): the ID narrows the choice,
     /// and the type identifies the key. If the header has no key ID, every key of the type is tried.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy

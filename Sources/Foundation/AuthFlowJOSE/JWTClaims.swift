@@ -60,7 +60,7 @@ package struct JWTClaims: Sendable {
         return audience
     }
 
-    /// `aud`, which must contain the recipient, and may also contain only trusted audiences.
+    /// `aud`, which must contain the recipient, and may contain other audiences only if they are trusted.
     package func requireAudience(_ recipient: String, trusting others: [String]) throws(AuthError) -> [String] {
         let audience = try requireAudience(recipient)
         let untrusted = audience.filter { !$0.isIdentical(to: recipient) && !others.containsIdentical($0) }

@@ -2,7 +2,7 @@ package import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The rules of a kind of JWT that do not depend on the token.
+/// The rules for one kind of JWT that do not depend on the individual token.
 package struct JWTProfile: Sendable {
     /// The `typ` that a token must have. Case and the prefix `application/` are ignored (RFC 7515 section 4.1.9).
     package enum TypeRule: Sendable {
@@ -65,7 +65,7 @@ package struct JWTVerifier: Sendable {
 
     /// Verifies a token.
     /// - Parameters:
-    ///   - token: The token, decrypted.
+    ///   - token: The decrypted token.
     ///   - keys: The keys of its issuer.
     ///   - secret: The secret for symmetric (HMAC) algorithms; nil for none. A public key is never used as a secret: the two kinds of
     ///     key are strictly separated (RFC 8725 section 2.1).
@@ -122,7 +122,7 @@ package struct JWTVerifier: Sendable {
         return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)
     }
 
-    /// The hint for an algorithm that the client can be registered for although the provider's metadata does not list it.
+    /// The hint for an algorithm that the client may be registered for even though the provider's metadata does not list it.
     private func registrationHint(_ jws: JWS) -> String {
         guard [.invalidIDToken, .invalidUserInfo].contains(profile.code), jws.header.algorithm.definition != nil else {
             return ""

@@ -5,8 +5,8 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
 
     /// RSA-OAEP with SHA-256.
     public static let rsaOAEP256 = Self(rawValue: "RSA-OAEP-256")
-    /// RSA-OAEP with SHA-1. It is used only if a key names it: although the padding does not depend on collision
-    /// resistance, newer servers support SHA-256.
+    /// RSA-OAEP with SHA-1. It is used only if a key names it: OAEP does not require a collision-resistant hash, but
+    /// newer servers support SHA-256.
     public static let rsaOAEP = Self(rawValue: "RSA-OAEP")
     /// The agreed key is the content encryption key.
     public static let ecdhES = Self(rawValue: "ECDH-ES")
@@ -27,7 +27,7 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     /// Whether the content encryption key is encrypted with an RSA key.
     var wrapsByRSA: Bool { self == .rsaOAEP || self == .rsaOAEP256 }
 
-    /// The size of the agreed key that wraps another, in bytes; nil when no key is wrapped.
+    /// The size, in bytes, of the agreed key that wraps the content encryption key; nil when no key is wrapped.
     var wrappingKeySize: Int? {
         switch self {
         case .ecdhESA128KW: 16

@@ -34,12 +34,12 @@ enum PublicKeyMaterial {
     /// The two concatenated coordinates, or the public key of an octet key pair.
     case curve(KeyCurve, [UInt8])
 
-    /// The maximum size of an RSA key, in bits: verification with a larger key would be too expensive.
+    /// The maximum size of an RSA key, in bits, because verification with a larger key would be too expensive.
     static let maximumRSASize = 8192
 
     /// Reads the public members of a JWK.
-    /// - Returns: nil when the type or curve is not supported, or a member is missing, not base64url or too long. Whether a point is on its
-    ///   curve is checked by the initializers of the keys.
+    /// - Returns: nil when the type or curve is not supported, or a member is missing, not base64url or too long. The initializers of the
+    ///   keys check whether a point is on its curve.
     init?(_ jwk: JSON) {
         if jwk["kty"] == "RSA" {
             guard let modulus = jwk.bytes("n"), let exponent = jwk.bytes("e"),
@@ -89,12 +89,12 @@ enum PrivateKeyMaterial {
     case curve(KeyCurve, [UInt8])
 
     /// Reads the private members of a JWK.
-    /// - Parameter refusal: Creates the error to throw from the last part of its message.
+    /// - Parameter refusal: Creates the error to throw, given the last part of its message.
     init(_ jwk: JSON, refusal: (String) -> AuthError) throws(AuthError) {
         guard jwk["d"] != nil else { throw refusal("it is a public key: the member \"d\" is missing") }
         if jwk["kty"] == "RSA" {
             // RFC 7518 section 6.3.2: a producer SHOULD include the primes. Recovering them from d is too expensive,
-            // and never terminates for a damaged key.
+            // and does not terminate for a damaged key.
             let parts = ["n", "e", "d", "p", "q"].compactMap(jwk.bytes)
             guard parts.count == 5 else {
                 throw refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
@@ -116,9 +116,9 @@ enum PrivateKeyMaterial {
     /// Reads a PEM block (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
     ///   - kinds: The kinds of keys that the caller can use, for the message.
-    ///   - refusal: Creates the error to throw from the last part of its message.
+    ///   - refusal: Creates the error to throw, given the last part of its message.
     init(_ block: PEMBlock, kinds: String, refusal: (String) -> AuthError) throws(AuthError) {
-        // swift-crypto does not check curve names: it would interpret the scalar of a key for a different curve as a
+        // swift-crypto does not check curve names, and would interpret the scalar of a key for a different curve as a
         // key for the requested curve.
         let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
@@ -192,7 +192,7 @@ extension JSON {
     fileprivate func bytes(_ name: String) -> [UInt8]? { self[name]?.string.flatMap { Base64URL.decode($0) } }
 
     /// A numeric member at its full length; nil when it is missing or too long. RFC 7518 sections 6.2.1.2 and 6.2.2.1: the length "MUST be
-    /// the full size"; some implementations omit leading zeros (in one of 128 P-256 keys), which does not change the number.
+    /// the full size"; some implementations omit leading zeros (in about one of every 128 P-256 keys), which does not change the number.
     fileprivate func number(_ name: String, _ size: Int) -> [UInt8]? {
         guard let bytes = bytes(name), 1...size ~= bytes.count else { return nil }
         return [UInt8](repeating: 0, count: size - bytes.count) + bytes

@@ -19,7 +19,7 @@ package final class KeySource: Sendable {
     static let standardAge: TimeInterval = 600
     /// The bounds for the lifetime in `Cache-Control: max-age`, in seconds.
     static let ageBounds: ClosedRange<TimeInterval> = 60...86400
-    /// The maximum age of stale keys, which are used while they cannot be fetched again, in seconds.
+    /// The maximum age, in seconds, of stale keys, which are used while new keys cannot be fetched.
     static let maximumStaleAge: TimeInterval = 86400
     /// The minimum interval between two searches for an unknown key, in seconds.
     static let missInterval: TimeInterval = 30
@@ -28,7 +28,7 @@ package final class KeySource: Sendable {
     static let unknownKeyIDAge: TimeInterval = 60
     /// The minimum interval between a failed fetch and the next fetch for the same reason, in seconds.
     static let failureInterval: TimeInterval = 5
-    /// The maximum number of cached key sets: the issuer's, and those at a few of its previous URLs.
+    /// The maximum number of cached key sets: the issuer's current key set, and those at a few of its previous URLs.
     static let maximumSets = 4
     /// The maximum size of a key set, in bytes.
     static let maximumSize = 256 * 1024
@@ -72,8 +72,8 @@ package final class KeySource: Sendable {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
         var verdict = SignatureVerdict.noKey
         var wasSearched = false
-        // Keys may be fetched up to three times: because there are none, by a fetch that started before the token was
-        // signed, and by a fetch that started afterwards.
+        // Up to three fetches may be needed: one because no keys are cached, one that started before the token was
+        // signed, and one that started afterwards.
         for _ in 0..<3 {
             let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
             verdict = keys.verdict(on: jws, template: template)

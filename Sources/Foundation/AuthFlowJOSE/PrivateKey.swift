@@ -78,7 +78,7 @@ public struct PrivateKey: SigningKey {
         switch algorithm.definition?.scheme {
         case .rsaPKCS1, .rsaPSS:
             guard let key = try? _RSA.Signing.PrivateKey(keySize: .bits3072) else {
-                throw AuthError(.unsupported, "The generation of an RSA key failed.")
+                throw AuthError(.unsupported, "No RSA key could be generated.")
             }
             try self.init(.rsa(key), keyID: nil, algorithm: algorithm)
         case .ecdsa:
@@ -181,11 +181,11 @@ extension PrivateKey {
         )
         // A private part that does not match the public part would produce signatures that no server accepts.
         guard json.hasPublicMembers(of: publicJWK) else {
-            throw Self.refusal("its private part does not belong to its public part")
+            throw Self.refusal("its private part does not match its public part")
         }
     }
 
-    /// Whether a JWK may sign (RFC 7517 sections 4.2 and 4.3).
+    /// Whether a JWK may be used for signing (RFC 7517 sections 4.2 and 4.3).
     static func isForSigning(_ json: JSON) -> Bool {
         (json["use"] == nil || json["use"] == "sig")
             && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)

@@ -26,9 +26,9 @@ public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     public static let es384 = Self(rawValue: "ES384")
     /// ECDSA on P-521 with SHA-512.
     public static let es512 = Self(rawValue: "ES512")
-    /// Edwards curve signatures; here on Ed25519.
+    /// EdDSA; only the curve Ed25519 is supported.
     public static let edDSA = Self(rawValue: "EdDSA")
-    /// Edwards curve signatures on Ed25519, under the name defined in RFC 9864.
+    /// EdDSA with the curve Ed25519, under the name defined in RFC 9864.
     public static let ed25519 = Self(rawValue: "Ed25519")
     /// HMAC with SHA-256 and the client secret: for confidential clients that request it, never by default.
     public static let hs256 = Self(rawValue: "HS256")

@@ -34,8 +34,8 @@ extension JSON {
         return members[index].value
     }
 
-    /// Returns the object with one member changed, added, or removed if `value` is nil; unchanged if this is not an object, or has a
-    /// member whose name differs only in its Unicode normalization.
+    /// Returns a copy of this object with one member changed or added, or removed if `value` is nil; returns this value unchanged if
+    /// it is not an object, or has a member whose name differs only in its Unicode normalization.
     public func replacing(_ name: String, with value: JSON?) -> JSON {
         guard case .object(var members) = self else { return self }
         // A name that differs only in its Unicode normalization is a different name.

@@ -1,6 +1,6 @@
 /// An error in JSON text that a user has written: where the unexpected text begins, and which token was expected there.
 ///
-/// The libraries that parse JSON report different positions; this one is the same with each of them.
+/// The libraries that parse JSON report different positions; this position is the same with all of them.
 package struct JSONMistake: Sendable {
     /// The token that was expected.
     package enum Expected: Sendable {

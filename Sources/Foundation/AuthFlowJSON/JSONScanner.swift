@@ -228,7 +228,7 @@ struct JSONScanner {
             offset = start
             throw error(.numberOutOfRange)
         }
-        // A number cannot begin with a zero, or contain a letter or an underscore.
+        // A number cannot have a leading zero, or contain a letter or an underscore.
         if offset < text.count, Self.isWordByte(text[offset]) { throw error(.invalidSyntax, expected: .number) }
     }
 

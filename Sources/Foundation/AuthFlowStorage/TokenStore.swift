@@ -65,8 +65,8 @@ public struct Lease: Sendable, Hashable {
     public final class Term: Sendable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
-        /// The time before the end in which a request is no longer sent, because another holder could take over before
-        /// the request reaches the provider.
+        /// The period before the end of the term during which no request is sent, because another holder could take
+        /// over before the request reaches the provider.
         private let margin: Duration
 
         /// Creates a term that starts now. Create it before requesting the lease, because the response may take a long time.

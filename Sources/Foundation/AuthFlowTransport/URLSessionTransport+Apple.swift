@@ -139,7 +139,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         stop(task)
     }
 
-    /// Removes the record of a cancelled exchange: the cancellation may have occurred just as the exchange
+    /// Removes the record of a cancelled exchange, because the cancellation may have occurred just as the exchange
     /// completed.
     func forget(_ task: URLSessionTask) {
         state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }

@@ -1,6 +1,6 @@
 package import AuthFlow
 
-/// A connection to a database. Only one thread at a time uses it: first the thread that opens it, then the loop's
+/// A connection to a database. Only one thread uses it at a time: first the thread that opens it, then the loop's
 /// thread.
 package protocol DatabaseLink: AnyObject, Sendable {
     /// A request to the database.
@@ -36,7 +36,7 @@ package enum DatabaseLinkUse: Sendable {
     case messages
 }
 
-/// The failure of a request to a database.
+/// A failed database request.
 package struct DatabaseFailure: Error, Sendable {
     package enum Kind: Sendable, Hashable {
         /// No connection could be established, so nothing was sent.
@@ -52,7 +52,7 @@ package struct DatabaseFailure: Error, Sendable {
     }
 
     package let kind: Kind
-    /// A sentence for the operator. It does not contain the password.
+    /// The message for the operator. It does not contain the password.
     package let message: String
 
     package init(_ kind: Kind, _ message: String) {

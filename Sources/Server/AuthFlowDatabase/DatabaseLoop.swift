@@ -5,7 +5,7 @@ import Synchronization
 /// A bounded pool of connections to one database, driven by one thread.
 ///
 /// A connection serves one request at a time. It is opened when no connection is free for a request, and closed when
-/// it has been idle for a while. Opening happens on a separate thread, because it may block on a DNS lookup.
+/// it has been idle for a while. Connections are opened on a separate thread, because it may block on a DNS lookup.
 package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     package typealias Open = @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
 
@@ -130,7 +130,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                 defer { (state.added, state.pipe, state.pending, state.isListening) = ([], nil, 0, false) }
                 return state.added
             }
-            let failure = DatabaseFailure(.unreachable, "The system lacks resources for a database connection.")
+            let failure = DatabaseFailure(.unreachable, "The system lacks the resources to open a database connection.")
             for job in added { job.result.finish(.failure(failure)) }
             return
         }

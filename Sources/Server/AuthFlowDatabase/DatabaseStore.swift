@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A session store whose records are in a database.
+/// A session store that stores its records in a database.
 public protocol DatabaseStore: SessionTokenStore, GaugeSource {
     /// The store that performs every operation.
     var base: any SessionTokenStore & GaugeSource { get }
@@ -44,7 +44,7 @@ extension DatabaseStore {
         base.observeRemovals(observer)
     }
 
-    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks that wait for a lease), `authflow_writes_unfinished`
+    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks waiting for a lease), `authflow_writes_unfinished`
     /// (failed, or of unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
     public var gauges: [FlowGauge] { base.gauges }
 }

@@ -11,7 +11,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         package var lease = Duration.seconds(15)
         /// The maximum time to wait for another holder to release the lease.
         package var patience = Duration.seconds(30)
-        /// The time for which a write is retried while the database is unavailable. If the lease has expired meanwhile, the
+        /// The time for which a write is retried while the database is unavailable. If the lease has expired in the meantime, the
         /// database decides whether it is still valid.
         package var repetition = Duration.seconds(15)
         /// The time for which other calls are retried. This can be short, because a restarting database is unavailable only
@@ -33,7 +33,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         var isOver = false
     }
 
-    /// The maximum number of leases with unwritten results. If there are more, they are dropped, and their holders
+    /// The maximum number of leases with unwritten results. If there are more, all are dropped, and their holders
     /// must acquire new leases.
     private static var maximumOver: Int { 10_000 }
 
@@ -46,7 +46,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     private let unwritten = Mutex<Set<Lease>>([])
     private let observers = Observers()
 
-    /// - Parameter table: Creates the table, which passes messages to the given handler.
+    /// - Parameter table: Creates the table, which passes its messages to the given handler.
     package init(
         times: Times,
         host: HostServices,
@@ -199,7 +199,7 @@ extension LeasedRecords {
                         retryAfter: rest
                     )
                 }
-                // The holder released the lease during the attempt, when it could not yet know of this task.
+                // The holder released the lease during the attempt, before this task was recorded as waiting.
                 guard rest > .zero else { continue }
                 table.listen()
                 // A message may be lost, so the table is also polled. Without pushed messages, each pause is a quarter of the time

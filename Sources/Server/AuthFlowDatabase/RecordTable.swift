@@ -6,19 +6,19 @@ package protocol RecordTable: Sendable {
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?
 
     /// Like ``bytes(of:)``, for the record of a lease.
-    /// - Throws: ``AuthError`` with `lease_lost` when another owner has acquired the lease since, or the record was removed.
+    /// - Throws: ``AuthError`` with `lease_lost` when another owner has since acquired the lease, or the record was removed.
     func bytes(under lease: HeldLease) async throws -> [UInt8]?
 
     /// Acquires the lease on a record, and creates the record if it does not exist. The same owner may repeat the call.
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease
 
     /// Renews a lease.
-    /// - Returns: Whether it is still held.
+    /// - Returns: Whether the lease is still held.
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool
 
-    /// Writes under a lease that no other owner has acquired since, even if it has expired.
+    /// Writes under a lease, even if it has expired, unless another owner has since acquired it.
     /// - Parameter attributes: The new expiry, idle timeout and tags; nil leaves the record's attributes unchanged.
-    /// - Returns: Whether it was written.
+    /// - Returns: Whether the record was written.
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
 
     /// Releases a lease, removes a record without bytes, and notifies waiting processes.
@@ -45,7 +45,7 @@ package protocol RecordTable: Sendable {
     /// Starts receiving messages from other processes.
     func listen()
 
-    /// The number of unfinished statements, including those that wait for a connection.
+    /// The number of unfinished statements, including those that are waiting for a connection.
     var pending: Int { get }
 
     /// Whether messages are pushed to this process. If not, it polls for them.
@@ -56,7 +56,7 @@ package protocol RecordTable: Sendable {
 package enum TakenLease: Sendable {
     /// - isAfterUnfinished: Whether an earlier holder never released its lease, and no holder has written since.
     case taken(fence: UInt64, isAfterUnfinished: Bool)
-    /// Another owner holds the lease. The duration is its remaining lifetime unless it is renewed.
+    /// Another owner holds the lease. The duration is the lease's remaining lifetime, unless the lease is renewed.
     case busy(Duration)
 }
 

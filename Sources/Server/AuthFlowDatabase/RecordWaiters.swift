@@ -3,7 +3,7 @@ import Synchronization
 
 /// The tasks that wait for the lease on a record to become free. A message from the database wakes them.
 final class RecordWaiters: Sendable {
-    /// A registered task. It is woken by each message after its registration, even if it does not wait yet.
+    /// A registered task. It is woken by each message after its registration, even if it is not waiting yet.
     struct Waiter: Sendable {
         fileprivate let digest: [UInt8]
         fileprivate let wakeUp = FirstResult<Void>()

@@ -17,10 +17,10 @@ extension Application {
     /// - Parameters:
     ///   - server: The session server.
     ///   - patience: The time for which requests in progress may continue after the signal; default: five seconds. Then their
-    ///     connections are closed, and every service of the application ends at once, so run a service that a store of your own depends on
+    ///     connections are closed, and every service of the application stops immediately, so run any service that a custom store depends on
     ///     outside the application. The session service may wait for another ten seconds, so the supervisor's stop timeout must be longer
-    ///     than the sum.
-    /// - Throws: The error that prevented the application from starting, such as an address that is in use.
+    ///     than the sum of both.
+    /// - Throws: The error that prevented the application from starting, such as an address that is already in use.
     public func runService(sessions server: SessionServer, patience: Duration = .seconds(5)) async throws {
         var application = self
         // Services stop in reverse order: first the requests, then the refreshes.

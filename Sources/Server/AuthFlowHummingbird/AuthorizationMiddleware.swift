@@ -77,7 +77,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
                     )
                 }
         } catch {
-            // The reason is only for the operator.
+            // The reason is intended only for the operator.
             let level: Logger.Level =
                 switch error.underlyingError?.code {
                 case nil: .info

@@ -65,7 +65,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
         } catch let error as AuthError {
             // Log the error, because Hummingbird responds to a thrown error with an empty 500 and logs nothing.
             if error.code != .loginRequired {
-                let message = error.code.hasPublicMessage ? error.message : "not shown, because it may name the user"
+                let message = error.code.hasPublicMessage ? error.message : "omitted, because it may identify the user"
                 context.logger.error("AuthFlow: \(error.code.rawValue)", metadata: ["message": "\(message)"])
             }
             guard let response = SessionServer.response(for: error) else { throw error }

@@ -6,7 +6,7 @@ public import ServiceLifecycle
 /// The background service of a session server: it removes expired sessions, and at shutdown it waits until the
 /// results of all refreshes in progress are stored.
 ///
-/// `Application.runService(sessions:)` runs it. In a service group of your own, add it to the application, and limit the
+/// `Application.runService(sessions:)` runs it. With a custom service group, add it to the application, and limit the
 /// graceful shutdown with `maximumGracefulShutdownDuration`, which by default waits for clients that do not read.
 public struct SessionService: Service {
     private let server: SessionServer

@@ -12,7 +12,7 @@ public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware
     /// Creates the middleware.
     /// - Parameters:
     ///   - server: The session server.
-    ///   - requirement: Default: a signed-in user.
+    ///   - requirement: The requirement of the routes; default: a signed-in user.
     public init(
         _ server: SessionServer,
         requiring requirement: AuthenticationRequirement = AuthenticationRequirement()
@@ -34,7 +34,7 @@ public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware
 }
 
 extension RouterGroup where Context: SessionRequestContext {
-    /// Requires that a user is signed in, and that the user's authentication meets a requirement, for the routes that are added to the
+    /// Requires a signed-in user whose authentication meets a requirement, for the routes that are added to the
     /// group after this call.
     @discardableResult public func requireAuthentication(
         _ requirement: AuthenticationRequirement = AuthenticationRequirement(),

@@ -5,7 +5,7 @@ extension FlowEvent {
     /// An observer that logs every event with swift-log, for services that perform sign-ins.
     ///
     /// The messages contain no secrets: URLs are logged without their parameter values. A failure has the metadata
-    /// `action` if the operator can take an action.
+    /// `action` if there is a recommended action for the operator.
     ///
     /// ```swift
     /// let log = Logger(label: "auth")
@@ -16,8 +16,8 @@ extension FlowEvent {
     ///     observer: FlowEvent.logger(log)
     /// )
     /// ```
-    /// - Parameter logger: The logger. Failures are warnings, the end of a session is a notice, a cancellation is info, and
-    ///   everything else is debug.
+    /// - Parameter logger: The logger. Failures are logged as warnings, the end of a session as a notice, cancellations as info,
+    ///   and everything else as debug.
     public static func logger(_ logger: Logger) -> @Sendable (FlowEvent) -> Void {
         { event in
             var metadata: Logger.Metadata = ["flow": "\(event.flowID)", "step": "\(event.step)"]

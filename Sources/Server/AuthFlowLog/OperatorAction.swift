@@ -6,7 +6,7 @@ extension AuthError.Code {
     var operatorAction: String? {
         switch self {
         case .invalidConfiguration:
-            "Correct the setting that is named in the message."
+            "Correct the setting named in the message."
         case .discoveryFailed:
             "Fetch the issuer's metadata from this machine; check the issuer's URL, the proxy and the certificates."
         case .issuerMismatch:
@@ -24,7 +24,7 @@ extension AuthError.Code {
         case .invalidIDToken, .invalidUserInfo, .invalidLogoutToken:
             "Check that this machine's clock is correct, and that client_id matches the registration. If both are correct, do not trust the provider."
         case .keyUnavailable, .assertionUnusable:
-            "Check the key, token or file that is named in the message."
+            "Check the key, token or file named in the message."
         case .storageFailed, .storeDamaged:
             "Check the database: connectivity, disk space, permissions. Unsaved tokens exist only in memory: do not kill the process."
         case .leaseBusy, .leaseLost, .outcomeUnknown:

@@ -2,7 +2,7 @@ import AuthFlow
 import Synchronization
 
 /// Writes lines for the user to a file descriptor on a separate thread. The output is rate-limited, because a server
-/// can cause it, and a host that does not read it does not block the bridge.
+/// can trigger it, and buffered, so that a host that does not read it cannot block the bridge.
 package final class LogOutput: Sendable {
     /// The maximum number of lines per minute, and the maximum number of bytes that are buffered for a host that does
     /// not read.

@@ -4,7 +4,7 @@ import Synchronization
 // A request from the host, and its response.
 
 extension MCPBridge {
-    /// Sends a request to the server, and passes all messages that precede the response to the host.
+    /// Sends a request to the server, and passes to the host all messages that precede the response.
     /// - Returns: The response; nil when the request was cancelled.
     func exchange(_ message: MCPMessage, _ id: JSON) async -> MCPMessage? {
         do {
@@ -76,7 +76,7 @@ extension MCPBridge {
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
-        // The client MUST list both types, whichever one the server chooses.
+        // The client MUST list both media types, whichever one the server chooses.
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json, text/event-stream"]
         let more =
             if let version = message.version {

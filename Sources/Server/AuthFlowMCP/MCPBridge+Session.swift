@@ -99,7 +99,7 @@ extension MCPBridge {
         }
     }
 
-    // MARK: The bridge's own requests
+    // MARK: Requests of the bridge itself
 
     /// Starts a new session to replace a session that the server has lost. Only one new session is started, however
     /// many requests detect the loss.
@@ -110,7 +110,7 @@ extension MCPBridge {
             guard state.session.number == number else { return nil }
             if let repair = state.repair, repair.number == number { return repair.task }
             let task = Task { [clock] in
-                // A server that sends only comments would block every request.
+                // A server that sends only SSE comments would block every request.
                 let isRepaired = try? await withDeadline(.seconds(60), clock: clock) {
                     AuthError(.timedOut, "The server did not start a new session.")
                 } _: {
@@ -144,7 +144,7 @@ extension MCPBridge {
                 // If the server immediately loses the new session, no further session is requested.
                 guard greeted.head.status.code < 400 else { return false }
             }
-            // The host may have sent another `initialize` in the meantime; its session is the current one.
+            // The host may have sent another `initialize` in the meantime; that session is the current one.
             let isCurrent = state.withLock { [begun] state in
                 guard state.session.initialize?.bytes == session.initialize?.bytes,
                     state.session.number == session.number

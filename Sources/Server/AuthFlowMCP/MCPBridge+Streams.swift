@@ -4,7 +4,7 @@ import Synchronization
 // Event streams: the responses to requests, and server-initiated messages.
 
 extension MCPBridge {
-    /// Reads the messages of an event stream, until `isLast` returns true.
+    /// Reads the messages of an event stream until `isLast` returns true.
     /// - Parameters:
     ///   - body: The stream.
     ///   - reader: Stores the last event ID, and the reconnection time.
@@ -33,7 +33,7 @@ extension MCPBridge {
     /// Whether a message is a response to a different request, or to a request that already has a response. The host
     /// must receive exactly one response to each request.
     func dropsResponse(_ message: MCPMessage) -> Bool {
-        // A batch of only the server's own requests and notifications is passed to the host.
+        // A batch that contains only requests and notifications of the server is passed to the host.
         guard !message.answeredIDs.isEmpty else { return false }
         options.log("The server sent an unexpected response on this stream; it was dropped.")
         return true
@@ -151,7 +151,7 @@ extension MCPBridge {
         }
     }
 
-    /// Listens again if the listening stream was rejected and the server has accepted another token since, such as the
+    /// Listens again if the listening stream was rejected and the server has since accepted another token, such as the
     /// token of a new sign-in.
     func listenAfterRejection() {
         if endpoint.hasOtherToken, state.withLock({ $0.isListenerRejected }) { listen() }
@@ -181,7 +181,7 @@ extension MCPBridge {
                     var reader = ServerSentEventReader()
                     _ = try await readMessages(of: response.body, &reader, silence: nil) { message in
                         // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
-                        // JSON-RPC response on the stream" of a GET, unless it resumes one.
+                        // JSON-RPC response on the stream" of a GET, unless the GET resumes a stream.
                         guard !dropsResponse(message) else { return false }
                         await write(message.bytes)
                         wait = .seconds(1)

@@ -5,7 +5,7 @@ import Synchronization
 /// Connects a host that speaks MCP over standard input and output to a remote server that requires a sign-in.
 ///
 /// Bodies pass through unchanged. The bridge handles only the header fields for tokens and sessions, and the fields
-/// that the transport requires. It supports revision 2025-03-26 and later, because the host chooses the revision.
+/// that the transport requires. It supports revisions 2025-03-26 and later, because the host chooses the revision.
 ///
 /// ```swift
 /// let bridge = MCPBridge(client: client) { line in output.write(Data(line)) }
@@ -48,7 +48,7 @@ public final class MCPBridge: Sendable {
         var listener: Task<Void, Never>?
         /// Whether the listening stream was rejected, which only a new token can resolve.
         var isListenerRejected = false
-        /// The delivery of `notifications/initialized`. Servers accept no other requests until it is complete.
+        /// The delivery of `notifications/initialized`. Servers reject other requests until it completes.
         var greeting: Task<Void, Never>?
         var isClosed = false
         var ownRequests = 0

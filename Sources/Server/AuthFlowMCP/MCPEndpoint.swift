@@ -25,7 +25,7 @@ final class MCPEndpoint: Sendable {
     private struct Tokens {
         /// The last token that the server accepted in a request sent after the rejection.
         var accepted: Secret?
-        /// The token of the last rejected request that must not prompt the user.
+        /// The token of the last rejected non-interactive request.
         var rejected: Secret?
         /// The number of rejections.
         var rejections = 0
@@ -38,11 +38,11 @@ final class MCPEndpoint: Sendable {
 
     private let tokens = Mutex(Tokens())
 
-    /// Whether the server has accepted another token since it rejected one, so that the rejected request can be sent
+    /// Whether the server has accepted another token since the last rejection, so that the rejected request can be sent
     /// again. A late response to an earlier request does not count.
     var hasOtherToken: Bool { tokens.withLock { $0.accepted != $0.rejected } }
 
-    /// Records that a request failed without being sent with another token.
+    /// Marks the current token as rejected, because a request failed and was not retried with another token.
     func rejectCurrentToken() { tokens.withLock { $0.reject($0.accepted) } }
 
     init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {

@@ -105,7 +105,7 @@ struct MCPMessage: Sendable {
 
     /// An error response from the bridge itself.
     ///
-    /// MCP, "Error Codes", reserves -32768 to -32000 for itself and JSON-RPC, so the error code is the HTTP status,
+    /// MCP ("Error Codes") reserves -32768 to -32000 for itself and JSON-RPC, so the error code is the HTTP status,
     /// or 1 if there is none.
     static func failure(of id: JSON, _ message: String, status: Int? = nil, cause: String) -> MCPMessage? {
         var data: [String: JSON] = ["cause": .string(cause)]

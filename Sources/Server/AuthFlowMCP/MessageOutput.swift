@@ -15,7 +15,7 @@ package final class MessageOutput: Sendable {
         var isWriting = false
     }
 
-    /// The minimum size of a large message, and the size of the buffered small messages above which their writers
+    /// The minimum size of a large message, and the total size of the buffered small messages above which their writers
     /// also wait, in bytes.
     private static let (largeSize, limit) = (64 * 1024, 16 * 1024 * 1024)
 

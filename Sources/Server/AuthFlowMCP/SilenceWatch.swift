@@ -23,7 +23,7 @@ final class SilenceWatch: Sendable {
         }
     }
 
-    /// Counts the parts of the body that have arrived.
+    /// Counts the chunks of the body that have arrived.
     private final class Counter: Sendable {
         private let count = Atomic(0)
         var value: Int { count.load(ordering: .relaxed) }

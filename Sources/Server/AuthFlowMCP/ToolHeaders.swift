@@ -90,7 +90,7 @@ struct ToolParameter: Sendable, Hashable {
             } else if keyword != "x-mcp-header", keyword != "enum", keyword != "const", keyword != "default",
                 keyword != "examples"
             {
-                // An annotation that is not reachable only through `properties` cannot be resolved.
+                // An annotation whose path contains any keyword other than `properties` cannot be resolved.
                 guard !hasAnnotation(value, isSchema: true, depth: depth + 1) else { return false }
             }
         }

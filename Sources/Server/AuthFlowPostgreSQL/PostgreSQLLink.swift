@@ -153,13 +153,13 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         }
     }
 
-    /// The failure of a lost connection.
+    /// The failure caused by a lost connection.
     private func lost() -> DatabaseFailure {
         let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
         return DatabaseFailure(.unknownOutcome, "The connection to PostgreSQL was lost: \(reason)")
     }
 
-    /// The failure of a statement that the server has rejected.
+    /// The failure caused by a statement that the server rejected.
     /// - Throws: A failure after which the connection must be closed.
     private func refusal(_ result: OpaquePointer) throws(DatabaseFailure) -> DatabaseFailure {
         let state = unsafe authflow_pq_state(result).map { unsafe String(cString: $0) } ?? ""

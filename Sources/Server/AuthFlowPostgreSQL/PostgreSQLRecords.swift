@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// The SQL statements on the records. Each statement is a separate transaction, and all times are from the database's
+/// The SQL statements for the records. Each statement is a separate transaction, and all times are from the database's
 /// clock (`clock_timestamp()`).
 struct PostgreSQLRecords: RecordTable {
     private let database: Database<PostgreSQLLink>
@@ -94,7 +94,7 @@ struct PostgreSQLRecords: RecordTable {
         }
         // The holder sends a message only if a process is waiting, because NOTIFY acquires a lock that serializes the
         // commits of all notifying transactions. If the remaining lifetime of a lease exceeds its duration, the clock
-        // was set back, so the lifetime is reduced; a holder that is alive renews its lease in time.
+        // was set back, so the lifetime is reduced; a live holder renews its lease in time.
         let busy = try await rows(
             """
             UPDATE \(table) SET is_awaited = true, \

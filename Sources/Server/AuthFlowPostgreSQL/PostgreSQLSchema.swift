@@ -92,7 +92,7 @@ enum PostgreSQLSchema {
         guard found.found >= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables of version \(found.found), and this program needs version \(version). Migrate the store."
+                "The database has schema version \(found.found), but this program requires version \(version). Migrate the store."
             )
         }
     }

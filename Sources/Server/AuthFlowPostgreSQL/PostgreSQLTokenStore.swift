@@ -16,13 +16,13 @@ public struct PostgreSQLTokenStore: Sendable {
     /// The operations on the table, without renewals, retries or waits.
     package var table: any RecordTable { records.table }
 
-    /// Creates a store. It does not connect until its first use.
+    /// Creates a store. The store does not connect until its first use.
     /// - Parameters:
     ///   - url: The database as a connection URI, such as `postgresql://user@host/database`, or as a keyword/value
     ///     string (PostgreSQL manual, section 34.1.1). Over a network, TLS with a verified certificate is required.
     ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables; default: `authflow`.
-    ///   - connections: The maximum number of connections, in addition to the one for notifications; default: 4.
+    ///   - connections: The maximum number of connections, in addition to the notification connection; default: 4.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose lease duration is less than a third of another process's would take over
     ///     that process's leases.

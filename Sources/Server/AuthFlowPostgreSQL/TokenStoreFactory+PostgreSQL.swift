@@ -6,7 +6,7 @@ extension TokenStoreFactory {
         let url = ConfigurationKey(
             "url",
             required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
-            "The database: postgresql://user@host/database, or keywords and values. It is a secret if it contains a password."
+            "The database: postgresql://user@host/database, or a keyword/value string. It is a secret if it contains a password."
         )
         let password = ConfigurationKey(
             "password",
@@ -39,14 +39,14 @@ extension TokenStoreFactory {
         }
     }
 
-    /// Accepts a plaintext URL only without a password, because other users may be able to read the configuration file.
+    /// Accepts a plaintext URL if it has no password, because other users may be able to read the configuration file.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
         let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""
         guard !user.contains(":"), !text.contains("password") else {
             throw AuthError(
                 .invalidConfiguration,
-                "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use \"password\"."
+                "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use the key \"password\"."
             )
         }
         return Secret(text)

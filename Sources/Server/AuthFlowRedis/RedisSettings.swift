@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The validated connection settings. By default, plaintext connections are allowed only to this machine.
+/// The validated connection settings. By default, plaintext TCP connections are allowed only on loopback.
 struct RedisSettings: Sendable {
     enum Place: Sendable {
         case socket(String)
@@ -17,7 +17,7 @@ struct RedisSettings: Sendable {
     /// - Parameters:
     ///   - url: `redis://user:password@host:port/database`, or `unix:/path/to/the/socket`.
     ///   - password: The password; default: the password in the URL.
-    ///   - allowsPlainText: Whether a server on another machine may be used without TLS.
+    ///   - allowsPlainText: Whether a remote server may be used without TLS.
     init(url: Secret, password: Secret?, prefix: String, allowsPlainText: Bool) throws(AuthError) {
         func refused(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The URL of the Redis server \(reason).")
@@ -42,7 +42,7 @@ struct RedisSettings: Sendable {
         guard !text.hasPrefix("rediss://") else {
             throw AuthError(
                 .unsupported,
-                "hiredis 0.14, the Redis client library, does not support TLS. Use a local socket, or a local TLS tunnel."
+                "hiredis 0.14, the Redis client library, does not support TLS. Use a Unix-domain socket, or a local TLS tunnel."
             )
         }
         guard text.hasPrefix("redis://") else { throw refused("starts with neither redis:// nor unix:") }

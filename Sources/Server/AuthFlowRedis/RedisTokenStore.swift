@@ -17,7 +17,7 @@ public struct RedisTokenStore: Sendable {
     /// The operations on the records, without renewals, retries or waits.
     package var table: any RecordTable { records.table }
 
-    /// Creates a store. It does not connect until its first use.
+    /// Creates a store. The store does not connect until its first use.
     /// - Parameters:
     ///   - url: `redis://username:password@host:port/database`, or `unix:/path/to/the/socket`.
     ///   - password: The password; default: the password in the URL.
@@ -27,7 +27,7 @@ public struct RedisTokenStore: Sendable {
     ///     every process: a process whose lease duration is less than a third of another process's would take over
     ///     that process's leases.
     ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
-    ///   - allowsPlainText: Whether the server may be on another machine. The connection does not use TLS, so an
+    ///   - allowsPlainText: Whether a remote server is allowed. The connection does not use TLS, so an
     ///     attacker on the network path can read every session. Default: no.
     ///   - host: Provides the clock and random bytes; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does

@@ -35,12 +35,12 @@ extension TokenStoreFactory {
         }
     }
 
-    /// A plaintext URL from the configuration file, which others may be able to read.
+    /// A plaintext URL from the configuration file, which other users may be able to read.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         guard !text.contains("@") || text.hasPrefix("unix:") else {
             throw AuthError(
                 .invalidConfiguration,
-                "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use \"password\"."
+                "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use the key \"password\"."
             )
         }
         return Secret(text)

@@ -44,7 +44,7 @@ public struct Authorization: Sendable {
     /// Whether the token is bound to a DPoP key. If so, the request contained a valid proof.
     public var isDPoPBound: Bool { token.binding.key != nil }
 
-    /// Whether the token is bound to a client certificate. If so, the client presented it.
+    /// Whether the token is bound to a client certificate. If so, the client presented the certificate.
     public var isCertificateBound: Bool { token.binding.certificate != nil }
 
     /// All claims of the token, or all members of the introspection response.

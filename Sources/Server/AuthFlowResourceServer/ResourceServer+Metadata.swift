@@ -22,7 +22,7 @@ extension ResourceServer {
         return .object(members)
     }
 
-    /// Returns the response to a request for the metadata. Call it before anything that requires a token.
+    /// Returns the response to a request for the metadata. Call it before authorizing the request.
     /// - Returns: nil for any other request.
     public func metadataResponse(to request: HTTPRequest) -> TransportResponse? {
         let path = (request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") }

@@ -33,7 +33,7 @@ public final class ResourceServer: Sendable {
     private let nonces: ProofNonces?
     private let observer: (@Sendable (AuthorizationDecision) -> Void)?
 
-    /// Creates a resource server. It sends no requests before the first token arrives.
+    /// Creates a resource server. The server sends no requests before the first token arrives.
     /// - Parameters:
     ///   - resource: The identifier of the API: an `https` URL; `http` only on loopback.
     ///   - issuers: The issuers whose tokens are accepted.
@@ -173,8 +173,8 @@ public final class ResourceServer: Sendable {
 
     // MARK: - Access tokens
 
-    /// The maximum size of a cached token, in bytes. The limit of the cache counts tokens, and the claims of a token
-    /// occupy several times its size in memory.
+    /// The maximum size of a cached token, in bytes. The cache limits the number of tokens, and the claims of a token
+    /// occupy several times the token's size in memory.
     private static let maximumCachedSize = 8 * 1024
 
     /// Returns the verified form of a token, from the cache if possible.
@@ -256,7 +256,7 @@ public final class ResourceServer: Sendable {
         return verified
     }
 
-    /// Whether a token begins like a JWT. The issuer of a malformed JWT is unknown, so introspection could send the
+    /// Whether a token appears to be a JWT. The issuer of a malformed JWT is unknown, so introspection could send the
     /// token to the wrong issuer.
     private static func isJOSE(_ token: Secret) -> Bool {
         let first = token.exposed.prefix { $0 != "." }

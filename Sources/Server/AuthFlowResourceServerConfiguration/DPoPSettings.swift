@@ -19,7 +19,7 @@ struct DPoPSettings: Sendable {
     private static let nonceKey = ConfigurationKey(
         "nonce_key",
         .secret,
-        "The key of the nonces that proofs must contain, by reference: at least 32 random bytes, base64url-encoded, the same on every instance of the API. Default: no nonces are required."
+        "The key for the nonces that proofs must contain, by reference: at least 32 random bytes, base64url-encoded, the same on every instance of the API. Default: no nonces are required."
     )
     private static let nonceLifetime = ConfigurationKey(
         "nonce_lifetime",

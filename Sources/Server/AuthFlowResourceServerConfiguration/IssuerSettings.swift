@@ -26,7 +26,7 @@ struct IssuerSettings: Sendable {
         "token_type",
         ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
         default: .accessToken,
-        "The typ header that its tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would also accept an ID Token without the claims that distinguish ID Tokens."
+        "The typ header that the issuer's tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would also accept an ID Token without the claims that distinguish ID Tokens."
     )
     private static let algorithms = ConfigurationKey(
         "algorithms",
@@ -62,7 +62,7 @@ struct IssuerSettings: Sendable {
         "requires_encryption",
         .flag,
         default: false,
-        "Whether its JWTs must be encrypted."
+        "Whether JWTs from the issuer must be encrypted."
     )
     private static let introspection = ConfigurationKey(
         "introspection",
@@ -124,7 +124,7 @@ struct IntrospectionSettings: Sendable {
         "jwts",
         .flag,
         default: false,
-        "Whether verified JWTs are also introspected, so that revoked ones are rejected."
+        "Whether verified JWTs are also introspected, so that revoked tokens are rejected."
     )
     private static let trustsIssuer = ConfigurationKey(
         "trusts_issuer_to_check_audience",

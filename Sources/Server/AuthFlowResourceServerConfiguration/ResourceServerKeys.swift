@@ -52,7 +52,7 @@ enum ResourceServerKeys {
                 }
             }
         ),
-        "The field in which a proxy forwards the client certificate. The proxy must remove it from incoming requests, and the API must be reachable only through the proxy. Default: none."
+        "The header field in which a proxy forwards the client certificate. The proxy must remove it from incoming requests, and the API must be reachable only through the proxy. Default: none."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",

@@ -93,8 +93,8 @@ enum SQLiteValue: Sendable, Hashable {
     func transaction<Value>(
         _ body: () throws(DatabaseFailure) -> Value
     ) throws(DatabaseFailure) -> Value {
-        // The transaction is not deferred, because a deferred transaction fails if another process writes between its
-        // first read and its first write.
+        // The transaction is not deferred, because a deferred transaction fails if another process writes between the
+        // first read and the first write of the transaction.
         try run("BEGIN IMMEDIATE")
         do throws(DatabaseFailure) {
             let value = try body()
@@ -138,7 +138,7 @@ enum SQLiteValue: Sendable, Hashable {
         case AUTHFLOW_SQLITE_BUSY.rawValue, AUTHFLOW_SQLITE_LOCKED.rawValue, AUTHFLOW_SQLITE_PROTOCOL.rawValue:
             return DatabaseFailure(
                 .unreachable,
-                "Another process has locked the database for too long: \(reason)."
+                "Another process has held the database lock for too long: \(reason)."
             )
         // The commit may or may not have reached the disk. The call is retried if a retry is safe.
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:

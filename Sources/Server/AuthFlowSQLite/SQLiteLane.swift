@@ -33,7 +33,7 @@ final class SQLiteLane: Sendable {
     /// The number of calls that are in progress or queued.
     var pending: Int { state.withLock { $0.jobs.count + $0.taken } }
 
-    /// Runs a call. It completes even if the caller is cancelled.
+    /// Runs a call. The call completes even if the caller is cancelled.
     func run<Value: Sendable>(
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
     ) async throws -> Value {

@@ -89,7 +89,7 @@ final class SQLiteRecords: RecordTable {
             if let row = taken.first, let fence = row[0].integer.flatMap({ UInt64(exactly: $0) }) {
                 return .taken(fence: fence, isAfterUnfinished: row[1].flag)
             }
-            // When the holder releases the lease, it then notifies the waiting processes.
+            // This flag makes the holder notify the waiting processes when it releases the lease.
             let busy = try connection.run(
                 "UPDATE records SET is_awaited = 1 WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1",
                 time,
@@ -294,7 +294,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// The condition that no lease is held at the time in the second parameter, since the boot in the third parameter.
+    /// The condition that no lease is held at the time in the second parameter, during the boot in the third parameter.
     private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {

@@ -17,7 +17,7 @@ import AuthFlowEssentials
 public struct SQLiteTokenStore: Sendable {
     private let records: LeasedRecords<SQLiteRecords>
 
-    /// The operations on the table, without renewals, retries and waiting.
+    /// The operations on the table, without renewals, retries or waits.
     package var table: any RecordTable { records.table }
     private let file: SQLiteFile
     private let host: HostServices
@@ -38,7 +38,7 @@ public struct SQLiteTokenStore: Sendable {
         try self.init(path: path, lease: lease, patience: patience, host: host, leases: .system)
     }
 
-    /// - Parameter leases: The clock by which leases expire.
+    /// - Parameter leases: The clock that determines the expiry of leases.
     package init(
         path: String,
         lease: Duration = .seconds(15),

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// A page's requirement for the context class and the age of its user's authentication (step-up).
+/// A page's requirement for the user's authentication: its context class and its age (step-up).
 public struct AuthenticationRequirement: Sendable, Hashable {
     /// The accepted authentication context classes (`acr`), in order of preference; empty for any.
     public var acrValues: [String]

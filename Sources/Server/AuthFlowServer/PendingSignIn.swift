@@ -31,8 +31,8 @@ extension PendingSignIn {
     }
 
     /// Decodes a note.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback` if the note cannot be decoded, such as a note of
-    ///   another version.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback` if the note cannot be decoded, such as a note from
+    ///   a different version.
     init(note: String?) throws(AuthError) {
         do {
             self = try JSONDecoder().decode(Self.self, from: Data((note ?? "").utf8))

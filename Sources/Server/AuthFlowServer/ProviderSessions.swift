@@ -68,7 +68,7 @@ final class ProviderSessions: Sendable {
     /// The key of a session's record.
     func recordKey(_ identifier: Secret) -> RecordKey { credentials.recordKey(for: key(identifier)) }
 
-    /// The key of the session record with a name.
+    /// The key of the session record with the given name.
     func recordKey(named name: String) -> RecordKey { credentials.recordKey(named: name, resource: resource) }
 
     /// Whether the browser posts the provider's authorization responses as forms (`form_post`).

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Whether a process can currently serve users, for the readiness check of a load balancer.
 public struct Readiness: Sendable, Hashable {
-    /// The problems, each a sentence for the operator; empty when the process is ready.
+    /// The problems, each described for the operator; empty when the process is ready.
     public let problems: [String]
 
     /// Whether the process is ready.

@@ -59,30 +59,30 @@ public struct SignInDecision: Sendable {
 
     let outcome: Outcome
 
-    /// The user gets a session and continues to the requested page.
+    /// A session is created, and the user continues to the requested page.
     public static let accept = Self(outcome: .accepted(data: nil, returnPath: nil))
 
-    /// The user gets a session and continues to another page first, such as a page for new users.
-    /// - Parameter path: Path and query of a page of the application.
+    /// A session is created, and the user first continues to another page, such as a page for new users.
+    /// - Parameter path: The path and query of a page of the application.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
     public static func accept(returningTo path: String) throws -> Self {
         Self(outcome: .accepted(data: nil, returnPath: try checked(path)))
     }
 
-    /// The user gets a session that contains the application's data.
+    /// A session that contains the application's data is created.
     /// - Parameters:
     ///   - data: The data.
-    ///   - path: Path and query of a page of the application; default: the requested page.
+    ///   - path: The path and query of a page of the application; default: the requested page.
     /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `invalid_configuration`.
     public static func accept(_ data: some SessionData, returningTo path: String? = nil) throws -> Self {
         Self(outcome: .accepted(data: try StoredSessionData.encode(data), returnPath: try path.map(checked)))
     }
 
-    /// The user gets no session.
-    /// - Parameter message: A sentence for the user.
+    /// No session is created.
+    /// - Parameter message: The message for the user.
     public static func refuse(_ message: String) -> Self { Self(outcome: .refused(message)) }
 
-    /// The user gets no session and is redirected to another URL.
+    /// No session is created, and the user is redirected to another URL.
     /// - Parameter url: Any URL. It must not come from the request: RFC 9700 section 4.11, "open redirector".
     public static func redirect(to url: String) -> Self { Self(outcome: .redirected(url)) }
 
@@ -140,7 +140,7 @@ public struct KnownSession: Sendable {
         self.storedData = credential?.applicationData
     }
 
-    /// Returns the application's last data in the session, or nil if there is none.
+    /// Returns the application's most recent data in the session, or nil if there is none.
     /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
     public func data<Value: SessionData>(_ type: Value.Type) throws -> Value? {
         try StoredSessionData.decode(type, storedData)

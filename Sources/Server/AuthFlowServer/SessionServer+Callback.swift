@@ -96,7 +96,7 @@ extension SessionServer {
     ) async throws -> SignInDecision {
         do {
             return try await withDeadline(options.hooks.timeout, clock: host.clock) {
-                AuthError(.timedOut, "The application's onSignIn timed out.")
+                AuthError(.timedOut, "The application's onSignIn hook timed out.")
             } _: { [hooks = options.hooks] in
                 try await hooks.onSignIn(new)
             }
@@ -159,7 +159,7 @@ extension SessionServer {
         _ request: HTTPRequest
     ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, cookie: String) {
         // A browser without a sign-in in progress must not trigger a private-key operation (for an encrypted response)
-        // or an access to the store. The same applies to cookies that another subdomain has set.
+        // or a store access. The same applies to cookies that another subdomain has set.
         let cookies = signInCookies(provider)
         let found = cookies.all(in: RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
         guard !found.isEmpty,
@@ -240,7 +240,7 @@ extension SessionServer {
         return identifier
     }
 
-    /// Removes the session of a failed sign-in, whose identifier no browser has received. The removal is retried while
+    /// Removes the session of a failed sign-in; no browser has received its identifier. The removal is retried while
     /// the store is unreachable, because the tokens would otherwise remain in the store for hours. Nothing is revoked:
     /// other sessions of the user may have tokens of the same grant.
     private func discard(_ record: RecordKey, at provider: ProviderSessions) async {

@@ -14,7 +14,7 @@ extension SessionServer {
     /// session's data if they must not be lost.
     /// - Parameters:
     ///   - request: The request.
-    ///   - session: Its session; nil when no user is signed in.
+    ///   - session: The session of the request; nil when no user is signed in.
     ///   - requirement: The requirement; default: any authentication.
     ///   - returnPath: The page to return to; default: the page of the request, or the start page for methods other
     ///     than GET.
@@ -30,10 +30,10 @@ extension SessionServer {
             && [.get, .head, .post].contains(request.method)
         guard let session else {
             guard isPage else { return ServerResponse.plain(.unauthorized) }
-            // Not directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
+            // Do not redirect directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
             // providers the user chooses one.
             let query = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
-            // Without its cookie, a visit to a URL that is too long would sign the user in again.
+            // If the URL is too long, a visit without the cookie would require the user to sign in again.
             let address = ReturnAddress(options.loginPath + query, prefixes: nil)
             return ServerResponse.redirect(to: address?.path ?? options.loginPath)
         }

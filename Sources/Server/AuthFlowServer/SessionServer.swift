@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import Synchronization
 
 /// The sessions of a web application whose users sign in at a provider (a backend for frontend, RFC 10017 section 6.1):
-/// the browser has a random identifier in a cookie, and the tokens remain on the server.
+/// the browser stores a random identifier in a cookie, and the tokens remain on the server.
 ///
 /// It works with any web framework. For each request, first call ``response(to:body:)``, which handles the session
 /// server's routes. For any other request, get the session of the request.
@@ -28,7 +28,7 @@ public final class SessionServer: Sendable {
     let isDraining = Atomic(false)
     private let touched: Mutex<TouchTimes>
 
-    /// Creates the sessions of an application whose users sign in at one provider.
+    /// Creates a session server for an application whose users sign in at one provider.
     /// - Parameters:
     ///   - client: The client. It must be a confidential client (RFC 10017 section 6.1.3.1: "the BFF acts as a
     ///     confidential client"), and its first redirect URI must be on the application's origin.
@@ -50,13 +50,13 @@ public final class SessionServer: Sendable {
         )
     }
 
-    /// Creates the sessions of an application whose users choose between several providers.
+    /// Creates a session server for an application whose users choose between several providers.
     /// - Parameters:
     ///   - providers: The providers, in the order in which users see them. Each must have a unique name and redirect
     ///     URI.
-    ///   - store: As for one provider.
-    ///   - options: As for one provider.
-    ///   - observer: As for one provider.
+    ///   - store: The same as for one provider.
+    ///   - options: The same as for one provider.
+    ///   - observer: The same as for one provider.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
     public convenience init(
         providers: [SessionProvider],
@@ -273,7 +273,7 @@ public final class SessionServer: Sendable {
         return (Secret(String(Substring(identifier))), provider)
     }
 
-    /// Returns the provider with a name.
+    /// Returns the provider with the given name.
     func provider(_ name: some StringProtocol) -> ProviderSessions? {
         providers.first { $0.name.utf8.elementsEqual(name.utf8) }
     }

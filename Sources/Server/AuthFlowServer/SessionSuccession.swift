@@ -12,7 +12,7 @@ struct SessionSuccession: Sendable {
         let key: RecordKey
     }
 
-    /// The start of a session that the application has accepted.
+    /// The new session of a sign-in that the application has accepted.
     struct Start: Sendable {
         /// The credential to store, with the application's data.
         let credential: Credential
@@ -25,7 +25,7 @@ struct SessionSuccession: Sendable {
     private let credential: Credential
     private let predecessors: [Predecessor]
 
-    /// Creates the decisions of one sign-in.
+    /// Creates the decisions for one sign-in.
     /// - Parameters:
     ///   - provider: The name of the provider.
     ///   - credential: The credential that the provider has issued.
@@ -70,7 +70,7 @@ struct SessionSuccession: Sendable {
         )
     }
 
-    /// The session of an accepted sign-in. The data of a previous session is carried over only if that session is the same user's.
+    /// The session of an accepted sign-in. The data of a previous session is carried over only if that session belongs to the same user.
     /// - Parameter data: The application's data; nil to keep the data of the previous session.
     /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`.
     func start(with data: Secret?) throws(AuthError) -> Start {

@@ -42,7 +42,7 @@ enum ServerKeys {
         "sign_in_parameters",
         .list(.choice(of: SignInParameter.allCases)),
         default: [],
-        "The parameters of the sign-in route that are forwarded to the provider. A page of another site can set them. Default: none."
+        "The parameters of the sign-in route that are forwarded to the provider. A page on another site can set them. Default: none."
     )
     static let sessionClaims = ConfigurationKey(
         "session_claims",
@@ -66,7 +66,7 @@ enum ServerKeys {
         "sessions_per_user",
         .number(1...10_000),
         default: 100,
-        "The maximum number of sessions per user. A sign-in that exceeds it ends the least recently used session."
+        "The maximum number of sessions per user. An additional sign-in ends the least recently used session."
     )
     static let isPersistent = ConfigurationKey(
         "persistent",
@@ -96,7 +96,7 @@ enum ServerKeys {
         "tag_keys",
         .list(.secret),
         default: [],
-        "The HMAC keys of the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and the provider's logouts do not find sessions whose key is not listed. Default: none."
+        "The HMAC keys for the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and logouts by the provider do not find sessions whose key is not listed. Default: none."
     )
     static let applicationName = ConfigurationKey(
         "application_name",

@@ -3,7 +3,7 @@ import AuthFlowSignIn
 public import AuthFlowStorage
 
 extension SessionServer {
-    /// Creates the sessions of an application from the `server` section of a configuration file and the profiles of its
+    /// Creates a session server from the `server` section of a configuration file and the profiles of its
     /// providers.
     ///
     /// ```swift

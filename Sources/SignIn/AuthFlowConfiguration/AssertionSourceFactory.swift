@@ -1,7 +1,7 @@
 public import AuthFlowOAuth
 import AuthFlowSignIn
 
-/// Creates an assertion source from its options. A program lists the factories of the sources that it supports.
+/// Creates an assertion source from its options. A program lists the factories for the sources that it supports.
 public struct AssertionSourceFactory: Sendable {
     /// The values that a source can be created from.
     public struct Context: Sendable {
@@ -36,7 +36,7 @@ public struct AssertionSourceFactory: Sendable {
 }
 
 extension AssertionSourceFactory {
-    /// The required audience of the assertions: a key that several sources share.
+    /// The required audience of the assertions; several sources share this key.
     public static let audience = ConfigurationKey(
         "audience",
         .text,
@@ -45,7 +45,7 @@ extension AssertionSourceFactory {
 
     /// `file`: a file that the platform keeps up to date.
     public static var file: AssertionSourceFactory {
-        let path = ConfigurationKey("path", required: .path, "The file, which is read for every use.")
+        let path = ConfigurationKey("path", required: .path, "The file with the assertion, which is read for each use.")
         return AssertionSourceFactory("file", keys: [path, audience]) { options, _ in
             .file(path: try options[path], audience: try options[audience])
         }
@@ -59,7 +59,7 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// `actions`: the runner of a CI job.
+    /// `actions`: an ID Token that the runner of a CI job issues.
     public static var actionsRunner: AssertionSourceFactory {
         let audience = ConfigurationKey("audience", .text, "The audience to request. Default: the issuer.")
         return AssertionSourceFactory("actions", keys: [audience]) { options, _ in
@@ -86,7 +86,7 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// `profile`: the sign-in of another profile, whose provider issues an assertion for this one.
+    /// `profile`: the sign-in of another profile, whose provider issues an assertion for this profile.
     public static var profile: AssertionSourceFactory {
         let profile = ConfigurationKey("profile", required: .text, "The profile of the user's identity provider.")
         return AssertionSourceFactory("profile", keys: [profile]) { options, context in

@@ -22,7 +22,7 @@ extension AuthClient {
         }
     }
 
-    /// Creates a client from a profile of a configuration file, and the lists of components that the profile can select.
+    /// Creates a client from a profile in a configuration file and the lists of components that it can select.
     ///
     /// There is no global registry: a configuration can name only the components that the program lists.
     /// - Parameters:
@@ -34,7 +34,7 @@ extension AuthClient {
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.
     ///   - overrides: The user's choices, which override the settings of the profile; default: none.
-    ///   - transport: The client's transport; default: the transport that the profile describes. User agents always use the latter.
+    ///   - transport: The client's transport; default: the transport that the profile describes. User agents always use the profile's transport.
     ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event of every flow, immediately and in order. It must not block.
     /// - Throws: ``ConfigurationError`` with the location of every issue; ``AuthError`` when an override cannot be used.
@@ -93,13 +93,13 @@ extension AuthClient {
         if let flow = flows.first(where: { !$0.hasUser }) {
             guard flows.count == 1 else {
                 throw configuration.error(
-                    "\"\(flow.rawValue)\" signs no user in, so it cannot be combined with other flows",
+                    "\"\(flow.rawValue)\" does not sign in a user, so it cannot be combined with other flows",
                     at: ProfileKeys.flow
                 )
             }
             guard try configuration[ProfileKeys.account] == nil, overrides.account == nil else {
                 throw configuration.error(
-                    "\"\(flow.rawValue)\" signs no user in, so \"account\" cannot be set",
+                    "\"\(flow.rawValue)\" does not sign in a user, so \"account\" cannot be set",
                     at: ProfileKeys.account
                 )
             }

@@ -125,7 +125,7 @@ extension ClientRegistration.Values {
             (keys.signedIntrospection as any AnyConfigurationKey, "5.5.2"), (keys.signsRequests, "5.3.2"),
         ] where isOff(key) {
             throw configuration.error(
-                "fapi2-message-signing requires it (FAPI 2.0 Message Signing section \(clause))",
+                "fapi2-message-signing requires the value true (FAPI 2.0 Message Signing section \(clause))",
                 at: key
             )
         }

@@ -95,7 +95,7 @@ struct ConfigurationChecker {
             }
         } else if json.object != nil {
             guard let name = json["name"]?.string else {
-                return report("the key \"name\" is missing: one of \(Self.list(names))", at: path)
+                return report("the key \"name\" is missing: it must be one of \(Self.list(names))", at: path)
             }
             guard let variant = variants.first(where: { $0.name == name }) else {
                 unknown("name", name, among: names, at: path.member("name"))

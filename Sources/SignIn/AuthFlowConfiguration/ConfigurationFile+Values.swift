@@ -60,7 +60,7 @@ private struct ConfigurationLookup {
     let values: any ConfigurationValues
     /// The name of the values in messages.
     let name: String
-    /// The secrets that were found, by the placeholder for each in the JSON.
+    /// The secrets that were found, keyed by their placeholders in the JSON.
     private(set) var secrets: [String: Secret] = [:]
 
     /// - Returns: The values as JSON; nil when none of them exists.

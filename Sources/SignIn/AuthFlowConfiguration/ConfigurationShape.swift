@@ -7,11 +7,11 @@ indirect enum ConfigurationShape: Sendable {
     case any
     /// A string with at least one character.
     case text
-    /// A string for which `problem` returns nil, optionally in a format of JSON Schema.
+    /// A string for which `problem` returns nil, optionally in a JSON Schema format.
     case formatted(String?, problem: @Sendable (String) -> String?)
     /// The path of a file or directory.
     case path
-    /// A whole number within bounds.
+    /// An integer within bounds.
     case number(ClosedRange<Int>)
     /// `true` or `false`.
     case flag
@@ -19,15 +19,15 @@ indirect enum ConfigurationShape: Sendable {
     case choice([String])
     /// A secret by reference: `{"env": "NAME"}`, `{"file": "path"}` or `{"command": ["program"]}`. Never the secret itself.
     case secret
-    /// An array, each element of this shape.
+    /// An array whose elements have this shape.
     case list(ConfigurationShape, canBeEmpty: Bool)
-    /// An object whose member names are those for which `problem` returns nil, and whose values have this shape.
+    /// An object with member names for which `problem` returns nil, and values of this shape.
     case map(ConfigurationShape, problem: @Sendable (String) -> String?)
     /// An object with these keys and no others.
     case object([ConfigurationKeyDeclaration])
     /// One of several named components: its name, or an object with `name` and the options of the component.
     case named([ConfigurationVariant])
-    /// Either of two shapes, of which only the second is an array or an object.
+    /// Either of two shapes; only the second is an array or an object.
     case either(ConfigurationShape, ConfigurationShape)
 }
 

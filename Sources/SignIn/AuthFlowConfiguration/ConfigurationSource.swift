@@ -6,7 +6,7 @@ import Synchronization
 struct ConfigurationSource: Sendable {
     let file: String
     let directory: String
-    /// Secrets that were looked up by key instead of read from a file, by the placeholder for each: `{"value": "0"}`.
+    /// Secrets that were looked up by key instead of read from a file, keyed by their placeholders: `{"value": "0"}`.
     let secrets: [String: Secret]
     private let positions: Positions
 
@@ -23,7 +23,7 @@ struct ConfigurationSource: Sendable {
             file: file,
             line: position.line,
             column: position.column,
-            // The names in it come from the file.
+            // The path contains names from the file.
             keyPath: DisplayText.sanitized(path.description, limit: 400),
             problem: problem
         )

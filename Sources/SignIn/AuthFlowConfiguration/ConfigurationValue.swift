@@ -30,7 +30,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
         }
     }
 
-    /// Either of two forms of a value, of which only the second is an array or an object.
+    /// Either of two forms of a value; only the second is an array or an object.
     public static func either(_ plain: Self, _ structured: Self) -> Self {
         Self(.either(plain.shape, structured.shape), write: { plain.write($0) ?? structured.write($0) }) {
             node throws(ConfigurationError) in
@@ -41,7 +41,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
     /// A string with at least one character that `parse` accepts. `parse` runs when the file is validated, so that the errors
     /// of all values are reported together.
     /// - Parameters:
-    ///   - format: A format of JSON Schema, such as `uri`; default: none.
+    ///   - format: A JSON Schema format, such as `uri`; default: none.
     ///   - parse: Creates the value from the string.
     public static func parsed(
         _ format: String? = nil,
@@ -99,7 +99,7 @@ extension ConfigurationValue<Endpoint> {
 }
 
 extension ConfigurationValue<Int> {
-    /// A whole number within bounds.
+    /// An integer within bounds.
     public static func number(_ range: ClosedRange<Int>) -> Self {
         Self(.number(range), write: { .integer(Int64($0)) }) { node throws(ConfigurationError) in
             Int(try node.required(node.json.integer))
@@ -154,14 +154,14 @@ extension ConfigurationValue {
     /// An array with elements of one kind.
     /// - Parameters:
     ///   - element: The kind of its elements.
-    ///   - canBeEmpty: Whether the array may be empty; default: no.
+    ///   - canBeEmpty: Whether the array may be empty; default: false.
     public static func list<Element>(_ element: ConfigurationValue<Element>, canBeEmpty: Bool = false) -> Self
     where Value == [Element] {
         Self(
             .list(element.shape, canBeEmpty: canBeEmpty),
             write: { $0.isEmpty && !canBeEmpty ? nil : .array($0.compactMap(element.write)) }
         ) { node throws(ConfigurationError) in
-            // `map` loses the type of the error.
+            // `map` would not preserve the type of the error.
             var values: [Element] = []
             for node in node.elements { values.append(try element.read(node)) }
             return values

@@ -149,7 +149,7 @@ extension CredentialHelperSettings {
     private static let lifetime = ConfigurationKey(
         "duration",
         .seconds(900...43_200),
-        "The lifetime of the temporary credentials, in seconds. Default: one hour, the default of AWS."
+        "The lifetime of the temporary credentials, in seconds. Default: one hour, the AWS default."
     )
     private static let endpoint = ConfigurationKey(
         "endpoint",

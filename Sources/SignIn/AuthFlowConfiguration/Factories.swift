@@ -2,7 +2,7 @@ public import AuthFlowOAuth
 public import AuthFlowStorage
 import AuthFlowStores
 
-/// Creates a provider adapter from a profile. A program lists the factories of the adapters that it supports.
+/// Creates a provider adapter from a profile. A program lists the factories for the adapters that it supports.
 ///
 /// ```swift
 /// extension ProviderFactory {
@@ -62,7 +62,7 @@ public struct ProviderFactory: Sendable {
     }
 }
 
-/// Creates a token store from its options. A program lists the factories of the stores that it supports.
+/// Creates a token store from its options. A program lists the factories for the stores that it supports.
 public struct TokenStoreFactory: Sendable {
     /// The value of `store` that selects the store.
     public let name: String

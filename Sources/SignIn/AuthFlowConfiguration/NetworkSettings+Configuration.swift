@@ -36,7 +36,7 @@ extension NetworkSettings {
         static let certificateAuthorities = ConfigurationKey(
             "ca_file",
             ConfigurationValue<String>.certificateFile,
-            "A PEM file of CA certificates to trust in addition to the system's, if the system stores those in a directory, as Debian does."
+            "A PEM file of CA certificates to trust. The system's CA certificates are also trusted if they are stored in a directory, as on Debian."
         )
 
         package static let clientCertificate = ConfigurationKey(

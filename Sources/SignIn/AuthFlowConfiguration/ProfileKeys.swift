@@ -52,7 +52,7 @@ public enum ProfileKeys {
                 }
             )
         ),
-        "The private key that decrypts tokens from the provider: a PEM, JWK or JWK set file that other users cannot read; during rotation, the file must contain the old key too."
+        "The private key that decrypts tokens from the provider: a PEM, JWK or JWK set file that other users cannot read; during rotation, the file must also contain the old key."
     )
     private static let decryptionFile = ConfigurationKey("file", required: .path, "The file.")
     private static let decryptionAlgorithm = ConfigurationKey(
@@ -161,7 +161,7 @@ public enum ProfileKeys {
         "resources_on_refresh",
         .flag,
         default: true,
-        "Whether refresh requests contain the resources too; some providers, such as Microsoft Entra, reject that."
+        "Whether refresh requests also contain the resources; some providers, such as Microsoft Entra, reject that."
     )
     static let bearerTokenTypes = ConfigurationKey(
         "bearer_token_types",

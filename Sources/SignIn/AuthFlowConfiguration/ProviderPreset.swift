@@ -7,7 +7,7 @@ import AuthFlowStorage
 /// A profile names the preset (`"preset": "example"`, or an object with its parameters), and adds the client. A preset is only data: a
 /// profile could contain all of its members, and a member of the profile overrides the same member of the preset.
 public struct ProviderPreset: Sendable {
-    /// A variable value, such as a tenant or a host.
+    /// A parameter of the preset, such as a tenant or a host.
     public struct Parameter: Sendable {
         /// The type of a value.
         public enum Kind: Sendable {
@@ -21,7 +21,7 @@ public struct ProviderPreset: Sendable {
             case choice([String])
         }
 
-        /// The name of the setting.
+        /// The name of the parameter.
         public let name: String
         /// The type of its value.
         public let kind: Kind
@@ -91,7 +91,7 @@ public struct ProviderPreset: Sendable {
     /// - Parameters:
     ///   - name: The name that selects the preset in a profile.
     ///   - title: The provider's display name.
-    ///   - parameters: The variable values; default: none.
+    ///   - parameters: The parameters of the preset; default: none.
     ///   - members: The members of a profile, including `provider`. A parameter in braces is replaced by its value.
     ///   - registration: The steps at the provider before the first sign-in, one sentence each.
     ///   - console: The URL of the console where clients are registered; nil (the default) when each customer of the

@@ -108,7 +108,7 @@ extension ResourceClient {
     ///   - launchEnvironment: The environment that the program runs in; default: detected.
     ///   - userAgent: The name of the user agent, which overrides the choice in the settings; default: the settings' choice.
     ///   - options: The options that the settings do not contain.
-    ///   - transport: The client's transport; default: the transport that the settings describe. User agents always use the latter.
+    ///   - transport: The client's transport; default: the transport that the settings describe. User agents always use the transport of the settings.
     ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     /// - Throws: ``ConfigurationError`` with the location of every issue; ``AuthError`` with `invalid_configuration`.

@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The common cause of a syntax error in a configuration file, in words.
+/// The likely cause of a syntax error in a configuration file, as a sentence.
 enum SyntaxHint {
     /// - Returns: A sentence without its period, after a separator; an empty string when the cause is unknown.
     static func text(for mistake: JSONMistake, in text: [UInt8]) -> String {
@@ -41,7 +41,7 @@ enum SyntaxHint {
             return isAfterComma ? ". Remove the comma before it" : ""
         default: break
         }
-        // Quotation marks of a word processor.
+        // Curly quotation marks, as inserted by word processors.
         if ["\u{201C}", "\u{201D}", "\u{2018}", "\u{2019}"].contains(where: { rest.starts(with: $0.utf8) }) {
             return ". A string must be in straight double quotes"
         }

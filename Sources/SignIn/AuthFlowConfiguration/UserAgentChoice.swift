@@ -92,7 +92,7 @@ struct UserAgentChoice: Sendable {
         }
     }
 
-    /// Each agent and the reason why it works here or not, in order.
+    /// Each agent, with the reason why it works here or does not, in order.
     var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
 
     /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.

@@ -2,7 +2,7 @@ public import AuthFlowOAuth
 public import AuthFlowSignIn
 public import AuthFlowTransport
 
-/// Creates a user agent from its options. A program lists the factories of the user agents that it supports.
+/// Creates a user agent from its options. A program lists the factories for the user agents that it supports.
 ///
 /// ```swift
 /// extension UserAgentFactory {

@@ -31,7 +31,7 @@ public struct BrowserLauncher: Sendable {
         return try opener(url, onFailure)
     }
 
-    /// Opens a URL for a user agent, and reports the outcome. A browser that does not open is not an error, because the URL is
+    /// Opens a URL for a user agent, and reports the outcome. A failure to open the browser is not an error, because the URL is
     /// also shown to the user.
     public func open(_ url: String, reporter: FlowReporter) {
         func report(_ outcome: String) { reporter.report(.userAgentVisit, details: ["browser": outcome]) }
@@ -80,7 +80,7 @@ public struct BrowserLauncher: Sendable {
         let arguments = given.contains("%s") ? given.map { $0 == "%s" ? url : $0 } : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
-            // A browser that exits much later did open the URL, whatever its status.
+            // A browser that exits much later did open the URL, regardless of its exit status.
             guard status != 0, start.duration(to: .now) < .seconds(60) else { return }
             onFailure("\(name) exited with status \(status)")
         }

@@ -4,7 +4,7 @@ import AuthFlowSystem
 import Crypto
 import Dispatch
 
-/// Passes a redirect to the process that is waiting for it, from another process on the same machine that the system
+/// Passes a redirect to the process that is waiting for it. The sender is another local process, which the system
 /// has started to open the redirect.
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
@@ -67,7 +67,7 @@ public struct RedirectHandOver: Sendable {
 
     /// Waits for a redirect while `body` runs.
     /// - Parameters:
-    ///   - state: The state of the visit.
+    ///   - state: The `state` parameter of the visit.
     ///   - isAnswer: Returns whether a URL is the expected redirect.
     ///   - body: Receives the expected redirects, at most one.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when redirects cannot be received; any error that `body` throws.

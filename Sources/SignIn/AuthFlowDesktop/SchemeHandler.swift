@@ -51,7 +51,7 @@ public struct SchemeHandler: Sendable {
     /// Registers a program, for this user only.
     /// - Parameters:
     ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
-    ///   - replacing: Whether to take the scheme over from another program that has registered it.
+    ///   - replacing: Whether to replace another program that has registered the scheme.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or another
     ///   program handles the scheme; `user_agent_failed` when the desktop does not accept the registration.
     public func install(program: String, replacing: Bool = false) throws {

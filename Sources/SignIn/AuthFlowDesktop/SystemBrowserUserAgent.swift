@@ -89,9 +89,9 @@ extension UserAgentFactory {
             }
             if case .privateUse(let scheme) = redirectURI.kind {
                 let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
-                // Querying the desktop, too, would start a process even for commands that do not sign in a user.
+                // Querying the desktop as well would start a process even for commands that do not sign in a user.
                 guard handler.hasEntry else {
-                    return .unavailable(reason: "no program is registered for \(scheme): here")
+                    return .unavailable(reason: "no program is registered for \(scheme): on this system")
                 }
             }
             do throws(AuthError) {

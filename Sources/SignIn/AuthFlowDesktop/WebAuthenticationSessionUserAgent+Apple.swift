@@ -13,9 +13,9 @@ public struct WebAuthenticationSessionUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - isEphemeral: Whether the window has separate cookies, which are discarded afterwards: the provider then
+    ///   - isEphemeral: Whether the window has separate cookies, which are discarded afterward: the provider then
     ///     prompts at every sign-in, and no session remains in the browser; default: false.
-    ///   - anchor: Returns the app's window to which the sign-in window belongs.
+    ///   - anchor: Returns the app's window that anchors the sign-in window.
     public init(isEphemeral: Bool = false, anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
         self.isEphemeral = isEphemeral
         self.anchor = anchor
@@ -48,7 +48,7 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
 
 extension UserAgentFactory {
     /// `web-authentication-session`: the system's own sign-in window.
-    /// - Parameter anchor: Returns the app's window to which the sign-in window belongs.
+    /// - Parameter anchor: Returns the app's window that anchors the sign-in window.
     public static func webAuthenticationSession(
         anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor
     ) -> UserAgentFactory {
@@ -56,7 +56,7 @@ extension UserAgentFactory {
             "ephemeral",
             .flag,
             default: false,
-            "Whether the window has its own cookies, which are discarded."
+            "Whether the window has separate cookies, which are discarded afterward."
         )
         return UserAgentFactory("web-authentication-session", keys: [isEphemeral]) { _, context in
             context.redirectURIs.contains { !$0.isLoopback }

@@ -92,7 +92,7 @@ package struct HTTPMessageReader {
         guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }
         let lengths = Set(request.headerFields[values: .contentLength])
         guard let text = lengths.first else { return 0 }
-        // RFC 9110 section 8.6: Content-Length = 1*DIGIT, so there is no sign.
+        // RFC 9110 section 8.6: Content-Length = 1*DIGIT, so a sign is not allowed.
         guard lengths.count == 1, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let length = UInt32(text) else {
             throw Refusal(status: .badRequest)
         }

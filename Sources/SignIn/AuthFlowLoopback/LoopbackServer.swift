@@ -6,7 +6,7 @@ import Synchronization
 
 /// An HTTP server that only this machine can reach, open for the duration of one call.
 package struct LoopbackServer {
-    /// Responds to a request. The body is complete and bounded.
+    /// Responds to a request. The body is complete, and its size is limited.
     package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> TransportResponse
 
     /// The peer of the connection whose request is being handled; nil outside a handler.
@@ -18,7 +18,7 @@ package struct LoopbackServer {
     /// The timeout for pending responses after `body` has completed.
     private static let grace = Duration.seconds(2)
 
-    /// Opens the server, runs `body`, and always closes the server afterwards.
+    /// Opens the server, runs `body`, and always closes the server afterward.
     /// - Parameters:
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
     ///   - port: The port; nil for any free port.

@@ -22,7 +22,7 @@ public struct LoopbackUserAgent: Sendable {
         applicationName: String = "",
         accentColor: String? = nil
     ) {
-        precondition(accentColor.map(StatusPage.isColor) ?? true, "The accent color has the form #rrggbb.")
+        precondition(accentColor.map(StatusPage.isColor) ?? true, "The accent color must have the form #rrggbb.")
         self.launcher = launcher
         self.appearance = Appearance(applicationName: applicationName, accentColor: accentColor)
     }

@@ -22,7 +22,7 @@ struct PeerOwner: Sendable {
     }
 
     /// Whether the peer belongs to a user other than this user and root, who has unlimited access anyway. A browser waits for the response, so
-    /// a peer that does not is treated as another user's.
+    /// a peer that does not wait is treated as belonging to another user.
     var isAnotherUser: Bool {
         switch owner {
         case .user(let id): id != geteuid() && id != 0
@@ -56,7 +56,7 @@ struct PeerOwner: Sendable {
     /// An IPv4 address of a table as an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2).
     private static func mapped(_ address: String) -> String { "0000000000000000FFFF0000\(address)" }
 
-    /// The owner of the socket with an address that is connected to another address; nil when the table does not list it.
+    /// The owner of the socket that is bound to `peer` and connected to `own`; nil when the table does not list it.
     ///
     /// The state of the connection is not compared, because a peer that has sent its request may have closed its sending side.
     private static func owner(of peer: String, to own: String, in table: String) -> Owner? {

@@ -21,7 +21,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     ///   - name: `client_name`, which servers show to the user.
     ///   - redirectURIs: `redirect_uris`. Many servers also compare the port of a loopback redirect URI, so list the
     ///     URIs with the ports that are used.
-    ///   - metadata: Additional metadata of RFC 7591, such as `logo_uri`; default: none.
+    ///   - metadata: Additional client metadata (RFC 7591), such as `logo_uri`; default: none.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URL or a member is not allowed.
     public init(
         clientID: String,

@@ -11,8 +11,8 @@ public struct DynamicRegistration: Sendable {
         public var name: String?
         /// `scope`.
         public var scopes: [String]
-        /// `token_endpoint_auth_method`: the first of these methods that the server's metadata lists, otherwise the first; default: `none`, because
-        /// native clients are public clients, `client_secret_post`, `client_secret_basic`.
+        /// `token_endpoint_auth_method`: the first of these methods that the server's metadata lists, otherwise the first; default: `none` (because
+        /// native clients are public clients), `client_secret_post`, `client_secret_basic`.
         public var authenticationMethods: [ClientAuthentication.Method]
         /// `grant_types`; default, nil: `authorization_code` and, unless the server's metadata lists only others, `refresh_token`.
         public var grantTypes: [String]?
@@ -47,7 +47,7 @@ public struct DynamicRegistration: Sendable {
             authenticationMethods = (listed ?? authenticationMethods.first).map { [$0] } ?? []
         }
 
-        /// The document to send (RFC 7591 section 2).
+        /// The client metadata to send (RFC 7591 section 2).
         var json: JSON {
             var document: [String: JSON] = [
                 "redirect_uris": .array(redirectURIs.map { .string($0.uri) }),

@@ -26,7 +26,7 @@ public struct KeptRegistration: Sendable {
     /// The client authentication at the token endpoint, including the secret.
     let authentication: ClientAuthentication
 
-    /// Whether the server did not recognize the client, so that the next sign-in registers it again.
+    /// Whether the server no longer recognizes the client, so that the next sign-in registers it again.
     var isRetired = false
 
     /// The client configuration endpoint (RFC 7592) and the registration access token, for changing and deleting the registration.
@@ -98,7 +98,7 @@ public struct KeptRegistration: Sendable {
         return .object(json)
     }
 
-    /// Whether the registration can be used for a sign-in: the server has not refused it, and the client secret, if it expires, is valid for at
+    /// Whether the registration can be used for a sign-in: the server has not rejected it, and the client secret, if it expires, is valid for at
     /// least another minute.
     func isUsable(at now: Date) -> Bool { !isRetired && secretExpiresAt.map { now + 60 < $0 } ?? true }
 }
@@ -217,7 +217,7 @@ public struct KeptRegistrations: Sendable {
         }
     }
 
-    /// Stores a registration, which replaces the current one. Resources with tokens of the replaced registration continue to use it.
+    /// Stores a registration, which replaces the current one. Resources with tokens from the replaced registration continue to use it.
     func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
         try await store.withLease(on: key(registration.issuer, redirectURI)) { lease in
             try await write(registration, for: redirectURI, lease)
@@ -232,7 +232,7 @@ public struct KeptRegistrations: Sendable {
         await KnownResources(store: store).add(issuer: registration.issuer, origin: origin)
     }
 
-    /// No longer uses a registration for sign-ins. It remains stored while resources have tokens of it.
+    /// Stops using a registration for sign-ins. It remains stored while resources have tokens from it.
     func retire(at issuer: String, for redirectURI: RedirectURI, clientID: String) async throws {
         let key = self.key(issuer, redirectURI)
         try await store.withLease(on: key) { lease in

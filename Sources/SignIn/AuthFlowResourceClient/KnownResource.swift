@@ -15,7 +15,7 @@ struct KnownResource: Sendable, Hashable {
     var scopes: [String]
     /// Whether tokens are bound to a key (RFC 9449).
     var usesDPoP: Bool
-    /// The authentication of the user that the last sign-in requested.
+    /// The user authentication that the last sign-in requested.
     var authentication = RequiredAuthentication()
     /// Whether the resource's origin is only assumed to be an authorization server.
     var isAssumed = false
@@ -86,7 +86,7 @@ extension KnownResource {
 struct ResourceRecord: Sendable, Hashable {
     /// The last sign-in; nil when no user has signed in.
     private(set) var current: KnownResource?
-    /// Other sign-ins: with a server or client that the resource no longer uses, or not finished.
+    /// Other sign-ins: unfinished, or with a server or client that the resource no longer uses.
     private(set) var others: [KnownResource] = []
 
     /// The maximum number of other sign-ins.
@@ -112,19 +112,19 @@ struct ResourceRecord: Sendable, Hashable {
     /// All sign-ins, the most recent first.
     var all: [KnownResource] { [current].compactMap { $0 } + others }
 
-    /// A sign-in starts.
+    /// Records the start of a sign-in.
     mutating func begin(_ known: KnownResource) {
         guard !all.contains(where: { $0.sharesTokens(with: known) }) else { return }
         others = (others + [known]).suffix(Self.limit)
     }
 
-    /// A sign-in has succeeded.
+    /// Records the success of a sign-in.
     mutating func use(_ known: KnownResource) {
         others = all.filter { !$0.sharesTokens(with: known) }
         current = known
     }
 
-    /// The tokens of a sign-in were removed.
+    /// Records the removal of the tokens of a sign-in.
     mutating func remove(_ known: KnownResource) {
         if current?.sharesTokens(with: known) == true { current = nil }
         others.removeAll { $0.sharesTokens(with: known) }

@@ -1,8 +1,8 @@
 import AuthFlowJSON
 public import AuthFlowStorage
 
-/// Lists of the resources and registrations in a store, because a store itself can find records only by key. They are shown to users, and
-/// show whether a registration is still in use.
+/// Lists of the resources and registrations in a store, because a store itself can find records only by key. They are displayed to users, and
+/// indicate whether a registration is still in use.
 public struct KnownResources: Sendable {
     private let store: any TokenStore
 
@@ -18,7 +18,7 @@ public struct KnownResources: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await entries(of: "resources") }
 
-    /// The issuers of dynamic registrations, and the origins of the resources that they were made for, sorted.
+    /// The issuers of dynamic registrations, and the origins of the resources that they were created for, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func registrations() async throws -> [(issuer: String, origin: String)] {
         try await entries(of: "registrations").map { entry in

@@ -5,11 +5,11 @@ import AuthFlowOAuth
 package struct RequiredAccess: Error, Equatable {
     /// The scopes that the user has not granted.
     package var scopes: [String] = []
-    /// The authentication of the user.
+    /// The required user authentication.
     package var authentication = RequiredAuthentication()
 }
 
-/// The authentication of the user that a resource requires (RFC 9470).
+/// The user authentication that a resource requires (RFC 9470).
 package struct RequiredAuthentication: Sendable, Hashable {
     /// The authentication context classes; empty for any.
     package var acrValues: [String] = []
@@ -25,13 +25,13 @@ package struct RequiredAuthentication: Sendable, Hashable {
         self.init(acrValues: acrValues, maxAge: maxAge.map { Int(clamping: $0.components.seconds) })
     }
 
-    /// Whether a sign-in that requested this authentication has also requested another one.
+    /// Whether a sign-in that requested this authentication also satisfies another requirement.
     func covers(_ other: RequiredAuthentication) -> Bool {
         Set(acrValues).isSuperset(of: other.acrValues)
             && other.maxAge.map { limit in maxAge.map { $0 <= limit } ?? false } ?? true
     }
 
-    /// This requirement, and that of an earlier challenge where this one has none: a sign-in for one requirement must not lose another.
+    /// This requirement, with missing values from an earlier challenge: a sign-in for one requirement must also satisfy the earlier one.
     func adding(_ earlier: RequiredAuthentication) -> RequiredAuthentication {
         RequiredAuthentication(
             acrValues: acrValues.isEmpty ? earlier.acrValues : acrValues,
@@ -62,7 +62,7 @@ extension ResourceClient {
             let isRepeated = !challenge.acrValues.isEmpty && last == challenge.authentication
             let advice =
                 isRepeated
-                ? "The last sign-in requested the same. If another one does not help, the authorization server may not support it."
+                ? "The last sign-in requested the same authentication. If another sign-in does not help, the authorization server may not support it."
                 : "Sign in again."
             return AuthError(
                 .loginRequired,

@@ -14,7 +14,7 @@ public struct ResourceChallenge: Sendable, Hashable {
         case authentication
     }
 
-    /// The demand of the challenge.
+    /// The requirement that the challenge states.
     public let demand: Demand
 
     /// `scope`: the scopes that this operation needs; nil when absent.

@@ -184,7 +184,7 @@ extension ResourceClient {
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
     /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
     /// - Returns: The new registration, and the old one, which continues to exist at the server; nil for the old one if another resource has
-    ///   tokens of it.
+    ///   tokens from it.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
         let challenge = try await askForChallenge()
@@ -212,14 +212,14 @@ extension ResourceClient {
     /// Registers the client (RFC 7591).
     func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
         let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
-        // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are included, too.
+        // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are also included.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
         var request = DynamicRegistration.Request(
             redirectURIs: redirectURIs,
             name: options.clientName,
             scopes: scopes + later
         )
-        // Also if the server's metadata does not list refresh_token, because some servers list nothing but authorization_code.
+        // Includes refresh_token even if the server's metadata does not list it, because some servers list only authorization_code.
         request.grantTypes = ["authorization_code", "refresh_token"]
         let registration = DynamicRegistration(server: found.server)
         let registered: DynamicRegistration.Registered

@@ -10,7 +10,7 @@ extension ResourceClient {
     /// Sends a request with a fresh access token. If the resource demands a token, obtains one and sends the request again. Redirects are
     /// not followed.
     /// - Parameter request: The request, to the resource's URL or a URL below it, without an `Authorization` field.
-    /// - Returns: The response, whatever its status.
+    /// - Returns: The response, regardless of its status.
     /// - Throws: The same errors as ``perform(_:_:_:)``.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         guard request.head.headerFields[.authorization] == nil else {
@@ -29,14 +29,14 @@ extension ResourceClient {
     /// token.
     ///
     /// The number of attempts is limited: one retry with a nonce, at most three sign-ins, and one refresh before the
-    /// first sign-in and after each. Sign-ins are repeated only while the resource demands scopes or an authentication of the user that were not
+    /// first sign-in and after each. Sign-ins are repeated only while the resource demands scopes or user authentication that were not
     /// requested before.
     /// - Parameters:
     ///   - method: The method of the request.
     ///   - url: The URL of the request: the resource's URL, or a URL below it.
     ///   - body: Sends the request with the given fields, which are empty before the first sign-in, and returns the response with its
     ///     status and headers.
-    /// - Returns: The response, whatever its status.
+    /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL; `login_required`
     ///   when a user must sign in but that is not allowed here; `insufficient_scope` when new tokens do not help; any error from
     ///   signing in, refreshing and `body`.
@@ -77,11 +77,11 @@ extension ResourceClient {
         )
     }
 
-    /// Satisfies the demand of a response: stores a nonce, refreshes, signs in, or requests more scopes.
+    /// Responds to the challenge in a response: stores a nonce, refreshes, signs in, or requests more scopes.
     /// - Parameters:
     ///   - attempt: The request.
     ///   - head: The status and headers of the response.
-    ///   - mayAsk: Whether the user may be prompted, if the options allow that; default: yes.
+    ///   - mayAsk: Whether the user may be prompted, if the options allow that; default: true.
     /// - Returns: Whether the request must be authorized and sent again.
     /// - Throws: The same errors as ``perform(_:_:_:)``.
     public func mustRepeat(
@@ -120,7 +120,7 @@ extension ResourceClient {
     }
 
     /// The credential to send, refreshed when necessary; nil when there is none, so that the resource sends a challenge.
-    /// - Parameter ended: A sign-in whose session has ended, if it was tried before.
+    /// - Parameter ended: A sign-in that was tried before and whose session has ended; nil for none.
     private func usableCredential(
         for attempt: inout ResourceAttempt,
         after ended: KnownResource? = nil
@@ -176,7 +176,7 @@ extension ResourceClient {
 
     // MARK: Challenges
 
-    /// Satisfies the demand of a challenge.
+    /// Satisfies the requirement of a challenge.
     /// - Returns: Whether the request must be sent again.
     private func satisfy(
         _ challenge: ResourceChallenge,
@@ -185,7 +185,7 @@ extension ResourceClient {
     ) async throws -> Bool {
         let rejected = attempt.credential
         var challenge = challenge
-        // A sign-in for one requirement must not lose those of earlier challenges, here or at the last sign-in.
+        // A sign-in for one requirement must also satisfy those of earlier challenges, here or at the last sign-in.
         if rejected != nil, [.scope, .authentication].contains(challenge.demand) {
             var earlier = attempt.round.authentication
             if earlier == nil { earlier = try await known()?.authentication }
@@ -238,7 +238,7 @@ extension ResourceClient {
             else { throw insufficientScope(demanded) }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
         case .authentication:
-            // A sign-in that did not request this authentication proves nothing.
+            // A sign-in that did not request this authentication does not count as a failed attempt.
             let isNew = attempt.round.authenticated != challenge.authentication
             if isNew, (1..<Self.maximumSignIns).contains(attempt.round.signIns) {
                 return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
@@ -348,7 +348,7 @@ public struct ResourceAttempt: Sendable {
         var scopes: Set<String>?
         /// The authentication that the last sign-in requested.
         var authenticated: RequiredAuthentication?
-        /// The authentication that the challenges require together.
+        /// The combined authentication requirement of all challenges.
         var authentication: RequiredAuthentication?
         /// The reason why the stored tokens cannot be used.
         var end: AuthError?

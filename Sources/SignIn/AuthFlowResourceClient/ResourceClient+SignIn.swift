@@ -63,11 +63,11 @@ extension ResourceClient {
         return isOwn
     }
 
-    /// Signs in, unless another process has done so since the cause.
+    /// Signs in, unless another process has done so since the cause occurred.
     private func signIn(to challenge: ResourceChallenge?, for cause: SignInHistory.Cause) async throws {
         let found = try await find(challenge)
         var challenge = challenge
-        // A user who requests an authentication knows better than the challenge to a request without a token.
+        // Authentication that the user requests takes precedence over the challenge to a request without a token.
         if case .user = cause, let demand = challenge?.authentication {
             let wanted = RequiredAuthentication(acrValues: options.acrValues, maxAge: options.maxAge)
             challenge?.authentication = wanted.adding(demand)
@@ -148,7 +148,7 @@ extension ResourceClient {
         return credential.map { isRequested && Self.mayHelp($0, after: rejected, for: challenge) } ?? false
     }
 
-    /// Whether a credential may be accepted where another one was rejected. A refreshed token does not prove a newer authentication of the user.
+    /// Whether the resource may accept a credential although it rejected another. A refreshed token does not prove a newer user authentication.
     private static func mayHelp(
         _ credential: Credential,
         after rejected: Credential?,
@@ -184,8 +184,8 @@ extension ResourceClient {
 
     // MARK: Shared failures
 
-    /// Makes requests of every process wait before they show another page, so that a user who has just signed in
-    /// without success is not prompted again immediately. Methods without a user are not delayed, because they show no
+    /// Makes requests of every process wait before they show another page, so that a user whose sign-in has just
+    /// failed is not prompted again immediately. Methods without a user are not delayed, because they show no
     /// page.
     func rest(after error: AuthError) async {
         guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }

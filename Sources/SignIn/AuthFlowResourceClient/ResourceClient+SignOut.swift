@@ -53,7 +53,7 @@ extension ResourceClient {
                 else { continue }
                 try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
             } catch {
-                // It remains stored, where it does no harm.
+                // The registration remains stored, which is harmless.
             }
         }
     }
@@ -61,7 +61,7 @@ extension ResourceClient {
     /// Whether a resource of this origin has a sign-in with a registration.
     func isUsed(clientID: String, at issuer: String) async throws -> Bool {
         let addresses = try await KnownResources(store: store).addresses()
-        // A full list is incomplete.
+        // A full list may be incomplete, so the registration counts as used.
         guard addresses.count < KnownResources.limit else { return true }
         for other in addresses + [address.url] {
             guard let endpoint = try? Endpoint(other), endpoint.origin == address.origin else { continue }
@@ -74,7 +74,7 @@ extension ResourceClient {
         return false
     }
 
-    /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded there.
+    /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded.
     private func signIns() async throws -> [KnownResource] {
         let all = try await record().all
         guard let known = state.withLock({ $0.known }), !all.contains(where: { $0.sharesTokens(with: known) }) else {

@@ -22,7 +22,7 @@ public final class ResourceClient: Sendable {
     /// The URL of the resource.
     public let address: Endpoint
 
-    /// The options that it was created with.
+    /// The options that the client was created with.
     public let options: Options
 
     let methods: SignInMethods
@@ -71,10 +71,10 @@ public final class ResourceClient: Sendable {
         /// authorization server support it.
         public var usesDPoP: Bool?
 
-        /// Whether a request may start a sign-in; default: yes. Otherwise, only ``ResourceClient/signIn(to:)`` does.
+        /// Whether a request may start a sign-in; default: true. If not, only ``ResourceClient/signIn(to:)`` does.
         public var signsInOnDemand = true
 
-        /// The cooldown after a failed sign-in, in which requests of any process do not start another sign-in; default: none.
+        /// The cooldown after a failed sign-in, during which requests of any process do not start another sign-in; default: none.
         public var restAfterFailure = Duration.zero
 
         /// The timeout of a sign-in, including the user's interaction; default: five minutes.
@@ -84,7 +84,7 @@ public final class ResourceClient: Sendable {
         public var freshnessMargin = Duration.seconds(60)
 
         /// Whether a resource without metadata is assumed to have its authorization server at its own origin, as in MCP revision
-        /// 2025-03-26; default: no, because neither its operator nor its PKCE support can then be verified.
+        /// 2025-03-26; default: false, because neither its operator nor its PKCE support can then be verified.
         public var assumesAuthorizationServerAtOrigin = false
 
         /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses do not name their
@@ -210,7 +210,7 @@ public final class ResourceClient: Sendable {
 
     var recordKey: RecordKey { recordKey(of: address.url) }
 
-    /// The key of the state of a resource, which may be another one.
+    /// The record key for the state of a resource, which may differ from this client's resource.
     func recordKey(of address: String) -> RecordKey {
         RecordKey(name: recordName(of: address), issuer: "", clientID: "", kind: .protectedResource)
     }
@@ -247,7 +247,7 @@ public final class ResourceClient: Sendable {
         }
     }
 
-    /// The key that distinguishes clients. For a user's sign-in, the scopes and the authentication are a part of the request, not of
+    /// The key that distinguishes clients. For a user's sign-in, the scopes and the authentication are part of the request, not of
     /// the key: a change of them must not discard the tokens that a client has cached.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
@@ -350,7 +350,7 @@ public final class ResourceClient: Sendable {
         public let resource: String
         /// The authorization server.
         public let issuer: String
-        /// The client's identifier there.
+        /// The client's identifier at the authorization server.
         public let clientID: String
         /// The method by which the client obtained its identifier.
         public let identification: ClientIdentification
@@ -375,7 +375,7 @@ public final class ResourceClient: Sendable {
         )
     }
 
-    /// The authorization server that the user signed in with last; nil when no user has signed in.
+    /// The authorization server of the user's last sign-in; nil when no user has signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func issuer() async throws -> String? { try await known(reading: true)?.issuer }
 
@@ -390,7 +390,7 @@ public final class ResourceClient: Sendable {
                 throw try await forget(known, error)
             }
         }
-        // A machine-to-machine client shows no page, so it needs no permission to do so.
+        // A machine-to-machine client shows no page, so it needs no permission to prompt the user.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
     }

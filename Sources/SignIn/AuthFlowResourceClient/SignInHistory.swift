@@ -5,7 +5,7 @@ import AuthFlowOAuth
 
 /// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in;
 /// and the decisions that follow from them: whether a sign-in may begin, and what is shared with other processes. It performs no I/O: the
-/// holder of the lease reads the history, and writes the returned one.
+/// holder of the lease reads the history, and writes the returned history.
 ///
 /// | event | cause: a request | cause: the user |
 /// |---|---|---|
@@ -28,7 +28,7 @@ struct SignInHistory: Sendable {
         var isRequest: Bool { if case .request = self { true } else { false } }
     }
 
-    /// The limits of sign-ins that requests cause.
+    /// The limits on sign-ins that requests cause.
     struct Limits: Sendable {
         /// The maximum number of pages in one hour; nil for methods that show no page.
         let pagesPerHour: Int?

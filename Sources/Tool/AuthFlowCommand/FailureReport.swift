@@ -28,7 +28,7 @@ struct FailureReport {
         let message =
             switch error {
             case is CancellationError: "Cancelled."
-            // Without the usage, which is printed to standard error.
+            // Without the usage text, which is printed to standard error.
             case let error as CommandLineError: AuthFlowCommand.message(for: error.error)
             default: ExitStatus.message(for: error)
             }

@@ -101,7 +101,7 @@ import AuthFlowSystem
     }
 }
 
-/// Git and Docker find their helpers by program name, so this program has several names.
+/// Git and Docker find their helpers by program name, so this program is installed under several names.
 enum ProgramName {
     private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
 

@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import Foundation
 
-/// The width of the terminal, for the help.
+/// The width of the terminal, for formatting the help.
 enum ScreenWidth {
     /// The argument parser stops the process if its indentation does not fit.
     private static let narrowest = 40

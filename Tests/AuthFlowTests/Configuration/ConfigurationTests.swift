@@ -269,7 +269,7 @@ extension UserAgentFactory {
             more: #", "flow": ["authorization_code", "client_credentials"]"#,
             place: "3:88",
             keyPath: "profiles.work.flow",
-            words: "signs no user in"
+            words: "does not sign in a user"
         ),
         Fault(more: #", "user_agent": []"#, place: "3:88", keyPath: "profiles.work.user_agent", words: "at least one"),
         Fault(

@@ -17,7 +17,7 @@ import Testing
         #expect(try AuthenticationDemand(["claims": one]).essentialACRValues == ["a"])
         let any = #"{"id_token":{"acr":{"essential":true}}}"#
         #expect(try AuthenticationDemand(["claims": any]).essentialACRValues == [])
-        // Only essential claims are a requirement (OIDC Core section 5.5.1).
+        // Only essential claims are requirements (OIDC Core section 5.5.1).
         let voluntary = #"{"id_token":{"acr":{"values":["a"]},"auth_time":null}}"#
         #expect(try AuthenticationDemand(["claims": voluntary]) == AuthenticationDemand())
     }

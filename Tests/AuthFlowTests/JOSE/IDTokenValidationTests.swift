@@ -255,7 +255,7 @@ import Testing
         expectError(.invalidIDToken) { try validate(Self.good, Self.expectation(.exchange(subject: "other"))) }
     }
 
-    // MARK: Refreshed (OIDC Core section 12.2; rows 56 to 58 and O13)
+    // MARK: Refreshed ID Tokens (OIDC Core section 12.2; rows 56 to 58 and O13)
 
     private func refresh(_ change: [String: JSON?]) throws -> IDTokenClaims {
         let verified = try validate(Self.good.merging(["auth_time": .integer(Self.time - 30)]) { $1 })

@@ -39,7 +39,7 @@ import Testing
         let message = Array("message".utf8)
         let signature = Array(try key.signature(for: message).rawRepresentation)
         #expect(JWK(json)?.isValid(signature, for: message, algorithm: .es256) == true)
-        // Some servers write every member.
+        // Some servers include every member, even without a value.
         let full = (json.object ?? [:]).merging(["d": .null, "use": .null, "key_ops": [], "kid": .null]) { $1 }
         #expect(JWK(.object(full))?.isValid(signature, for: message, algorithm: .es256) == true)
         #expect(JWK(.object(full.merging(["d": "AQ"]) { $1 })) == nil)

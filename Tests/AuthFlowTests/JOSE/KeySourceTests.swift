@@ -178,7 +178,7 @@ private final class KeyProvider: Sendable {
         provider.advance(40)
         #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
         #expect(provider.fetches == 2)
-        // This leaves the next lookup to tokens that need it.
+        // This leaves the next lookup for tokens that need it.
         let rotated = try EmulatorKeys()
         try provider.publish(rotated)
         #expect(try await verdict(token(rotated)) == .verified)
@@ -206,7 +206,7 @@ private final class KeyProvider: Sendable {
                     do {
                         return try await verdict(jws)
                     } catch let error as AuthError where error.code == .temporarilyUnavailable {
-                        // This token arrived after the lookups for the others.
+                        // This token arrived after the lookups for the other tokens.
                         return nil
                     }
                 }

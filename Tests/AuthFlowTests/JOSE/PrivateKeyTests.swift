@@ -202,7 +202,7 @@ import Testing
         var members = Self.example.object ?? [:]
         members["x"] = "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0"
         let error = #expect(throws: AuthError.self) { try PrivateKey(jwk: .object(members)) }
-        #expect(error?.message.contains("does not belong") == true)
+        #expect(error?.message.contains("does not match") == true)
     }
 
     @Test(arguments: ["RS256", "ES384", "none", "HS256"]) func refusesAnAlgorithmThatDoesNotFit(_ name: String) throws {

@@ -87,7 +87,7 @@ import Testing
             let wrongKey = await failure(EncryptedTokenStore(base, key: .file(path: "\(directory)/two")))
             #expect(wrongKey.contains("contains a different key"))
 
-            // The key file may be restored, so the error does not advise anything that would remove the credential.
+            // The key file may be restored, so the error does not suggest any action that would remove the credential.
             let missing = await #expect(throws: AuthError.self) {
                 try await EncryptedTokenStore(base, key: .file(path: "\(directory)/three")).bytes(for: key)
             }

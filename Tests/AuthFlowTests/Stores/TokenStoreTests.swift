@@ -155,7 +155,7 @@ import Testing
         try lease.requireTime()
     }
 
-    /// A renewal whose response arrives after the end of the lease must not permit requests after that end.
+    /// A renewal whose response arrives after the lease has expired must not permit requests after that expiry.
     @Test func aRenewalThatIsAnsweredTooLateDoesNotShortenTheMargin() throws {
         let time = VirtualTime()
         let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
@@ -169,7 +169,7 @@ import Testing
         expectError(.leaseLost) { try lease.requireTime() }
     }
 
-    /// The response to the request for a lease may take long, and the lease is short.
+    /// The response to a lease request may take a long time, although the lease is short.
     @Test func aTermThatBeganLongBeforeTheLeaseWasGrantedPermitsRequests() throws {
         let time = VirtualTime()
         let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)

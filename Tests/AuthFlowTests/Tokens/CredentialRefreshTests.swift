@@ -36,13 +36,13 @@ import Testing
         )
     }
 
-    /// A stored credential, at a time in seconds after its tokens were obtained; nil when no user is signed in.
+    /// A stored credential (nil when no user is signed in), and the time since its tokens were obtained, in seconds.
     struct Stored: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let credential: Credential?
         var time = 0.0
         var rejected: String?
-        /// The action when tokens cannot be obtained without a user, and when they can.
+        /// The action if tokens cannot be obtained without a user, and the action if they can.
         let expected: (String, String)
 
         init(
@@ -213,7 +213,7 @@ import Testing
         #expect(after(empty) == "invalid_reply, stores nothing, backs off for this resource")
     }
 
-    /// A refresh that is to show whether the session has ended counts, although the old tokens are still usable.
+    /// A refused refresh that checks whether the session has ended is counted even if the old tokens are usable.
     @Test func aRefusedConfirmationIsCountedBeforeTheTokensExpire() {
         var refresh = Self.refresh()
         let empty = AuthError(.invalidResponse, "", status: 400)

@@ -22,7 +22,7 @@ import Testing
         )
     }
 
-    /// A damaged record must not stop a process that serves others, too.
+    /// A damaged record must not stop a process that also serves other users.
     @Test func numbersInARecordAreLimited() throws {
         let json = credential("1").json
             .replacing("refused_refreshes", with: .integer(.max)).replacing("signed_in_at", with: 1e300)

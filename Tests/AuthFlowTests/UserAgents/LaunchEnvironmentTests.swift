@@ -19,7 +19,7 @@ import Testing
         var redirectURIs = ["http://127.0.0.1/callback"]
         /// The chosen agent; nil for none.
         let agent: String?
-        /// The browser that is opened; nil when the user only gets the URL.
+        /// The browser that is opened; nil if the user is only shown the URL.
         var browser: String?
         /// Part of the reason.
         let because: String

@@ -41,7 +41,7 @@ import Testing
         #expect(options.notes.advice.isEmpty)
         #expect(!options.accepts("\(Self.redirectURI)?\(test.parameters)", at: Self.redirectURI))
         #expect(options.notes.advice.contains(test.reason), "\(options.notes.advice)")
-        // Another URL is unrelated to this sign-in.
+        // A different URL is unrelated to this sign-in.
         let other = try self.options()
         #expect(!other.accepts("https://example.com/?\(test.parameters)", at: Self.redirectURI))
         #expect(other.notes.advice.isEmpty)
@@ -64,7 +64,7 @@ import Testing
         Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .fragment, isAccepted: true),
         Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .query, isAccepted: false),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .fragment, isAccepted: false),
-        // Some providers append an empty fragment, or one without meaning.
+        // Some providers append an empty or meaningless fragment.
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#", mode: .query, isAccepted: true),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#_=_", mode: .query, isAccepted: true),
         Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#_=_x", mode: .query, isAccepted: false),
@@ -221,7 +221,7 @@ import Testing
         }
     }
 
-    /// A socket without a listener, such as a killed process leaves behind.
+    /// A socket without a listener, such as one left behind by a killed process.
     private static func leaveDeadSocket(_ path: String) throws {
         let python = Process()
         python.executableURL = URL(fileURLWithPath: "/usr/bin/env")

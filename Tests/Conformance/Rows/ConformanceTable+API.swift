@@ -63,7 +63,7 @@ extension ConformanceTable {
         }
     }
 
-    /// A row in which a request is accepted, and a changed request is rejected.
+    /// A row in which a request is accepted, and a modified request is rejected.
     static func apiRefuses(
         _ number: String,
         _ name: String,
@@ -215,9 +215,9 @@ extension ConformanceTable {
         apiRefuses("A25", "no exp", "rejects the token", claims { $0["exp"] = nil }),
         apiRefuses("A26", "nbf", "rejects a token that is not valid yet", claims { $0["nbf"] = 99_000_000_000 }),
         apiRefuses("A27", "iat", "rejects a token issued in the future", claims { $0["iat"] = 99_000_000_000 }),
-        apiRefuses("A28", "RFC 9068 2.2, sub", "rejects a token without it", claims { $0["sub"] = nil }),
-        apiRefuses("A29", "RFC 9068 2.2, client_id", "rejects a token without it", claims { $0["client_id"] = nil }),
-        apiRefuses("A30", "RFC 9068 2.2, jti", "rejects a token without it", claims { $0["jti"] = nil }),
+        apiRefuses("A28", "RFC 9068 2.2, sub", "requires sub", claims { $0["sub"] = nil }),
+        apiRefuses("A29", "RFC 9068 2.2, client_id", "requires client_id", claims { $0["client_id"] = nil }),
+        apiRefuses("A30", "RFC 9068 2.2, jti", "requires jti", claims { $0["jti"] = nil }),
         apiRefuses("A31", "RFC 9068 4, signature", "rejects a different key's signature") { request, scene in
             request.signer = try scene.issuer.keys.decoys()
         },

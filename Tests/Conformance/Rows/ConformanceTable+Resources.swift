@@ -10,11 +10,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// The requirements of MCP authorization and transport on a client, by the numbers of the scenarios in ResourceScenario.
+// The requirements of MCP authorization and transport for clients, by the numbers of the scenarios in ResourceScenario.
 
 extension ConformanceTable {
     static let resources: [ConformanceRow] = [
-        .calls(1, "Connect, list the tools, and call one with numbers.") { _, host in
+        .calls(1, "Connect, list the tools, and call one with numeric arguments.") { _, host in
             let sum = try await host.call("add_numbers", ["a": 5, "b": 3])
             try ConformanceRow.require(
                 sum["result"]?["content"]?.array?.first?["text"]?.string == "8.0",

@@ -13,7 +13,7 @@ extension OIDCEmulator.Client {
 }
 
 extension ClientRegistration.Values {
-    /// Changes these to the settings of the confidential client.
+    /// Changes these values to the settings of the confidential client.
     mutating func becomeConfidential() {
         clientID = OIDCEmulator.Client.confidential.id
         authentication = .clientSecretBasic(Secret(OIDCEmulator.Client.confidential.secret ?? ""))
@@ -105,11 +105,11 @@ extension ConformanceTable {
             accepts(
                 7,
                 "-kid-absent-multiple-jwks",
-                "Try every key of the type (rejecting passes too).",
+                "Try every key of the type (or reject the token).",
                 .jwks(.severalWithoutKeyIDs)
             ),
             accepts(8, "-idtoken-sig-rs256", "Accept RS256."),
-            refuses(9, "-idtoken-sig-none", "Reject an unsigned ID Token (accepting passes too).", .idToken(.unsigned)),
+            refuses(9, "-idtoken-sig-none", "Reject an unsigned ID Token (or accept it).", .idToken(.unsigned)),
             refuses(
                 10,
                 "-invalid-sig-rs256",

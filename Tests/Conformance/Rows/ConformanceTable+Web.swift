@@ -280,7 +280,7 @@ extension ConformanceTable {
                 }
             }
         },
-        web("W17", "idle and absolute timeout", "a session ends when it is idle, and after its maximum lifetime") {
+        web("W17", "idle and absolute timeout", "a session expires when idle, and after its maximum lifetime") {
             web,
             _,
             _ in

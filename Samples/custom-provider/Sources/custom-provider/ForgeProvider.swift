@@ -12,7 +12,7 @@ struct ForgeProvider: ProviderAdapter {
     }
 
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) {
-        // The forge shows its own sign-in form, whatever company account the browser is signed in to.
+        // The forge shows its own sign-in form, regardless of the company account that the browser is signed in to.
         if request.purpose == .authorization { request.parameters["prefer"] = "password" }
     }
 }
@@ -40,7 +40,7 @@ extension ForgeProvider: TokenRevoking {
 }
 
 extension ProviderFactory {
-    /// `forge`: a forge at your own host.
+    /// `forge`: a self-hosted code forge.
     static var forge: ProviderFactory {
         let issuer = ConfigurationKey("issuer", required: .issuer, "The URL of the forge.")
         return ProviderFactory("forge", keys: [issuer], defaultScopes: ["profile", "offline_access"]) {

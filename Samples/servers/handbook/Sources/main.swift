@@ -36,7 +36,7 @@ let server = try SessionServer(
     configuration: file,
     providers: [.oidc],
     stores: [.sqlite],
-    observer: FlowEvent.logger(Logger(label: "auth"))  // failures are warnings, most with the operator's action
+    observer: FlowEvent.logger(Logger(label: "auth"))  // logs failures as warnings, most with the action to take
 )
 
 // GET /api/orders/17 from a script becomes GET https://api.example.com/orders/17, with the session's access token.
@@ -44,7 +44,7 @@ let orders = try ResourceProxy.Route("/api/orders/", to: "https://api.example.co
 let proxy = ResourceProxy(server: server, routes: [orders])
 
 let router = Router(context: WebContext.self)
-// Responds to /login, /callback, /logout, /session, /backchannel-logout and /api/orders/...; sets the session for the rest.
+// Responds to /login, /callback, /logout, /session, /backchannel-logout and /api/orders/...; sets the session for other routes.
 router.add(middleware: SessionMiddleware(server: server, proxy: proxy))
 router.get("/") { _, context in
     guard let session = context.session else { return HTML(content: "<a href=\"/login?return_to=/\">Sign in</a>") }
@@ -55,7 +55,7 @@ router.get("/expiry") { _, context in
     let tokens = try await server.freshTokens(for: context.requireSession())  // status 401 without a session
     return "The access token expires at \(tokens.expiresAt?.formatted(.iso8601) ?? "an unknown time").\n"
 }
-router.group("/account")  // leads to the sign-in and back if no user is signed in; status 401 for a script
+router.group("/account")  // redirects to the sign-in and back if no user is signed in; status 401 for a script
     .requireAuthentication(by: server)
     .get { _, context in
         let email = try context.requireSession().identity?.email ?? "an unknown address"
@@ -66,4 +66,4 @@ router.group("/payments")  // the same, with a second factor within the last fiv
     .get { _, _ in HTML(content: "Payments") }
 
 let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 8400)))
-try await application.runService(sessions: server)  // removes ended sessions; waits for refreshes at the end
+try await application.runService(sessions: server)  // removes ended sessions; waits for refreshes at shutdown

@@ -6,7 +6,7 @@ import Configuration
 import Foundation
 import Testing
 
-/// A web application that is configured by swift-configuration.
+/// A web application that is configured with swift-configuration.
 @Suite struct SwiftConfigurationTests {
     private static let variables = [
         "AUTH_PROFILES_STAFF_PROVIDER": "oidc",
@@ -100,7 +100,7 @@ import Testing
         #expect(error?.code == .invalidConfiguration)
     }
 
-    /// Otherwise, the reader would treat the value as missing, and the default would apply.
+    /// Without an error, the reader would treat the value as missing, and the default would apply.
     @Test func aValueOfAnotherTypeIsAnError() async throws {
         await #expect(throws: (any Error).self) { try await Self.file(["AUTH_SERVER_IDLE_TIME": "ten minutes"]) }
     }

@@ -74,7 +74,7 @@ private struct Site {
     }
 
     /// Signs in.
-    /// - Returns: The `Cookie` of the browser.
+    /// - Returns: The value of the browser's `Cookie` header field.
     func signIn(_ client: some TestClientProtocol) async throws -> String {
         let login = try await client.execute(uri: "/login", method: .get)
         let slots = login.headers[values: .setCookie].map { String($0.prefix { $0 != ";" }) }

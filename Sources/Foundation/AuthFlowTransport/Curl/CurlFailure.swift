@@ -97,8 +97,8 @@ struct CurlFailure {
     private static func reason(_ code: Int) -> String {
         guard authflow_curl_uses_openssl() else { return "" }
         return switch code {
-        // OpenSSL has accepted the certificate or not checked it yet: libcurl compares the name itself, and does so
-        // first.
+        // OpenSSL has either accepted the certificate or not checked it yet: libcurl compares the name itself, and does
+        // so first.
         case 0, 1: ": it is for another name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"

@@ -9,7 +9,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
 
-    /// A host in a connection pool. The limit on concurrent transfers applies to each.
+    /// A host in a connection pool. The limit on concurrent transfers applies to each host separately.
     struct Destination: Hashable {
         let pool: ConnectionPool
         let host: String
@@ -36,7 +36,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private let upload: CurlUpload?
     private var attempts = 0
     private var fault: (any Error)?
-    /// The network reach of the peer's address; nil until a connection exists, or if a proxy is used.
+    /// The scope of the peer's address; nil until a connection exists, or if a proxy is used.
     private var reach: NetworkReach?
     private var hasRefusedAddress = false
 
@@ -363,7 +363,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// request that has been sent, even in part, is not sent again.
     ///
     /// RFC 9110 section 9.2.2 allows retries of safe requests. HTTP/2 servers reject requests that arrive after GOAWAY (RFC 9113 section
-    /// 6.8), which cannot be detected here, so all other requests use HTTP/1.1, in which no request is sent after a close.
+    /// 6.8), which cannot be detected here, so all other requests use HTTP/1.1, in which no request is sent on a closed connection.
     private func mayBeSent(to address: String?) -> Bool {
         attempts += 1
         do throws(AuthError) {

@@ -50,7 +50,7 @@ final class CurlUpload: Sendable {
     var isUnfinished: Bool { state.withLock { !$0.isWhole && !$0.isRefused } }
 
     /// Reads the body until its end, or until the transfer has ended.
-    /// - Parameter resume: Called when there are bytes to send again.
+    /// - Parameter resume: Called when more bytes are available to send.
     func read(resume: @Sendable () -> Void) async {
         var end: Result<Void, any Error> = .success(())
         do {

@@ -13,7 +13,7 @@ struct DiscoveredMetadata: MetadataSource {
 }
 
 extension AuthorizationServer {
-    /// Creates a server that follows OpenID Connect, or OAuth 2.0 with a metadata document.
+    /// Creates a server that implements OpenID Connect, or OAuth 2.0 with a metadata document.
     /// - Parameters:
     ///   - issuer: The issuer, exactly as in the provider's metadata.
     ///   - tokenIssuer: The template for the issuers in tokens, if each tenant has its own issuer; default: the issuer.

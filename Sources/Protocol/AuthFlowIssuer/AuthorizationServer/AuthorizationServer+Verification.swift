@@ -9,12 +9,12 @@ extension AuthorizationServer {
     /// users in uses `OAuthClient.exchange(_:for:)` instead, which performs more checks.
     /// - Parameters:
     ///   - idToken: The token.
-    ///   - clientID: The client that it was issued to, which must be its only audience.
+    ///   - clientID: The client that the token was issued to, which must be its only audience.
     ///   - nonce: The expected nonce; default: any or none, because another program made the request.
-    ///   - accessToken: The access token that came with it, for `at_hash`; default: none.
-    ///   - algorithms: The signature algorithms to accept; default: the asymmetric ones that the server advertises.
-    ///   - age: The maximum age, from `iat`; default: ten minutes; nil for no limit other than its expiry.
-    ///   - clockLeeway: The allowed difference between the two clocks; default: one minute.
+    ///   - accessToken: The access token issued with the ID Token, for `at_hash`; default: none.
+    ///   - algorithms: The signature algorithms to accept; default: all asymmetric algorithms it advertises.
+    ///   - age: The maximum age, based on `iat`; default: ten minutes; nil for no limit other than its expiry.
+    ///   - clockLeeway: The allowed difference between this machine's clock and the server's; default: one minute.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
     /// - Throws: ``AuthError`` with `invalid_id_token`, or any error from fetching the metadata or the keys.
     public func verify(
@@ -37,7 +37,7 @@ extension AuthorizationServer {
         var expectation = IDTokenValidation.Expectation(
             issuer: issuer,
             clientID: clientID,
-            // HMAC algorithms cannot be verified without the client's secret.
+            // HMAC signatures cannot be verified without the client secret.
             algorithms: (algorithms ?? metadata.usableIDTokenAlgorithms).filter(SignatureAlgorithm.asymmetric.contains),
             occasion: .presented(nonce: nonce),
             leeway: clockLeeway.seconds
@@ -50,7 +50,7 @@ extension AuthorizationServer {
     }
 
     /// Like ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token
-    /// in a plain string.
+    /// as a plain `String`.
     public func verify(_ idToken: String, audience clientID: String, nonce: String? = nil) async throws -> IDToken {
         try await verify(Secret(idToken), audience: clientID, nonce: nonce.map(Secret.init))
     }
@@ -79,8 +79,8 @@ extension AuthorizationServer {
         return IDToken(verified)
     }
 
-    /// The server's keys that sign its tokens.
-    /// - Parameter template: The template for the issuers in tokens; nil for the one in the metadata.
+    /// The keys that verify the signatures of the server's tokens.
+    /// - Parameter template: The template for the issuers in tokens; nil for the template in the metadata.
     package func keySet(_ metadata: ProviderMetadata, template: TokenIssuerTemplate? = nil) -> some KeySet {
         IssuerKeys(server: self, metadata: metadata, template: template ?? metadata.tokenIssuer)
     }

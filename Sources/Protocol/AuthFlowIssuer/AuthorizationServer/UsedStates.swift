@@ -3,7 +3,7 @@ import Synchronization
 
 /// The `state` values whose authorization responses were accepted, so that none is accepted twice in this process.
 package final class UsedStates: Sendable {
-    /// The maximum number of stored values; the oldest are removed first. A code is valid for minutes.
+    /// The maximum number of stored values; the oldest are removed first. A code is valid for only a few minutes.
     private static let limit = 8192
 
     private let states = Mutex<(recent: Set<Secret>, earlier: Set<Secret>)>(([], []))

@@ -19,7 +19,7 @@ public struct IDToken: Sendable, Hashable {
     /// `sub`: the user, by an identifier that is unique at this issuer and never reassigned.
     public let subject: String
 
-    /// `aud`: the clients for which it is intended; this client is among them.
+    /// `aud`: the clients for which the token is intended, including this client.
     public let audience: [String]
 
     /// `exp`: the expiry.
@@ -62,7 +62,7 @@ extension IDToken {
     /// The token in its stored form.
     package var stored: JSON { ["header": header.json, "claims": claims] }
 
-    /// Decodes a token from its ``stored`` form. It was verified before it was stored, and what the store returns is as
+    /// Decodes a token from its ``stored`` form. It was verified before it was stored, and the stored copy is as
     /// trustworthy as the refresh token stored with it.
     package init?(stored json: JSON) {
         guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,

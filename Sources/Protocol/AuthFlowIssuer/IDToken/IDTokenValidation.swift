@@ -18,7 +18,7 @@ package struct IDTokenValidation: Sendable {
         package var trustedAudiences: [String] = []
         /// The signature algorithms to accept.
         package var algorithms: [SignatureAlgorithm]
-        /// The kind of request it was issued for.
+        /// The kind of request that it was issued for.
         package let occasion: Occasion
         /// The access token issued with the ID Token.
         package var accessToken: Secret?
@@ -31,7 +31,7 @@ package struct IDTokenValidation: Sendable {
         /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
         /// not requested as essential.
         package var essentialACRValues: [String]?
-        /// The allowed difference between the two clocks, in seconds.
+        /// The allowed difference between this machine's clock and the provider's, in seconds.
         package var leeway: TimeInterval
         /// The number of seconds by which this machine's clock is ahead of the provider's; nil when the provider's time is not
         /// known.
@@ -52,7 +52,7 @@ package struct IDTokenValidation: Sendable {
         }
     }
 
-    /// The kinds of request that an ID Token is issued for.
+    /// The kinds of requests for which an ID Token is issued.
     package enum Occasion: Sendable {
         /// A sign-in, with the nonce of the authorization request; nil when none was sent.
         case signIn(nonce: Secret?)
@@ -282,7 +282,7 @@ package struct IDTokenValidation: Sendable {
         guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp has changed") }
     }
 
-    /// The error for a token for the expected user whose authentication did not meet the requirements of the request.
+    /// The error for the expected user's token if the authentication did not meet the requirements of the request.
     private static func insufficient(_ reason: String) -> AuthError {
         AuthError(.insufficientUserAuthentication, "\(profile.name) was rejected: \(reason).")
     }

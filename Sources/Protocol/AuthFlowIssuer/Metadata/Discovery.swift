@@ -7,7 +7,7 @@ extension ServerContext {
     /// Discovers the server's metadata from its issuer: at the URLs of OpenID Connect Discovery section 4 and of RFC 8414
     /// sections 3 and 5.
     /// - Parameters:
-    ///   - address: The URL of the document, if it is at none of these URLs.
+    ///   - address: The URL of the document, if it is not at any of these URLs.
     ///   - order: The URL that is requested first; default: the OpenID Connect URL.
     ///   - tokenIssuer: The template for the issuers in ID Tokens, if each tenant has its own issuer. The document may
     ///     then contain the template instead of the issuer.
@@ -148,7 +148,7 @@ struct Discovery: Sendable {
                 .issuerMismatch,
                 """
                 The metadata of "\(issuer)" names the issuer "\(Redaction.url(named))"; both must be identical to the last \
-                character. If it is the right provider, use exactly that as the issuer.
+                character. If it is the right provider, use exactly that value as the issuer.
                 """
             )
         }

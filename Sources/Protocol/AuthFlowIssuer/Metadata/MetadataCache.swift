@@ -4,13 +4,13 @@ import Synchronization
 
 /// Caches the metadata of one issuer: one fetch serves all waiting callers, and is repeated when the metadata expires.
 ///
-/// - After a failed fetch the old metadata is used for at most a day.
+/// - After a failed fetch, the old metadata is used until it is a day old.
 /// - After a failure the same error is thrown without a request for one second, then two, and so on up to a minute, so that many
 ///   users of one server do not multiply the requests to a provider that is unavailable.
 final class MetadataCache: Sendable {
-    /// The maximum age of metadata that is still used because it cannot be fetched again, in seconds.
+    /// The maximum age of stale metadata that is still used when refetching fails, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
-    /// The minimum time between two fetches that a failing endpoint causes, in seconds.
+    /// The minimum time between two fetches triggered by a failing endpoint, in seconds.
     static let doubtInterval: TimeInterval = 60
     /// The maximum time for which a failure is rethrown without a request, in seconds.
     static let longestFailure: TimeInterval = 60
@@ -23,7 +23,7 @@ final class MetadataCache: Sendable {
         var supplement = Supplement.none
         var failure: (error: AuthError, at: Date, until: Date, count: Int)?
 
-        /// Whether the metadata was fetched, and not very recently.
+        /// Whether the metadata was fetched, but not very recently.
         func mayBeDoubted(at now: Date) -> Bool {
             metadata?.lifetime != nil && now >= fetchedAt + doubtInterval
         }
@@ -48,8 +48,8 @@ final class MetadataCache: Sendable {
 
     /// The metadata, which is fetched if there is none or it has expired.
     /// - Parameters:
-    ///   - waits: Whether to wait for a new document although the old one is usable; default: yes.
-    ///   - isDoubted: Whether to fetch a document that has not expired, unless it was fetched very recently; default: no.
+    ///   - waits: Whether to wait for a new document although the old document is usable; default: true.
+    ///   - isDoubted: Whether to fetch a document that has not expired, unless fetched very recently; default: false.
     ///   - fetch: Fetches the metadata.
     /// - Throws: Any error thrown by `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
     func metadata(
@@ -117,7 +117,7 @@ final class MetadataCache: Sendable {
     }
 
     /// The metadata supplemented by a second document, which is requested once during the lifetime of the first. A
-    /// search that fails with a transient error is repeated.
+    /// search that fails with a transient error is retried.
     /// - Parameter search: Returns the metadata to use from now on; throws when the search was inconclusive.
     func supplemented(_ search: @escaping @Sendable () async throws -> ProviderMetadata) async throws
         -> ProviderMetadata

@@ -16,7 +16,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `token_endpoint`.
     public var tokenEndpoint: Endpoint?
 
-    /// `jwks_uri`: the keys that sign ID Tokens.
+    /// `jwks_uri`: the keys that verify the signatures of ID Tokens.
     public var jwksURI: Endpoint?
 
     /// `userinfo_endpoint`.
@@ -43,7 +43,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then name its issuer.
     public var namesIssuerInResponses: Bool
 
-    /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts no other requests.
+    /// `require_pushed_authorization_requests` (RFC 9126 section 5): it accepts only pushed requests.
     public var requiresPushedRequests: Bool
 
     /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not advertise it.
@@ -151,8 +151,8 @@ public struct ProviderMetadata: Sendable, Hashable {
         return endpoint
     }
 
-    /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. The host names of a company
-    /// network resolve to private addresses, and so may its endpoints' host names; a public server's endpoints must not.
+    /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. On a company network, the
+    /// server's host name may resolve to a private address, and so may its endpoints'; a public server's must not.
     /// - Parameter reach: The network reach; nil when it is not known.
     mutating func limitReach(to reach: NetworkReach?) {
         documentReach = reach
@@ -226,7 +226,7 @@ extension ProviderMetadata {
         guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
         let home = try? Endpoint(issuer, name: "issuer")
         var metadata = self
-        // An alias replaces an endpoint of the document, but not a configured one.
+        // An alias replaces an endpoint of the document, but not a configured endpoint.
         for (name, path) in Self.aliasedEndpoints where metadata[keyPath: path]?.url == json[name]?.string {
             guard var alias = try Self.endpoint(name, in: aliases, of: home) else { continue }
             alias.limitReach(to: documentReach, unlessAt: home)
@@ -235,8 +235,8 @@ extension ProviderMetadata {
         return metadata
     }
 
-    /// Replaces endpoints with configured ones.
-    /// - Parameter other: The metadata whose endpoints replace these, if it has them.
+    /// Replaces endpoints with the configured endpoints.
+    /// - Parameter other: The metadata whose endpoints, where present, replace these.
     public mutating func replaceEndpoints(by other: ProviderMetadata) {
         for (_, path) in Self.namedEndpoints {
             if let endpoint = other[keyPath: path] { self[keyPath: path] = endpoint }

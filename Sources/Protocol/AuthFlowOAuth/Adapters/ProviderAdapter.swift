@@ -1,6 +1,6 @@
 public import AuthFlowIssuer
 
-/// A type that describes one identity provider: its endpoints, and how it deviates from the standards.
+/// A type that describes one identity provider: its endpoints, and its deviations from the standards.
 ///
 /// The engine builds every request, validates every response, and handles polling, retries and timeouts. An adapter
 /// specifies where requests are sent, adjusts their parameters, and performs the checks that are specific to this

@@ -41,7 +41,7 @@ public protocol TokenRevoking: ProviderAdapter {
 
 /// A provider at which the apps of one vendor can share a sign-in, through ``ProviderContext/sharedCredentials``.
 public protocol SharedSignIn: ProviderAdapter {
-    /// Returns a token exchange that signs the user in without interaction, based on data that another app has shared; nil when there
+    /// Returns a token exchange that signs the user in without user interaction, based on data that another app has shared; nil when there
     /// is nothing to exchange. Called before any other sign-in method; when the provider rejects the exchange, the next method is used.
     func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
 
@@ -53,7 +53,7 @@ public protocol SharedSignIn: ProviderAdapter {
     func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String?
 }
 
-/// A provider that only a protected resource has named, and whose metadata may therefore name another server's
+/// A provider that was named only by a protected resource, and whose metadata may therefore contain another server's
 /// endpoints.
 package protocol MixUpDefending: ProviderAdapter {
     /// Checks that the response to a request can be distinguished from another server's response (RFC 9700 section

@@ -18,7 +18,7 @@ public struct ProviderContext: Sendable {
     /// The clock and random number generator.
     public var host: HostServices { client.host }
 
-    /// The store that the apps of one vendor share on this machine; nil when the app shares nothing.
+    /// The store that the apps of one vendor share on this machine; nil when the app does not share sign-ins.
     public var sharedCredentials: SharedCredentialStore? { client.sharedCredentials }
 
     /// The provider's metadata.
@@ -70,8 +70,8 @@ public struct ProviderContext: Sendable {
     }
 
     /// Returns the claims of a token from the introspection endpoint (RFC 7662); nil when the token is not active.
-    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint, `provider_rejected` when it rejects this
-    ///   client.
+    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint; `provider_rejected` when the endpoint rejects
+    ///   this client.
     public func introspect(_ token: Secret) async throws -> JSON? {
         let claims = try await client.introspect(token, typeHint: "access_token")
         return claims["active"]?.bool == true ? claims : nil

@@ -11,7 +11,7 @@ public struct Assertion: Sendable, Hashable {
     /// The JWT.
     public let jwt: Secret
 
-    /// The scopes that it was issued for; nil when it names none, in which case the token request must name them.
+    /// The scopes that it was issued for; nil when it specifies none, so the token request must specify them.
     public var scopes: [String]?
 
     /// The key that it is bound to; nil when it is not bound to a key.
@@ -20,7 +20,7 @@ public struct Assertion: Sendable, Hashable {
     /// Creates an assertion.
     /// - Parameters:
     ///   - jwt: A signed JWT of at most 64 KiB.
-    ///   - scopes: The scopes that it was issued for; default: nil, for an assertion that names none.
+    ///   - scopes: The scopes that it was issued for; default: nil, for an assertion that does not specify any.
     /// - Throws: ``AuthError`` with `assertion_unusable` when it is not a signed JWT.
     public init(_ jwt: Secret, scopes: [String]? = nil) throws(AuthError) {
         do throws(AuthError) {
@@ -32,7 +32,7 @@ public struct Assertion: Sendable, Hashable {
         self.scopes = scopes
     }
 
-    /// Parses the output of a platform or a program: a JWT surrounded by white space.
+    /// Parses the output of a platform or a program: a JWT, optionally surrounded by white space.
     package init(printed bytes: [UInt8], by source: String) throws(AuthError) {
         let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         guard !text.isEmpty else { throw AuthError(.assertionUnusable, "The assertion from \(source) is empty.") }
@@ -47,7 +47,7 @@ public struct Assertion: Sendable, Hashable {
         }
     }
 
-    /// Checks for defects that would cause a server to reject it.
+    /// Checks for defects that would cause a server to reject the assertion.
     /// - Parameters:
     ///   - audience: The audience that it must have.
     ///   - time: The time.

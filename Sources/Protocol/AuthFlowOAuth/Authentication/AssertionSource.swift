@@ -11,7 +11,7 @@ public struct AssertionSource: Sendable {
         public let clientID: String
         /// The issuer of the server that it is sent to.
         public let issuer: String
-        /// The time, by the server's clock if it is known.
+        /// The time, according to the server's clock if it is known.
         public let time: Date
         /// A random identifier of this request.
         public let identifier: String
@@ -28,8 +28,8 @@ public struct AssertionSource: Sendable {
     /// The name of the source in messages.
     public let name: String
 
-    /// The identity that distinguishes it from other sources: a token obtained with one source's assertion is never
-    /// returned for another source.
+    /// The identity that distinguishes this source from other sources: a token obtained with one source's assertion is
+    /// never returned for another source.
     package let identity: String
 
     /// Returns the current owner of its assertions, such as the account of another sign-in; nil when the owner cannot

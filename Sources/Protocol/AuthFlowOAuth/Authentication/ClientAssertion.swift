@@ -25,7 +25,7 @@ package struct ClientAssertion: Sendable {
     let signer: Signer
     let algorithm: SignatureAlgorithm?
     let audience: ClientAuthentication.Audience
-    /// The certificate of the key, if the server identifies the key by it.
+    /// The key's certificate, if the server identifies the key by its certificate.
     var certificate: CertificateBinding?
 
     /// The parameters with a new assertion for one request. In RFC 7521 section 4.2 `client_id` is optional, but some

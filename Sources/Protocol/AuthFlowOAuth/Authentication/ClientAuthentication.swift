@@ -49,7 +49,7 @@ public struct ClientAuthentication: Sendable {
         public let tokenEndpoint: Endpoint?
         /// The endpoint that is called.
         public let endpoint: Endpoint
-        /// The time, by the server's clock if it is known.
+        /// The time, according to the server's clock if it is known.
         public let time: Date
         /// A random identifier of this request.
         public let identifier: String
@@ -90,7 +90,7 @@ public struct ClientAuthentication: Sendable {
     private(set) var keyAlgorithm: SignatureAlgorithm?
     private(set) var audience: Audience?
 
-    /// Whether the proof contains timestamps, so that it is rejected if the clock is wrong.
+    /// Whether the proof contains timestamps, and is therefore rejected if the clock is wrong.
     let isTimed: Bool
 
     private let prove: @Sendable (Request) async throws -> Proof
@@ -127,7 +127,7 @@ public struct ClientAuthentication: Sendable {
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretBasic, secret: secret) { request in
             // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Without that step, authentication can fail when one of them contains a colon, a percent sign or a
+            // first. Otherwise authentication can fail when either of them contains a colon, a percent sign or a
             // plus sign. A space is sent as %20, so that servers that decode only percent-encoding can also decode it.
             let pair = [request.clientID, secret.exposed]
                 .map(FormURLEncoding.encodeWithoutPlus).joined(separator: ":")
@@ -164,7 +164,7 @@ public struct ClientAuthentication: Sendable {
     /// A JWT signed with a private key whose public key is registered.
     /// - Parameters:
     ///   - key: The key.
-    ///   - algorithm: The registered algorithm; default: the best one that the key supports and the server advertises.
+    ///   - algorithm: The registered algorithm; default: the best that the key supports and the server advertises.
     ///   - audience: The audience; default: the issuer.
     ///   - certificate: The certificate of the key, if the server identifies the key by its certificate's thumbprint (`x5t#S256`), as
     ///     Microsoft Entra does; default: none.
@@ -193,7 +193,7 @@ public struct ClientAuthentication: Sendable {
     ///   - key: The key that signs the JWT. Its `kid` is the registered key ID.
     ///   - issuer: `iss`: the party that has registered the key, such as a team ID. `sub` is the client identifier, `aud` the server's
     ///     issuer.
-    ///   - algorithm: The algorithm; default: the best one that the key supports.
+    ///   - algorithm: The algorithm; default: the best algorithm that the key supports.
     public static func signedSecret(
         by key: SigningKeySource,
         issuer: String,
@@ -214,10 +214,10 @@ public struct ClientAuthentication: Sendable {
         }
     }
 
-    /// A JWT from the client's platform, which the server trusts instead of a key of the client.
+    /// A JWT from the client's platform, which the server trusts instead of a key held by the client.
     /// - Parameters:
     ///   - source: The source of the JWT. It is called for each request.
-    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID, which is sent with its own assertion type
+    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID, which is sent with a separate assertion type
     ///     (draft-ietf-oauth-spiffe-client-auth); default: false, which sends it as `jwt-bearer`.
     public static func assertion(from source: AssertionSource, isSPIFFE: Bool = false) -> ClientAuthentication {
         ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT, isTimed: !isSPIFFE) { request in
@@ -272,7 +272,7 @@ public struct ClientAuthentication: Sendable {
         try HMACSignature.requireLength(of: secret, for: algorithm)
     }
 
-    /// Whether the transport presents a certificate, so that RFC 8705 section 5 applies.
+    /// Whether the transport presents a certificate, in which case RFC 8705 section 5 applies.
     var usesCertificate: Bool { method == .tlsClientAuth || method == .selfSignedTLSClientAuth }
 
     /// Adds the client authentication to one attempt to send a request. RFC 6749 section 2.3: "The client MUST NOT use more than

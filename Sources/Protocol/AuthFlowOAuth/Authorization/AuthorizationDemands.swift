@@ -1,5 +1,5 @@
-// A sign-in without an authorization request cannot enforce its parameters: an app that requires a recent
-// authentication must not receive tokens for an older one.
+// A sign-in without an authorization request cannot enforce the request's parameters: an app that requires a recent
+// authentication must not receive tokens for an older authentication.
 
 extension OAuthClient {
     /// The parameters of an authorization request that a token exchange for a shared sign-in would ignore: from the

@@ -28,7 +28,7 @@ public struct AuthorizationOptions: Sendable {
     public var loginHint: String?
     /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any.
     public var maxAge: Duration?
-    /// `acr_values`: authentication contexts, in order of preference. They are only a preference: to require one, use ``claims``. Default: none.
+    /// `acr_values`: authentication contexts, in order of preference. To require one of them, use ``claims``. Default: none.
     public var acrValues: [String] = []
     /// `ui_locales`: language tags (BCP 47), in order of preference; default: none.
     public var uiLocales: [String] = []
@@ -40,11 +40,11 @@ public struct AuthorizationOptions: Sendable {
     public var resources: [String]?
     /// `authorization_details` (RFC 9396); default: the registration's.
     public var authorizationDetails: JSON?
-    /// The redirect URI, one of the registration's; default: the first complete one.
+    /// The redirect URI, one of the registration's; default: the first complete URI.
     public var redirectURI: RedirectURI?
     /// Additional parameters. They replace the registration's parameters with the same names. Default: none.
     public var parameters = FormParameters()
-    /// The maximum time until the response arrives; default: one hour.
+    /// The maximum time to wait for the response; default: one hour.
     public var lifetime = Duration.seconds(3600)
 
     /// Creates options.

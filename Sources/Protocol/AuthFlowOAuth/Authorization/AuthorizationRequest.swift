@@ -20,7 +20,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     /// The issuer that the request is for.
     public let issuer: String
 
-    /// The expiry of the request, by the clock of the machine that created it. Later responses are rejected.
+    /// The expiry of the request, according to the clock of the machine that created it. Later responses are rejected.
     public let expiresAt: Date
 
     /// An application-defined value that is stored with the request, such as the page to return to. It is never sent.
@@ -53,7 +53,7 @@ extension AuthorizationRequest: CustomStringConvertible, WithoutReflection {
 extension OAuthClient {
     /// Builds an authorization request (RFC 6749 section 4.1.1, RFC 7636 section 4.3, OIDC Core section 3.1.2.1).
     /// - Parameter options: The options of this request.
-    /// - Throws: ``AuthError`` with `unsupported` when the server does not support a safe request, `invalid_configuration` when an
+    /// - Throws: ``AuthError`` with `unsupported` when the server does not support a secure request, `invalid_configuration` when an
     ///   option cannot be sent; any error from fetching the metadata.
     public func authorizationRequest(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
         -> AuthorizationRequest

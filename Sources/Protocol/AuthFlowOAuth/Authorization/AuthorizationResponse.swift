@@ -42,7 +42,7 @@ public struct AuthorizationResponse: Sendable {
         guard let state = parameters["state"], Secret(state) == pending.state else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect does not belong to this sign-in (its state differs). It was ignored; sign in again if you started it."
+                "The redirect does not belong to this sign-in (its state differs). It was ignored; if you started the sign-in, start it again."
             )
         }
         // RFC 9700 section 4.2.4: "The state value SHOULD be invalidated by the client after its first use at the redirection
@@ -124,7 +124,7 @@ public struct AuthorizationResponse: Sendable {
                 "The provider rejected the requested scopes as invalid or unknown (invalid_scope). Check \"scopes\".",
                 providerError: error
             )
-        // RFC 6749 section 4.1.2.1: both stand for a status that cannot be returned by a redirect.
+        // RFC 6749 section 4.1.2.1: both represent an HTTP status that cannot be returned via a redirect.
         case "temporarily_unavailable", "server_error":
             AuthError(
                 .temporarilyUnavailable,

@@ -54,7 +54,7 @@ extension OAuthClient {
     ) async throws -> String {
         try endpoint.requireNone(of: parameters, name: "authorization endpoint")
         if let reference = registration.requestObjectReference {
-            // RFC 9126 section 2.1: a pushed request has no request_uri.
+            // RFC 9126 section 2.1: a pushed request must not contain request_uri.
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .unsupported,

@@ -7,7 +7,7 @@ package struct RedirectResponse: Sendable {
     /// Decrypts a signed response (JARM).
     package typealias Decryption = @Sendable (Secret) throws(AuthError) -> Secret
 
-    /// The redirect URI that it arrived at.
+    /// The redirect URI at which the response arrived.
     package let redirectURI: String
 
     private let mode: ResponseMode
@@ -20,8 +20,8 @@ package struct RedirectResponse: Sendable {
     /// The parameters.
     package let parameters: FormParameters
 
-    /// The `state`, from the parameters or from the claims of a signed response; nil unless there is exactly one. It
-    /// identifies the pending sign-in.
+    /// The `state`, from the parameters or from the claims of a signed response; nil unless there is exactly one value.
+    /// It identifies the pending sign-in.
     package let state: Secret?
 
     /// The signed response (JARM), decrypted; nil when there is none, or more than one.
@@ -30,7 +30,7 @@ package struct RedirectResponse: Sendable {
     /// Decodes the parameters of a response.
     /// - Parameters:
     ///   - encoded: The parameters, form-encoded.
-    ///   - redirectURI: The redirect URI that they arrived at.
+    ///   - redirectURI: The redirect URI at which they arrived.
     ///   - mode: The response mode; default: in the query.
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
     /// - Returns: nil when the parameters are not form-encoded UTF-8.
@@ -46,8 +46,8 @@ package struct RedirectResponse: Sendable {
         self.mode = mode
         self.parameters = parameters
         var states = parameters.values(for: "state")
-        // JARM section 2.3 defines one such parameter. Decrypting each additional one from an attacker would cost a
-        // private-key operation.
+        // JARM section 2.3 defines one such parameter. Decrypting each additional response from an attacker would cost
+        // a private-key operation.
         let responses = parameters.values(for: "response")
         guard let decrypt, let response = responses.first, responses.count == 1 else {
             self.signed = nil
@@ -67,10 +67,10 @@ package struct RedirectResponse: Sendable {
     /// Decodes a redirect.
     /// - Parameters:
     ///   - url: The complete URL that the user was redirected to.
-    ///   - redirectURI: The redirect URI that it must start with.
+    ///   - redirectURI: The redirect URI with which the URL must start.
     ///   - mode: The response mode.
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
-    /// - Throws: ``AuthError`` with `invalid_callback` when it is another URL, or its parameters cannot be decoded.
+    /// - Throws: ``AuthError`` with `invalid_callback` when the URL differs, or its parameters cannot be decoded.
     package init(
         _ url: String,
         at redirectURI: String,
@@ -120,7 +120,7 @@ package struct RedirectResponse: Sendable {
     }
 }
 
-/// A received redirect. If the receiver has already decoded it to find the sign-in that it belongs to, it is not
+/// A received redirect. If the receiver has already decoded the redirect to find the corresponding sign-in, it is not
 /// decoded again.
 package enum RedirectArrival: Sendable {
     /// The complete URL.

@@ -76,7 +76,7 @@ extension OAuthClient {
         return .object(claims)
     }
 
-    /// Section 4: each parameter becomes a claim of the matching JSON type: a number stays a number, and JSON stays
+    /// Section 4: each parameter becomes a claim of the matching JSON type: a number remains a number, and JSON remains
     /// JSON.
     private static func claim(_ name: String, _ values: [String]) throws(AuthError) -> JSON {
         guard values.count == 1, let value = values.first else { return .array(values.map(JSON.string)) }

@@ -6,7 +6,7 @@ import HTTPTypes
 
 /// A client of an authorization server: it builds and sends standard requests, and validates the responses.
 ///
-/// It is stateless and stores no tokens, so one client serves any number of users. State that must survive between
+/// It is stateless and stores no tokens, so one client serves any number of users. State that must persist between
 /// calls is a value that the caller stores, such as an ``AuthorizationRequest``.
 ///
 /// ```swift
@@ -21,7 +21,7 @@ public struct OAuthClient: Sendable {
     /// The registration with the server.
     public let registration: ClientRegistration
 
-    /// The store that the apps of one vendor share on this machine; nil when the app shares nothing.
+    /// The store that the apps of one vendor share on this machine; nil when the app does not share sign-ins.
     public let sharedCredentials: SharedCredentialStore?
 
     /// The adapter, which implements the provider's deviations from the standards.
@@ -49,8 +49,8 @@ public struct OAuthClient: Sendable {
     /// The metadata at the start of the flow, if this client is for one flow; nil when it is for any number of flows.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. The server's metadata is fixed at its start, so that the values that are used are the
-    /// ones that were checked.
+    /// The client for one flow. The server's metadata is fixed when the flow starts, so that the values that are used
+    /// are those that were checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {
         var client = self
@@ -88,7 +88,7 @@ public struct OAuthClient: Sendable {
         registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
     }
 
-    /// Whether sign-ins identify the user. Plain OAuth 2.0, without the `openid` scope, has no ID Token.
+    /// Whether sign-ins identify the user. Plain OAuth 2.0, without the `openid` scope, issues no ID Token.
     public var identifiesUsers: Bool {
         (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
             ?? registration.scopes.contains("openid")

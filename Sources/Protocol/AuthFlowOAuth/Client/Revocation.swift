@@ -12,8 +12,8 @@ extension OAuthClient {
 
     /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
     /// needs no revocation.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, `login_required` when the credential belongs to other
-    ///   endpoints, or the first error, after revocation of the remaining tokens has been attempted, unless the
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, `login_required` when the credential belongs to
+    ///   other endpoints, or the first error, after revocation of the remaining tokens has been attempted, unless the
     ///   provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
@@ -53,8 +53,8 @@ extension OAuthClient {
     }
 
     /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support it, or the first error, after
-    ///   revocation of the remaining tokens has been attempted, unless the provider does not respond.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, or the first error,
+    ///   after revocation of the remaining tokens has been attempted, unless the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
@@ -66,13 +66,13 @@ extension OAuthClient {
                 if token.typeHint == "refresh_token" { hasRevokedRefreshToken = true }
             } catch let error as AuthError where adapter.standardName(of: error.providerError) == "invalid_token" {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
-                // nevertheless, such as Google for an access token that was already revoked together with its refresh
-                // token. An invalid token needs no revocation.
+                // nevertheless; Google does so for an access token already revoked with its refresh token. An invalid
+                // token needs no revocation.
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {
                 // Section 2.1: if a refresh token is revoked, the server "SHOULD also invalidate all access tokens based on the same
-                // authorization grant". Servers that do so need not revoke access tokens, such as Amazon Cognito.
+                // authorization grant". Servers that do so, such as Amazon Cognito, need not revoke access tokens.
                 if hasRevokedRefreshToken, token.typeHint == "access_token" { return }
                 // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
                 throw AuthError(

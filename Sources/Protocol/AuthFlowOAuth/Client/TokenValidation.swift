@@ -105,11 +105,11 @@ extension OAuthClient {
                 return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
             }
         }
-        // Only an ID Token names the user's tenant.
+        // Only an ID Token identifies the user's tenant.
         guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .invalidIDToken,
-                "The server has users of several tenants, but sent no ID Token that names the tenant. Add the openid scope."
+                "The server serves users of several tenants, but sent no ID Token that identifies the tenant. Add the openid scope."
             )
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in
@@ -154,7 +154,7 @@ extension OAuthClient {
         return identity
     }
 
-    /// The user of the verified ID Token, with the claims of the userinfo endpoint if the server has one and a granted scope
+    /// The user of the verified ID Token, with the claims from the userinfo endpoint if the server has one and a granted scope
     /// requests them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
     func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }
@@ -178,8 +178,8 @@ extension OAuthClient {
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
     }
 
-    /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint refuses the access token, which may
-    /// be for another resource, or does not exist. After a transient failure, the sign-in fails: the claims would be missing until the next one.
+    /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint does not exist, or rejects the access
+    /// token, which may be for another resource. After a transient failure, the sign-in fails: the claims would be missing until the next sign-in.
     private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
         do {
             let response: TransportResponse
@@ -203,8 +203,8 @@ extension OAuthClient {
         }
     }
 
-    /// The claims that contain an address, and the claims that state whether it has been verified. OIDC Core section
-    /// 5.1: `email_verified` refers to the `email` in the same claims.
+    /// The claims that contain an e-mail address or a phone number, and the claims that state whether it has been
+    /// verified. OIDC Core section 5.1: `email_verified` refers to the `email` in the same claims.
     private static let verifiedClaims = [
         ("email", "email_verified"), ("phone_number", "phone_number_verified"),
     ]

@@ -6,7 +6,7 @@ import HTTPTypes
 
 extension OAuthClient {
     /// The provider's claims about a user, from its userinfo endpoint (OIDC Core section 5.3) or its adapter's equivalent.
-    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
+    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint, or no ID Token for comparison;
     ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is for another user.
     public func userInfo(_ tokens: TokenSet) async throws -> JSON {
         guard let provider = adapter as? any UserInfoProviding else {
@@ -33,7 +33,7 @@ extension OAuthClient {
         }
     }
 
-    /// The user that the userinfo endpoint names for tokens without an ID Token (OIDC Core section 5.3); nil if the server has no such
+    /// The user whom the userinfo endpoint identifies for tokens without an ID Token (OIDC Core section 5.3); nil if the server has no such
     /// endpoint. The `sub` is the same as in an ID Token (section 5.3.2).
     func identityByUserInfo(_ tokens: TokenSet) async throws -> Identity? {
         let metadata = try await metadata()
@@ -59,7 +59,7 @@ extension OAuthClient {
         return try await claims(of: try await userInfoResponse(tokens), comparedWith: tokens)
     }
 
-    /// The userinfo endpoint's response, which is not checked yet.
+    /// The userinfo endpoint's response, which has not been checked yet.
     func userInfoResponse(_ tokens: TokenSet) async throws -> TransportResponse {
         let endpoint = try await metadata().required(\.userInfoEndpoint, "userinfo endpoint")
         let fields: HTTPFields = [.accept: "application/json, application/jwt"]

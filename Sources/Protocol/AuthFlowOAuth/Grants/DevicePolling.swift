@@ -28,7 +28,7 @@ package struct DevicePolling: Sendable {
         case silence(AuthError, asked: Duration)
     }
 
-    /// The maximum delay that the exponential backoff after missing responses can reach by itself.
+    /// The maximum delay that exponential backoff alone can reach after missing responses.
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
     /// Polls, and completes the sign-in with the tokens that it receives. A poll that is in progress when the task is cancelled
@@ -135,7 +135,7 @@ package struct DevicePolling: Sendable {
             case "authorization_pending": return .pending
             case "slow_down":
                 return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0), nil)
-            // Some servers use the name of a draft of RFC 8628.
+            // Some servers use the error code from a draft of RFC 8628.
             case "access_denied", "authorization_declined":
                 throw AuthError(
                     .accessDenied,

@@ -12,7 +12,7 @@ extension OAuthClient {
     ///   - idToken: The user's ID Token, issued to this client.
     ///   - audience: The issuer of the other server.
     ///   - resources: The resources that the access token will be for.
-    ///   - scopes: The scopes to request for it; default: the provider's choice.
+    ///   - scopes: The scopes to request for the access token; default: the provider's choice.
     /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_reply` when the response is not such an assertion.
     public func identityAssertion(
         for idToken: Secret,

@@ -8,7 +8,7 @@ extension OAuthClient {
     /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without user interaction.
     /// - Parameters:
     ///   - assertion: The assertion.
-    ///   - scopes: Default: the assertion's, or if it names none, the registration's without `openid`.
+    ///   - scopes: Default: the assertion's, or if it does not specify any, the registration's without `openid`.
     ///   - resources: The resources that the token is for (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
     ///   access token expires, because there is no refresh token.
@@ -54,7 +54,7 @@ extension OAuthClient {
     /// The scopes of a request that involves no user: the registration's, without `openid`.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
-    /// A digest of the registration's request for a token that belongs to no user, which identifies the stored token.
+    /// A digest of the registration's token request without a user; it identifies the stored token.
     package func requestDigest(of purpose: ProviderRequest.Purpose) -> String {
         let request: JSON = [
             "scopes": .array(ownScopes.sorted().map(JSON.string)),

@@ -34,7 +34,7 @@ public enum RefreshOutcome: Sendable {
 }
 
 extension OAuthClient {
-    /// The server's metadata, if its endpoints are those that the credential came from: a token is never sent to other endpoints,
+    /// The server's metadata, if its endpoints match those that issued the credential: a token is never sent to other endpoints,
     /// even if the configuration has changed.
     /// - Parameter path: A required endpoint.
     /// - Throws: ``AuthError`` with `login_required` when the endpoints differ.
@@ -66,7 +66,7 @@ extension OAuthClient {
         )
     }
 
-    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. If the
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the original tokens. If the
     /// response has no new refresh token or ID Token, the old one remains in the credential.
     ///
     /// Nothing is stored: the caller must store the credential of the outcome, as ``CredentialManager`` does.
@@ -147,7 +147,7 @@ extension OAuthClient {
         guard tokens.verifiedIDToken == nil, let known = credential.identity else { return }
         let provider = adapter as? any UserInfoProviding
         let named = try await provider?.identity(for: tokens, in: providerContext)
-        // The device flow may have identified the user by userinfo.
+        // The device flow may have identified the user through userinfo.
         guard let identity = if let named { named } else { try await identityByUserInfo(tokens) } else {
             throw AuthError(
                 .invalidUserInfo,
@@ -179,7 +179,7 @@ extension OAuthClient {
     ) async throws -> Credential {
         var tokens = try requireUsable(response)
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
-        // discard the old refresh token". Otherwise the old one remains valid.
+        // discard the old refresh token". Otherwise the old refresh token remains valid.
         tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
         // A refresh response without `authorization_details` is treated as granting the previous ones. RFC 9396 section 6.1: the resource

@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 
-/// A response that is not acceptable JSON, for example because of a number out of range or a repeated name. Nothing in it is used, but a refresh
-/// token in it has replaced the old one.
+/// A response that is not acceptable JSON, for example because of a number out of range or a repeated name. Nothing in it is used except the refresh
+/// token, which has replaced the old one.
 struct UnparsedResponse {
     let body: [UInt8]
 

@@ -4,7 +4,7 @@ public import AuthFlowJSON
 
 /// Rich authorization requests (RFC 9396): the requested authorization as structured data, in addition to scopes.
 package enum AuthorizationDetails {
-    /// The parameter, and the member of the token response.
+    /// The name of the parameter, and of the member of the token response.
     static let name = "authorization_details"
 
     /// Checks that a value can be sent: an array of objects, each with a type (RFC 9396 section 2).
@@ -34,9 +34,9 @@ package enum AuthorizationDetails {
         }
     }
 
-    /// The requested elements that no granted element covers. A granted element covers one of the same type if its
-    /// arrays contain all requested values and its other members are equal. A server may add members (section 7.1), and
-    /// their meaning depends on the type.
+    /// The requested elements that no granted element covers. A granted element covers a requested element of the same
+    /// type if its arrays contain all requested values and its other members are equal. A server may add members
+    /// (section 7.1), and their meaning depends on the type.
     static func missing(_ asked: JSON, from granted: JSON?) -> [JSON] {
         var rest = granted?.array ?? []
         return (asked.array ?? []).filter { element in
@@ -67,9 +67,9 @@ package enum AuthorizationDetails {
             return "{\(members.sorted().joined(separator: ","))}"
         }
         if let array = json.array { return "[\(array.map(canonical).sorted().joined(separator: ","))]" }
-        // Numbers by value, however they are written.
+        // Numbers are compared by value, regardless of notation.
         if let number = json.number { return "\(number)" }
-        // As a list of code points, so that no string can imitate another value.
+        // As a list of code points, so that no string can be mistaken for another value.
         if let text = json.string { return "\"\(Array(text.unicodeScalars.map(\.value)))\"" }
         return json.bool.map { "\($0)" } ?? "null"
     }
@@ -99,7 +99,7 @@ package enum AuthorizationDetails {
         return names.isEmpty ? "none" : DisplayText.sanitized(names.joined(separator: ", "))
     }
 
-    /// The text to send.
+    /// The JSON text to send.
     static func text(_ json: JSON) throws(AuthError) -> String {
         guard let bytes = try? json.serialized() else {
             throw AuthError(.invalidConfiguration, "\"authorization_details\" cannot be encoded as JSON.")
@@ -115,7 +115,7 @@ extension TokenSet {
 }
 
 extension ProviderRequest {
-    /// Adds the authorization details of a registration, which every token request has in addition to scopes.
+    /// Adds the authorization details of a registration, which every token request contains in addition to scopes.
     mutating func addAuthorizationDetails(
         of registration: ClientRegistration,
         at metadata: ProviderMetadata

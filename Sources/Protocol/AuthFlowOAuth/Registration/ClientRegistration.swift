@@ -87,7 +87,7 @@ public import AuthFlowJSON
         public var clockLeeway = Duration.seconds(60)
 
         /// Whether the claims of the userinfo endpoint supplement the ID Token's at each sign-in, if a granted scope requests them;
-        /// default: yes. The sign-in fails if that response cannot be used.
+        /// default: true. The sign-in fails if that response cannot be used.
         public var requestsUserInfoAtSignIn = true
 
         /// `post_logout_redirect_uri`: the URI to which the provider redirects the user after a sign-out, as
@@ -110,8 +110,8 @@ public import AuthFlowJSON
         /// sign-in. With it, ``usesDPoP`` must be true. The shared key makes all sign-ins of the client linkable.
         public var dpopKey: SigningKeySource?
 
-        /// The algorithm of proofs signed with ``dpopKey``; default: the best one that the key supports and the server
-        /// advertises.
+        /// The algorithm of proofs signed with ``dpopKey``; default: the best algorithm that the key supports and the
+        /// server advertises.
         public var dpopAlgorithm: SignatureAlgorithm?
 
         /// The use of pushed authorization requests (RFC 9126); default: when the server requires or supports them.
@@ -127,11 +127,11 @@ public import AuthFlowJSON
         public var bearerTokenTypes: Set<String> = []
 
         /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
-        /// no, and only a server that advertises other methods is rejected. Clients of protected resources always
-        /// require it.
+        /// false, so that only a server that advertises other methods is rejected. Clients of protected resources
+        /// always require it.
         public var requiresAnnouncedPKCE = false
 
-        /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers reject it.
+        /// Whether a refresh repeats the resources of the grant (RFC 8707 section 2.2); default: true. Some providers reject that.
         public var namesResourcesOnRefresh = true
 
         /// The key that signs authorization requests (RFC 9101); default: nil, for unsigned requests.
@@ -140,22 +140,22 @@ public import AuthFlowJSON
         /// The encryption of signed authorization requests; default: nil, for no encryption.
         public var requestObjectEncryption: RequestObjectEncryption?
 
-        /// The publication of request objects that the server fetches (`request_uri`); default: nil; they are then sent
-        /// by value. Use it for servers that do not support pushed requests.
+        /// The publication of request objects that the server fetches (`request_uri`); default: nil, for request
+        /// objects that are sent by value. Use it for servers that do not support pushed requests.
         public var requestObjectReference: RequestObjectReference?
 
-        /// The keys to which the server encrypts tokens; default: nil; encrypted tokens are then rejected.
+        /// The keys to which the server encrypts tokens; default: nil, to reject encrypted tokens.
         public var decryptionKeys: DecryptionKeySource?
 
         /// The responses that must be encrypted; default: none.
         public var encryptedResponses: Set<EncryptedResponse> = []
 
-        /// The certificate that the transport presents; default: nil; certificate bindings of tokens are then not
+        /// The certificate that the transport presents; default: nil, so certificate bindings of tokens are not
         /// checked.
         public var certificate: CertificateBinding?
 
         /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), even if the client
-        /// authenticates with another method; default: no. Needs ``certificate``.
+        /// authenticates with another method; default: false. Needs ``certificate``.
         public var bindsTokensToCertificate = false
 
         /// The requirements for signed introspection responses (RFC 9701); default: nil, for plain responses.
@@ -165,7 +165,7 @@ public import AuthFlowJSON
         public var authorizationDetails: JSON?
 
         /// Whether tokens whose authorization details differ from the requested ones are rejected (RFC 9396 section 7);
-        /// default: no, and missing details are reported.
+        /// default: false, so missing details are only reported.
         public var demandsExactAuthorizationDetails = false
 
         /// The security profile that the client must comply with; default: none.
@@ -192,14 +192,14 @@ extension ClientRegistration.Values {
         guard clientID.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client_id has a character that RFC 6749 appendix A.1 does not allow."
+                "The client_id contains a character that RFC 6749 appendix A.1 does not allow."
             )
         }
         for scope in scopes where !Self.isScopeToken(scope) {
             let advice = scope.contains(" ") ? " Each scope is a separate value in the list." : ""
             throw AuthError(
                 .invalidConfiguration,
-                "The scope \"\(DisplayText.sanitized(scope))\" has a character that RFC 6749 section 3.3 does not allow.\(advice)"
+                "The scope \"\(DisplayText.sanitized(scope))\" contains a character that RFC 6749 section 3.3 does not allow.\(advice)"
             )
         }
         guard !redirectURIs.isEmpty else {
@@ -209,7 +209,7 @@ extension ClientRegistration.Values {
         if let type = bearerTokenTypes.first(where: { Self.boundTokenTypes.contains($0.lowercased()) }) {
             throw AuthError(.invalidConfiguration, "Tokens of type \(type) are not bearer tokens.")
         }
-        // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago are rejected.
+        // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago be rejected.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
         }

@@ -6,7 +6,7 @@ import AuthFlowJSON
 /// The encryption of request objects for the server, after they are signed (RFC 9101 section 4, OIDC Core section 6.1).
 /// Only the server can then read the request; the browser that transmits it cannot.
 public struct RequestObjectEncryption: Sendable, Hashable {
-    /// The algorithm that the client has registered (`request_object_encryption_alg`); nil for the best one that the server's
+    /// The algorithm that the client has registered (`request_object_encryption_alg`); nil for the best algorithm that the server's
     /// metadata and keys allow.
     public var algorithm: KeyManagementAlgorithm?
 
@@ -46,7 +46,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         let wanted = (algorithm.map { [$0] } ?? KeyManagementAlgorithm.all).filter {
             offered?.contains($0.rawValue) ?? true
         }
-        // Keys that are marked for encryption come first; an unmarked key may be for signatures.
+        // Keys that are marked for encryption are preferred; an unmarked key may be for signatures.
         for keys in [keys.filter(\.isMarked), keys.filter { !$0.isMarked }] {
             for candidate in wanted {
                 // RSA-OAEP with SHA-1 is used only if it is explicitly named.

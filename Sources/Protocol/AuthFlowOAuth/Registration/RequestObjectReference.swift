@@ -7,12 +7,12 @@ public struct RequestObjectReference: Sendable {
 
     /// Creates a location.
     /// - Parameter publish: Makes a request object, a JWT, available to the server until the user returns, and returns its `https`
-    ///   URL, which must be registered if the server requires that. A URL must not be guessable from other URLs.
+    ///   URL, which must be registered if the server requires that. The URL must not be guessable from other URLs.
     public init(publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String) {
         self.init(publish, mayBeUnsigned: false)
     }
 
-    /// A location for unsigned request objects, which are authenticated only by the client's URL from which the server
+    /// A location for unsigned request objects, which are authenticated only by the client URL from which the server
     /// fetches them.
     /// Use it for servers that have no signing key for the client (OIDC Core section 6.1, `alg` `none`).
     public static func publishingUnsigned(

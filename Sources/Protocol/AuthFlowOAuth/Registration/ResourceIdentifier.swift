@@ -3,7 +3,7 @@ import AuthFlowHTTP
 /// The identifier of a resource in a request (RFC 8707 section 2).
 package enum ResourceIdentifier {
     /// Checks an identifier: "Its value MUST be an absolute URI, as specified by Section 4.3 of [RFC3986]. The URI MUST NOT include a fragment
-    /// component." Some providers use URNs and schemes of their own. A URL with the scheme http must be a loopback URL, as everywhere.
+    /// component." Some providers use URNs and custom schemes. An http URL must be a loopback URL, as for every other endpoint.
     /// - Returns: The identifier as it is sent.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package static func checked(_ text: String) throws(AuthError) -> String {
@@ -15,7 +15,7 @@ package enum ResourceIdentifier {
         let isScheme =
             scheme.utf8.first.map(isLetter) == true
             && scheme.utf8.allSatisfy { isLetter($0) || (0x30...0x39).contains($0) || [0x2B, 0x2D, 0x2E].contains($0) }
-        // Section 2: a URI has only these characters. "#" begins a fragment.
+        // Section 2: a URI contains only these characters. "#" begins a fragment.
         let excluded = Set("\"#<>\\^`{|}".utf8)
         let isURI = text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !excluded.contains($0) }
         guard isScheme, isURI, text.utf8.count <= 2048, scheme.utf8.count + 1 < text.utf8.count else {

@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 import AuthFlowJOSE
 
-/// A profile of the standards that a client complies with as a whole.
+/// A security profile of the standards, with which a client must fully comply.
 public enum SecurityProfile: String, Sendable, Hashable, CaseIterable {
     /// The FAPI 2.0 Security Profile.
     case fapi2
@@ -37,7 +37,7 @@ extension ClientRegistration.Values {
         if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
             throw refuse("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
-        // "shall support sender-constrained access tokens": the certificate that authenticates the client binds them, otherwise DPoP does. A
+        // "shall support sender-constrained access tokens": the certificate that authenticates the client binds the tokens, or else DPoP does. A
         // binding can be checked only if the certificate is known.
         if authentication.usesCertificate, certificate != nil, !usesDPoP { bindsTokensToCertificate = true }
         if !bindsTokensToCertificate { usesDPoP = true }

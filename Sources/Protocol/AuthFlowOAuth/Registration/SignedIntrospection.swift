@@ -1,4 +1,4 @@
-/// The requirement that the provider signs introspection responses (RFC 9701).
+/// The requirement that the provider sign introspection responses (RFC 9701).
 public struct SignedIntrospection: Sendable, Hashable {
     /// The audience that the response must have; nil for the client identifier. Some providers use the audience of the token.
     public var audience: String?

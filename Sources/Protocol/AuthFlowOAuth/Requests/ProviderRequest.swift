@@ -57,7 +57,7 @@ public struct ProviderRequest: Sendable {
     /// The parameters that an adapter may change.
     public var parameters: FormParameters
 
-    /// Header fields to send; they have no effect on the front channel.
+    /// The header fields to send, which have no effect on the front channel.
     public var headerFields: HTTPFields
 
     /// The parameters that protect the exchange or identify it (`state`, `nonce`, the code challenge, the redirect URI,
@@ -93,8 +93,8 @@ public struct ProviderRequest: Sendable {
         "request_uri",
     ]
 
-    /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. RFC 6749 section 3.1
-    /// requires that all others "MUST NOT be included more than once".
+    /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow repetition. RFC 6749
+    /// section 3.1 requires that all others "MUST NOT be included more than once".
     private static let repeatableNames: Set<String> = ["resource", "audience"]
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
@@ -106,7 +106,7 @@ public struct ProviderRequest: Sendable {
         )
     }
 
-    /// The requested scopes, as they are sent; nil when the request names none.
+    /// The requested scopes, as they are sent; nil when the request does not contain `scope`.
     var scopes: [String]? {
         parameters["scope"].map { $0.split(separator: " ").map(String.init) }
     }
@@ -133,7 +133,7 @@ public struct ProviderRequest: Sendable {
 }
 
 extension ProviderRequest: CustomStringConvertible, WithoutReflection {
-    /// Only the purpose and the endpoint, because parameters and header fields contain secrets.
+    /// Only the purpose and the endpoint, because parameters and header fields may contain secrets.
     public var description: String { "\(purpose) request to \(endpoint)" }
 }
 
@@ -148,7 +148,7 @@ public struct ProviderResponse: Sendable {
     /// The HTTP response.
     public let http: TransportResponse
 
-    /// The granted scopes if the response names none: the requested ones, or those granted before.
+    /// The granted scopes if the response does not contain `scope`: the requested or previously granted scopes.
     public let scopes: [String]
 
     /// A description of the assertion in the rejected request, for the message; nil when no assertion was rejected.
@@ -171,7 +171,7 @@ public struct ProviderResponse: Sendable {
         guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
         guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
             form.names.count == form.pairs.count
-        else { throw AuthError(.invalidResponse, "The response of \(endpoint.host) is not a valid form.") }
+        else { throw AuthError(.invalidResponse, "The response from \(endpoint.host) is not a valid form.") }
         return .object(Dictionary(uniqueKeysWithValues: form.pairs.map { ($0.name, .string($0.value)) }))
     }
 

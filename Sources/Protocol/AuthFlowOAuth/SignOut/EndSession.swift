@@ -6,7 +6,7 @@ import HTTPTypes
 /// A logout request, which ends the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to
 /// visit, and the values for checking the post-logout redirect.
 public struct EndSessionRequest: Sendable, Hashable, Codable {
-    /// The URL to redirect the user to. It contains the ID Token as a hint: do not log it.
+    /// The URL to redirect the user to. It contains the ID Token as a hint, so do not log it.
     public let url: String
 
     /// The URI that the provider redirects the user back to.
@@ -82,7 +82,7 @@ package struct EndSession: Sendable {
     let credential: Credential
     package let redirectURI: RedirectURI
 
-    /// - Parameter uri: The complete redirect URI; nil for the registered one.
+    /// - Parameter uri: The complete redirect URI; nil for the registered URI.
     package func request(_ uri: String?, _ state: String) async throws -> EndSessionRequest {
         let uri = uri ?? redirectURI.uri
         var request = ProviderRequest(

@@ -30,7 +30,7 @@ public struct LogoutToken: Sendable, Hashable {
 
 /// The relaxed requirements for a provider's logout tokens.
 public struct LogoutTokenOptions: Sendable, Hashable {
-    /// Whether `typ` must be `logout+jwt`; default: no. Section 2.4 recommends it, and many providers send `JWT` or nothing.
+    /// Whether `typ` must be `logout+jwt`; default: false. Section 2.4 recommends it; many providers send `JWT` or nothing.
     public var requiresType: Bool
 
     /// The maximum age of a token without `exp`; nil, the default, to reject such tokens. `exp` has been required since
@@ -77,7 +77,7 @@ extension OAuthClient {
             throw AuthError(.invalidLogoutToken, error.message)
         }
         // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last,
-        // because it may require a request, which any sender could provoke. "3. Validate the alg (algorithm) Header
+        // because it may require a request, which any sender could trigger. "3. Validate the alg (algorithm) Header
         // Parameter in the same way it is validated for ID Tokens."
         return try await verify(
             signed,
@@ -109,8 +109,8 @@ extension OAuthClient {
             acceptedUntil = issuedAt + age + leeway
         } else {
             // Section 4: "OPs are encouraged to use short expiration times in Logout Tokens, preferably at most two minutes in the
-            // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as the token is accepted,
-            // so that time is bounded, regardless of `exp`.
+            // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as the token is accepted;
+            // therefore that period is bounded, regardless of `exp`.
             issuedAt = try rules.requireIssued(within: Self.maximumLogoutTokenAge)
             acceptedUntil = min(try rules.requireUnexpired(), issuedAt + Self.maximumLogoutTokenAge) + leeway
         }

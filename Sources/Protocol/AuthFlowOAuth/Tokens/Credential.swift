@@ -12,10 +12,10 @@ public struct Credential: Sendable, Hashable {
     /// The user who signed in; nil when the provider does not identify the user, because plain OAuth 2.0 has no ID Token.
     public var identity: Identity?
 
-    /// The time of the sign-in, by this machine's clock.
+    /// The time of the sign-in, according to this machine's clock.
     public var signedInAt: Date
 
-    /// The time when the tokens were received, by this machine's clock: at the sign-in, or at the last refresh.
+    /// The time the tokens were received, according to this machine's clock: at the sign-in, or at the last refresh.
     public var obtainedAt: Date
 
     /// The user's authentication at the sign-in, which a refresh does not change; nil without an ID Token.
@@ -34,7 +34,7 @@ public struct Credential: Sendable, Hashable {
     /// The application's data in the session; nil for none. A refresh does not change it.
     package var applicationData: Secret?
 
-    /// The number of times the provider has rejected a refresh without giving a reason since the last successful one.
+    /// The number of times the provider has rejected a refresh without giving a reason since the last success.
     package var refusedRefreshes: Int64 = 0
 
     /// Creates a credential.
@@ -74,7 +74,7 @@ public struct Credential: Sendable, Hashable {
     /// The earliest plausible current time. If the clock was set back further, expired tokens could seem fresh.
     package var notBefore: Date { obtainedAt - 300 }
 
-    /// Whether the access token is fresh, so that it is used without a refresh.
+    /// Whether the access token is fresh enough to be used without a refresh.
     package func isFresh(at now: Date, margin: Duration) -> Bool {
         now < freshUntil(margin: margin) && now >= notBefore
     }

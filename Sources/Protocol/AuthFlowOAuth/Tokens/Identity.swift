@@ -36,7 +36,7 @@ public struct Identity: Sendable, Hashable {
     public var displayName: String {
         let names = ["name", "preferred_username", "email"].compactMap { claims[$0]?.string }
             .map { DisplayText.sanitized($0) }
-        // A name of invisible characters identifies no one.
+        // A name that consists of invisible characters does not identify anyone.
         return names.first { !$0.allSatisfy(\.isWhitespace) } ?? DisplayText.sanitized(subject)
     }
 }

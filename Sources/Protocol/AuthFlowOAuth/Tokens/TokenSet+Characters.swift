@@ -4,7 +4,7 @@ extension TokenSet {
     /// The maximum size of a token, in bytes.
     static let maximumTokenSize = 32 * 1024
 
-    /// Checks that every token and name has only the characters that RFC 6749 allows: other characters cannot be sent in a header, and
+    /// Checks that every token and name contains only characters that RFC 6749 allows: other characters cannot be sent in a header, and
     /// could manipulate the terminal on which a token is printed.
     /// - Throws: ``AuthError`` with `invalid_reply`. Its message does not contain the tokens.
     func requireTransportableCharacters() throws(AuthError) {
@@ -20,11 +20,11 @@ extension TokenSet {
         guard !tokenType.isEmpty, tokenType.utf8.count <= 256, tokenType.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else {
             throw Self.refusal(
-                "\"token_type\" has characters that RFC 6749 appendix A does not allow; if the provider documents that it is a bearer token, list the type in \"bearer_token_types\""
+                "\"token_type\" contains characters that RFC 6749 appendix A does not allow; if the provider documents that this is a bearer token, list the type in \"bearer_token_types\""
             )
         }
         guard scopes.allSatisfy(ClientRegistration.Values.isScopeToken) else {
-            throw Self.refusal("\"scope\" has characters that RFC 6749 appendix A does not allow")
+            throw Self.refusal("\"scope\" contains characters that RFC 6749 appendix A does not allow")
         }
     }
 

@@ -18,7 +18,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.tokenType = newValue } }
     }
 
-    /// The expiry of the access token, by this machine's clock; nil when the provider did not send one (`expires_in` absent).
+    /// The expiry of the access token, according to this machine's clock; nil when the response has no `expires_in`.
     public var expiresAt: Date? {
         get { storage.values.expiresAt }
         set { change { $0.expiresAt = newValue } }
@@ -36,19 +36,19 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.idToken = newValue } }
     }
 
-    /// The granted scopes. If the response names none, they are the requested ones (RFC 6749 section 5.1).
+    /// The granted scopes. If the response omits `scope`, they are those requested (RFC 6749 section 5.1).
     public var scopes: [String] {
         get { storage.values.scopes }
         set { change { $0.scopes = newValue } }
     }
 
-    /// The parameters of the response that have no property here. They may be secret.
+    /// The parameters of the response that have no property in this type. They may be secret.
     public var parameters: RedactedJSON {
         get { storage.values.parameters }
         set { change { $0.parameters = newValue } }
     }
 
-    /// The ID Token after every check. Only the engine sets it.
+    /// The ID Token, after it has passed every check. Only the engine sets it.
     public package(set) var verifiedIDToken: IDToken? {
         get { storage.values.verifiedIDToken }
         set { change { $0.verifiedIDToken = newValue } }

@@ -4,8 +4,8 @@ import AuthFlowJSON
 /// The authentication of the user at the start of a session: `auth_time`, `acr` and `amr` of its first ID Token (OpenID Connect Core
 /// section 2).
 ///
-/// Base decisions on it, not on the ID Token of the last refresh, in which several providers report the user's most
-/// recent sign-in to any client.
+/// Base decisions on these values, not on the ID Token of the last refresh, in which several providers report the
+/// user's most recent sign-in to any client.
 public struct UserAuthentication: Sendable, Hashable {
     /// The time of the authentication (`auth_time`); nil when the claim is absent.
     public let time: Date?
@@ -19,7 +19,7 @@ public struct UserAuthentication: Sendable, Hashable {
     /// The ID of the session at the provider (`sid`, OpenID Connect Front-Channel Logout section 3); nil when the claim is absent.
     public let sessionID: String?
 
-    /// The `nonce` of the sign-in, which the nonce of a refreshed ID Token is compared with.
+    /// The `nonce` of the sign-in, with which the nonce of a refreshed ID Token is compared.
     let nonce: String?
 
     init(_ claims: JSON) {
@@ -30,7 +30,7 @@ public struct UserAuthentication: Sendable, Hashable {
         self.nonce = claims["nonce"]?.string
     }
 
-    /// The claims, as they are stored.
+    /// The claims in their stored form.
     var claims: JSON {
         var claims: [String: JSON] = [:]
         claims["auth_time"] = time.map { .double($0.timeIntervalSince1970) }

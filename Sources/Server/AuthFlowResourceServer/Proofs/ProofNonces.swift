@@ -2,7 +2,7 @@ import AuthFlowEssentials
 public import AuthFlowHTTP
 import Crypto
 
-/// The key of an API's nonces (RFC 9449 section 9). It must be the same on every instance of the API.
+/// The key for an API's DPoP nonces (RFC 9449 section 9). It must be the same on every instance of the API.
 public struct NonceKey: Sendable {
     /// The time for which a nonce is accepted; default: five minutes.
     public let lifetime: Duration
@@ -11,7 +11,7 @@ public struct NonceKey: Sendable {
 
     /// Creates a key.
     /// - Parameters:
-    ///   - key: At least 32 random bytes, base64url.
+    ///   - key: At least 32 random bytes, base64url-encoded.
     ///   - lifetime: The lifetime of a nonce; default: five minutes.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` for a shorter key.
     public init(_ key: Secret, lifetime: Duration = .seconds(300)) throws(AuthError) {

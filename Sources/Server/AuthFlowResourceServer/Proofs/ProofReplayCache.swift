@@ -32,7 +32,7 @@ public protocol ProofReplayCache: Sendable {
 /// It has two generations, each of which covers one window: a proof is stored for at least one window, and removed
 /// together with its generation. If the clock is set back, both are retained until the clock reaches the end of their
 /// windows, because their proofs will be valid again. If the clock was ahead only briefly, the proofs from
-/// before that time are removed.
+/// before the jump have already been removed.
 public final class MemoryReplayCache: ProofReplayCache {
     private struct State {
         var recent: Set<ProofIdentifier> = []
@@ -93,7 +93,7 @@ public final class SharedReplayCache: ProofReplayCache {
     /// The interval at which expired records are removed, in seconds.
     private static let sweepInterval = 60.0
 
-    /// The allowed clock skew between two instances: one may accept a proof for that long after it has expired for the other.
+    /// The allowed clock skew between two instances: one may accept a proof for this long after the other considers it expired.
     private static let clockDifference = Duration.seconds(60)
 
     private let store: any SessionTokenStore

@@ -21,7 +21,7 @@ struct PresentedToken {
         let values = request.headerFields[values: .authorization]
         guard let value = values.first else { return nil }
         guard values.count == 1 else { throw .malformed("The request has more than one Authorization field.") }
-        // By bytes, here and below: `Character` and `==` normalize, which takes quadratic time for a long sequence of combining marks.
+        // Compared as bytes, here and below: `Character` and `==` normalize, which takes quadratic time for many combining marks.
         let space = UInt8(ascii: " ")
         let name = value.utf8.prefix { $0 != space }
         guard let scheme = Scheme.allCases.first(where: { $0.isNamed(name) }) else { return nil }

@@ -70,10 +70,10 @@ public struct DPoPRules: Sendable {
     /// The accepted signature algorithms of proofs; default: all asymmetric ones.
     public var algorithms = SignatureAlgorithm.asymmetric
 
-    /// The maximum difference between the time of a proof and the server's clock, in both directions; default: one minute.
+    /// The maximum difference between the time of a proof and the server's clock, in either direction; default: one minute.
     public var window = Duration.seconds(60)
 
-    /// The key of the nonces that proofs must contain; default: no nonces are required. All instances of the API must
+    /// The key for the nonces that proofs must contain; default: no nonces are required. All instances of the API must
     /// use the same key.
     public var nonces: NonceKey?
 

@@ -47,7 +47,7 @@ final class IntrospectionCache: Sendable {
     private let state = Mutex(State())
     private let active: TokenCache<JSON>
     private let inactive = TokenCache<JSON>(limit: maximumInactive)
-    /// The errors that the issuer returned for one token, although it must respond that the token is inactive (RFC 7662
+    /// The errors that the issuer returned for individual tokens, although it must report a token as inactive (RFC 7662
     /// section 2.2).
     private let rejected = TokenCache<AuthError>(limit: maximumInactive)
     /// The tokens that were active in an earlier introspection.
@@ -122,7 +122,7 @@ final class IntrospectionCache: Sendable {
         // The lifetime of a result starts when its request is sent.
         let asked = now().timeIntervalSince1970
         let claims = try await introspect()
-        // A large result is not cached, because the limits of the caches count results.
+        // A large result is not cached, because the caches limit only the number of results.
         guard (try claims.serialized()).count <= Self.maximumResultSize else { return claims }
         if claims["active"]?.bool == true {
             let end = claims["exp"]?.number ?? .infinity

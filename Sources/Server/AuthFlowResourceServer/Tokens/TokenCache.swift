@@ -3,7 +3,7 @@ import Synchronization
 
 /// A cache of values for tokens. The keys are the digests of the tokens.
 ///
-/// It has two generations: when the newer generation is full, the older generation is dropped, which bounds the memory
+/// It has two generations: when the newer generation is full, the older generation is dropped, which bounds memory use
 /// and retains recently used values.
 final class TokenCache<Value: Sendable>: Sendable {
     private struct Entry {

@@ -37,7 +37,7 @@ public struct TrustedIssuer: Sendable {
     /// The API's OAuth client at the issuer, for introspection (RFC 7662); nil: opaque tokens are rejected.
     public let introspector: OAuthClient?
 
-    /// Whether verified JWTs are also introspected, so that revoked ones are rejected. Needs an introspector.
+    /// Whether verified JWTs are also introspected, so that revoked tokens are rejected. Needs an introspector.
     public let introspectsJWTs: Bool
 
     /// Whether to accept an introspection response without `aud`, relying on the issuer to check the audience (RFC 7662 section 4). Many

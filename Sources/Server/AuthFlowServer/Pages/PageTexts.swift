@@ -24,7 +24,7 @@ public struct PageTexts: Sendable {
     /// ``SessionPage/Reason/failed``.
     public var texts: [SessionPage.Reason: Text]
 
-    /// The link to the page that the browser continues to.
+    /// The link to the page to which the browser continues.
     public var continueLink: String
 
     /// The link that starts another attempt.

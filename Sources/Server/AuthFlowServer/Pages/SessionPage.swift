@@ -41,7 +41,7 @@ public struct SessionPage: Sendable {
     /// The status of the response.
     public let status: HTTPResponse.Status
 
-    /// The language that the page is in: one of ``SessionPages/texts`` (BCP 47).
+    /// The language of the page: one of ``SessionPages/texts`` (BCP 47).
     public let language: String
 
     /// The title in that language.

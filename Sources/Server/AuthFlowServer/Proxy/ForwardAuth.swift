@@ -1,7 +1,7 @@
 public import AuthFlow
 
-/// The route with which a proxy in front of another application checks whether a request has a session, and which user
-/// it belongs to: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
+/// The route at which a proxy in front of another application checks whether a request has a session, and to which
+/// user the session belongs: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
 ///
 /// The proxy sends a subrequest with the header fields of the client's request. Before it forwards the client's
 /// request, it must remove the session cookie and any client-supplied values of the fields that this route sets.

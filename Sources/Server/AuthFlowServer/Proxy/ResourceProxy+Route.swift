@@ -45,9 +45,9 @@ extension ResourceProxy {
         ///   - maximumStreamDuration: The maximum duration of a streamed request and of a streamed response, after
         ///     which the stream is aborted; default: 15 minutes. A stream outlives its session and its access token by
         ///     no more than this duration.
-        ///   - forwardedFields: Header fields to forward in addition to those that every API may need, such as `X-Request-ID`;
+        ///   - forwardedFields: Header fields to forward in addition to the default fields, such as `X-Request-ID`;
         ///     default: none.
-        ///   - returnedFields: Header fields to return in addition to those that every page may need; default: none.
+        ///   - returnedFields: Header fields to return in addition to the default fields; default: none.
         /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
         public init(
             _ prefix: String,

@@ -56,7 +56,7 @@ public struct ResourceProxy: Sendable {
     /// A request that is not forwarded, or a response that is not returned.
     private struct Refusal: Error {
         var response: TransportResponse
-        /// The failure of the API or the session; nil if the request is at fault.
+        /// The failure of the API or the session; nil if the request itself is invalid.
         let cause: (any Error)?
 
         init(_ status: HTTPResponse.Status, retryAfter: String? = nil, cause: (any Error)? = nil) {
@@ -76,8 +76,8 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// Publishes that a request was not forwarded. A failure of the API or of the session is a failed step, and a request that is at fault
-    /// only a note, because any client can send such requests.
+    /// Publishes an event for a request that was not forwarded. A failure of the API or of the session is a failed step; an invalid request
+    /// is only a note, because any client can send such requests.
     private func report(_ refusal: Refusal, _ route: Route) {
         let details = ["route": route.prefix, "status": "\(refusal.response.status)"]
         let reporter = FlowReporter(host: server.host, observer: server.observer)
@@ -85,14 +85,14 @@ public struct ResourceProxy: Sendable {
         reporter.report(.forwarding, failedWith: cause, details: details)
     }
 
-    /// The endpoint of the API that a request is forwarded to.
+    /// The endpoint of the API to which a request is forwarded.
     private func endpoint(of request: HTTPRequest, _ route: Route) throws(Refusal) -> Endpoint {
         let target = request.path ?? "/"
         guard let path = SessionServer.path(of: request) else { throw Refusal(.badRequest) }
         guard server.isFromOwnPage(request) else {
             throw Refusal(
                 .forbidden,
-                "A script of the application's own pages must send the header field \(server.headerName.rawName)."
+                "A script on the application's own pages must send the header field \(server.headerName.rawName)."
             )
         }
         guard route.methods.contains(request.method) else {
@@ -137,7 +137,7 @@ public struct ResourceProxy: Sendable {
     /// Returns the API's response to a request; nil if no route matches.
     ///
     /// 403: the request does not come from a page of the application, or the session belongs to another provider. 401:
-    /// the request has no session. 405 and 400: the method, the path or the body of a GET request is not forwarded. 413: the
+    /// the request has no session. 405: the method is not forwarded. 400: the path, or the body of a GET request, is not forwarded. 413: the
     /// body is too large. 429: too many requests from this user are in progress. 502: the API does not respond, or responds with a redirect;
     /// redirects are not followed. 503: the session or its tokens are unavailable.
     /// - Parameters:
@@ -158,7 +158,7 @@ public struct ResourceProxy: Sendable {
     }
 
     /// Like ``streamedResponse(to:body:)``, but for routes with `streamsRequests`: the API receives the body as it arrives, and the function
-    /// returns once the API has the whole body, or accepts no more of it.
+    /// returns once the API has received the whole body, or accepts no more of it.
     ///
     /// 503: the API requires a nonce (RFC 9449 section 9), which it provides only in a response, and the body cannot be read twice. The
     /// next request includes the nonce.
@@ -237,7 +237,7 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// Sends a request to the API, once the user has few enough other requests in progress.
+    /// Sends a request to the API, once the user has fewer requests in progress than the limit.
     private func exchange(
         _ request: HTTPRequest,
         _ body: Body,
@@ -281,7 +281,7 @@ public struct ResourceProxy: Sendable {
         return .stream(ResponseStream(head: returned(response.head, to: request.method, route), body: response.body))
     }
 
-    /// The response to a request that could not be forwarded, or that the API did not respond to. A redirect is such an
+    /// The response to a request that was not forwarded, or to which the API did not respond. A redirect is also an
     /// error, because it could send the request or the browser to a host that is not on the list.
     private static func refusal(after error: any Error) -> Refusal {
         switch error {

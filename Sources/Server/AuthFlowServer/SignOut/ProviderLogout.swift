@@ -1,13 +1,13 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// Determines which of the sessions that match a logout token are ended by it (OpenID Connect Back-Channel Logout 1.0
+/// Determines which of the sessions that match a logout token the token ends (OpenID Connect Back-Channel Logout 1.0
 /// section 2.7). It performs no I/O.
 struct ProviderLogout: Sendable {
     let token: LogoutToken
-    /// Whether no token with this identifier (`jti`) has ended its sessions.
+    /// Whether no token with this identifier (`jti`) was used to end sessions before.
     let isFirst: Bool
-    /// The maximum difference between the clocks of this machine and the provider.
+    /// The maximum difference between this machine's clock and the provider's clock.
     let clockLeeway: Duration
 
     /// Whether the token ends a session.
@@ -18,7 +18,7 @@ struct ProviderLogout: Sendable {
         guard let credential = session.credential else { return isFirst }
         let start = credential.sessionStart
         guard isFirst else { return start < token.issuedAt }
-        // The start may be a time of this machine, whose clock may be ahead. A provider may reuse the identifier for a later sign-in.
+        // The start may have been measured with this machine's clock, which may be ahead. A provider may reuse the identifier for a later sign-in.
         let isOfSession = token.sessionID != nil && credential.authentication?.sessionID == token.sessionID
         return start <= (isOfSession ? token.issuedAt + clockLeeway.seconds : token.issuedAt)
     }
@@ -40,7 +40,7 @@ extension LogoutToken {
 
 extension Credential {
     /// Whether the tokens are revoked when the provider ends the session. Section 2.7: "refresh tokens issued without the offline_access property
-    /// ... SHOULD be revoked", and with it "normally SHOULD NOT".
+    /// ... SHOULD be revoked", and those issued with it "normally SHOULD NOT".
     var endsWithProviderSession: Bool { !tokens.scopes.contains("offline_access") }
 
     /// The start of the session, according to the provider's clock if possible. A refresh may have replaced the ID Token with a later one, and

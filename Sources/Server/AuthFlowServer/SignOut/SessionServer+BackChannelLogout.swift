@@ -91,12 +91,12 @@ extension SessionServer {
     }
 
     /// Stores the records of a logout token for longer than the maximum duration of a sign-in, so that sign-ins in progress
-    /// can find them: the provider may have issued the ID Token before the local time of the sign-in.
+    /// can find them, even if the provider issued the ID Token before the local time of the sign-in.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
         for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
-    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before, the provider resends
+    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before that, the provider resends
     /// the token, which must then end the same sessions as if it were used for the first time.
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
         let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))

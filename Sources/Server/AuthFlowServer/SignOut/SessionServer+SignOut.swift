@@ -126,8 +126,8 @@ extension SessionServer {
         try await sessions(tagged: userTag(issuer, subject, at: provider), at: provider)
     }
 
-    /// Finds the sessions of a user, to end them. The store does not contain a session that another process has already ended: if the message
-    /// about its end was lost, this process still has it in memory, although it is about to confirm the end.
+    /// Finds the sessions of a user, to end them. A session that another process has already ended is not in the store, but is still in this
+    /// process's memory if the message about its end was lost: it is removed there too, before the end is confirmed.
     func sessionsToEnd(
         ofUser subject: String,
         _ issuer: String,
@@ -182,7 +182,7 @@ extension SessionServer {
     }
 
     /// Revokes the tokens of one session.
-    /// - Returns: Whether the provider responds.
+    /// - Returns: Whether the provider responded.
     private func isAnswered(_ credential: Credential, at provider: ProviderSessions) async -> Bool {
         do {
             try await FlowReporter(host: host, observer: observer).step(.revocation) {
@@ -240,7 +240,7 @@ extension SessionServer {
                 let session = Session(identifier, credential, of: provider)
                 // The hook cannot prevent the sign-out.
                 try? await withDeadline(options.hooks.timeout, clock: host.clock) {
-                    AuthError(.timedOut, "The application's onSignOut timed out.")
+                    AuthError(.timedOut, "The application's onSignOut hook timed out.")
                 } _: { [hooks = options.hooks] in
                     await hooks.onSignOut(session)
                 }

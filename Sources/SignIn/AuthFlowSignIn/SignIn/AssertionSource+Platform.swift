@@ -73,9 +73,9 @@ extension AssertionSource {
         }
     }
 
-    /// The client's own key. The server must trust its public key for this issuer.
+    /// A JWT that is signed with the client's own key. The server must trust its public key for this issuer.
     /// - Parameters:
-    ///   - key: Signs the assertions. Each is valid for a minute.
+    ///   - key: Signs the assertions, each of which is valid for one minute.
     ///   - subject: `sub`: the subject of the access token.
     ///   - issuer: `iss`; default: the client's identifier.
     ///   - audience: `aud`; default: the issuer of the server.

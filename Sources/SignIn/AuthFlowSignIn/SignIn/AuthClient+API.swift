@@ -1,12 +1,12 @@
 public import AuthFlowOAuth
 
 extension AuthClient {
-    /// Calls an API with a fresh access token, in the header only, and only at an origin that the options allow.
+    /// Calls an API with a fresh access token, sent only in the header and only to an origin that the options allow.
     ///
     /// When the API responds with 401, the token is refreshed and the request is sent once more. Redirects are not
     /// followed.
     /// - Parameter request: The request, without an `Authorization` field.
-    /// - Returns: The response, whatever its status.
+    /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` or
     ///   the transport throws.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {

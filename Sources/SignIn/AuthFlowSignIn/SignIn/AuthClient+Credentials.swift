@@ -28,7 +28,7 @@ extension AuthClient {
         return ([first].compactMap { $0 } + accounts.entries.filter { $0 != first }).compactMap(\.credential?.identity)
     }
 
-    /// Makes an account the current one, in this process and every other.
+    /// Makes an account the current account, in this process and in all others.
     /// - Parameter subject: The subject of an account that is signed in.
     /// - Throws: ``AuthError`` with `login_required` when the account is not signed in.
     public func selectAccount(_ subject: String) async throws {
@@ -51,7 +51,7 @@ extension AuthClient {
     /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
     /// Call it before each use and do not store the result. The call is cheap while the tokens are fresh; otherwise
-    /// all tasks and processes wait for one refresh. The store is read at most every ten seconds, to see if another process
+    /// all tasks and processes wait for one refresh. The store is read at most every ten seconds, to detect whether another process
     /// has signed out or signed in as another user; in between, the cache is trusted.
     /// - Parameter account: The subject of an account; default: the account in the options.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or any error from
@@ -66,9 +66,9 @@ extension AuthClient {
     /// serves all of them if the provider allows it. A client without a user requests tokens for the resource alone.
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
-    ///   - scopes: Fewer scopes than were granted; default: all, which is the only choice for a client without a user.
+    ///   - scopes: A subset of the granted scopes; default: all, which is the only choice for a client without a user.
     ///   - duration: The minimum remaining lifetime of the token; default: the freshness margin.
-    ///   - rejected: An access token that the resource has rejected, to obtain another one; default: none.
+    ///   - rejected: An access token that the resource has rejected and that must be replaced; default: none.
     /// - Throws: The same errors as ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
     ///   resource, `provider_rejected` when the provider issues no token for it.
     public func freshTokens(
@@ -158,7 +158,7 @@ extension AuthClient {
         }
     }
 
-    /// Introspects a token: asks the provider whether the token is active, and for its metadata (RFC 7662).
+    /// Introspects a token: requests its active state and its metadata from the provider (RFC 7662).
     /// - Parameters:
     ///   - token: The token; default: the signed-in user's access token.
     ///   - typeHint: `token_type_hint`: the type of the token; default: `access_token`.
@@ -173,7 +173,7 @@ extension AuthClient {
         return try await client.introspect(credential.tokens.accessToken)
     }
 
-    /// Exchanges a token for others (RFC 8693). Nothing is stored.
+    /// Exchanges a token for other tokens (RFC 8693). Nothing is stored.
     /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the
     ///   token is a stored token that belongs to other endpoints.
     public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {

@@ -10,7 +10,7 @@ public struct SignOut: Sendable {
         case done
         /// The step was not requested, or there was nothing to do.
         case nothingToDo
-        /// The provider does not support the step, or it is not configured; the reason is a sentence.
+        /// The provider does not support the step, or the step is not configured; the reason is a sentence.
         case unsupported(String)
         /// The step was attempted and failed.
         case failed(AuthError)
@@ -20,7 +20,7 @@ public struct SignOut: Sendable {
             outcomes.first { ![.done, .nothingToDo].contains($0) } ?? outcomes.first { $0 == .done } ?? .nothingToDo
         }
 
-        /// Compares two outcomes. Failures are equal when their codes are.
+        /// Compares two outcomes. Failures are equal when their codes are equal.
         public static func == (left: Outcome, right: Outcome) -> Bool {
             switch (left, right) {
             case (.done, .done), (.nothingToDo, .nothingToDo): true
@@ -31,7 +31,7 @@ public struct SignOut: Sendable {
         }
     }
 
-    /// The credential that was removed, the first one of several; nil when no user was signed in. Its access token may still work when it was not revoked.
+    /// The credential that was removed, or the first of several; nil when no user was signed in. Its access token may still work if it was not revoked.
     public let credential: Credential?
 
     /// Whether the tokens were revoked at the provider (RFC 7009). Tokens that were not revoked work until they expire.
@@ -91,7 +91,7 @@ extension AuthClient {
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
             let all = try await all()
-            // At the same time, so that neither a record that another process holds nor a provider that does not respond delays the others.
+            // Concurrent, so that neither a record that another process has locked nor a provider that does not respond delays the others.
             let results = await withTaskGroup(of: (Int, Ended).self) { group in
                 for (number, managed) in all.enumerated() {
                     group.addTask { (number, await self.end(managed, revokesTokens: revokingTokens, reporter)) }
@@ -157,7 +157,7 @@ extension AuthClient {
     }
 
     /// Removes every stored credential of this client, including unreadable ones. For a client without a user, these are the tokens that it
-    /// requests with its present scopes, resources and parameters. It sends no request to the
+    /// requests with its current scopes, resources and parameters. It sends no request to the
     /// provider, where the tokens and the session stay valid.
     /// - Returns: Whether there was a credential.
     /// - Throws: ``AuthError`` with `storage_failed`.

@@ -20,7 +20,7 @@ extension AuthClient {
     ///   - scopes: The scopes to request.
     ///   - userAgents: The user agents, in order of preference. The first that works in this environment is used.
     ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), if no user agent works; default: none.
-    ///   - store: Stores the tokens; default: memory, so that users sign in at each start.
+    ///   - store: Stores the tokens; default: memory, so users must sign in each time the program starts.
     ///   - options: Default: the defaults of ``Options``.
     ///   - transport: Sends every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.

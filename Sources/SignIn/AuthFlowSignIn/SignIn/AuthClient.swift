@@ -28,7 +28,7 @@ public final class AuthClient: Sendable {
     let visits = WaitingVisits()
     /// The credential of this client, unless it depends on another sign-in: see ``current()``.
     private let fixed: ManagedCredential
-    /// The credential, without waiting; nil if it depends on another sign-in.
+    /// The credential, available without waiting; nil if it depends on another sign-in.
     let alwaysCurrent: ManagedCredential?
     private let recordName: String
     /// The credentials for owners and resources.
@@ -147,7 +147,7 @@ public final class AuthClient: Sendable {
         return ([nil] + others).map { managed(for: owner, method, $0) }
     }
 
-    /// The credentials that are stored: the current one, and those for the resources of a client without a user.
+    /// The stored credentials: the current credential, and those for the resources of a client without a user.
     package func storedCredentials() async throws -> [Credential] {
         var stored: [Credential] = []
         for managed in try await all() { stored += try await managed.accounts().entries.compactMap(\.credential) }
@@ -222,7 +222,7 @@ public final class AuthClient: Sendable {
         reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
     }
 
-    /// Signs in with the credential that another app has shared, if there is a valid one that meets the options.
+    /// Signs in with the credential that another app has shared, if that credential is valid and meets the options.
     private func signInByExchange(_ options: AuthorizationOptions, _ reporter: FlowReporter) async throws -> SignIn? {
         guard let provider = client.adapter as? any SharedSignIn else { return nil }
         let exchange: TokenExchange
@@ -238,7 +238,7 @@ public final class AuthClient: Sendable {
             if let subject = found.subject,
                 try await current().isOtherAccount(AccountID(issuer: client.adapter.issuer, subject: subject))
             {
-                throw AuthError(.accountMismatch, "The shared sign-in is another user's.")
+                throw AuthError(.accountMismatch, "The shared sign-in belongs to another user.")
             }
             exchange = found
         } catch let error as AuthError {
@@ -314,7 +314,7 @@ public final class AuthClient: Sendable {
                 try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
             }
             // Without a user there is one account, and a new token replaces the old one. The owner may have changed during
-            // the request, and the token is not the new owner's.
+            // the request, in which case the token does not belong to the new owner.
             let managed = self.managed(for: owner, method)
             return try await keep(credential, in: managed, [:], .replaceAccount, reporter)
         case .device(let presenter):
@@ -384,7 +384,7 @@ public final class AuthClient: Sendable {
         do {
             try await managed.keep(credential, policy, reporter)
         } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
-            // The tokens of a user who may be signed in can belong to the grant of that session.
+            // If the user may already be signed in, the tokens can belong to that session, and are not revoked.
             if error.code == .accountMismatch, (try? await managed.isUnknownAccount(credential.account)) == true {
                 await client.revokeRefused(credential.tokens)
             }

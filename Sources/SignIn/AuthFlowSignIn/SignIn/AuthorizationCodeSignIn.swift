@@ -73,7 +73,7 @@ struct AuthorizationCodeSignIn: Sendable {
                 }
             }
             didRespond()
-            // A code can be used only once, so its tokens are stored even if no task waits for them any more.
+            // A code can be used only once, so its tokens are stored even if no task waits for them anymore.
             return try await unfinished.finish {
                 let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
                 return try await keep(credential, response)

@@ -23,7 +23,7 @@ public protocol DevicePresenter: Sendable {
     /// presenter that cannot determine whether a user sees the code.
     var longestWait: Duration? { get }
 
-    /// Shows a code, runs `body`, and always hides the code afterwards.
+    /// Shows a code, runs `body`, and always hides the code afterward.
     /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; any error that `body` throws.
     func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,

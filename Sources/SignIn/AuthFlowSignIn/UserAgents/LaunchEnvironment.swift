@@ -77,7 +77,7 @@ public struct LaunchEnvironment: Sendable {
     /// ports of this machine to it.
     package var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
 
-    /// The method of opening a browser here.
+    /// The method of opening a browser in this environment.
     public enum Browser: Sendable, Hashable {
         /// With this command. The URL replaces `%s`, or is appended.
         case command([String], because: String)

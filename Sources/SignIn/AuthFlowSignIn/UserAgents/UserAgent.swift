@@ -47,7 +47,7 @@ public struct RedirectOptions: Sendable {
     public enum Purpose: Sendable, Hashable {
         /// Signing in. Forms may be filled in.
         case signIn
-        /// Signing out (RP-Initiated Logout 1.0). No credential is typed.
+        /// Signing out (RP-Initiated Logout 1.0). No credentials are entered.
         case signOut
     }
 
@@ -67,7 +67,7 @@ public struct RedirectOptions: Sendable {
     /// `unsupported` before it shows a page.
     public let responseMode: ResponseMode
 
-    /// Whether a sign-in may use a session at the provider that another app has shared; false when the user asked for
+    /// Whether a sign-in may use a session at the provider that another app has shared; false when the user requested
     /// another account, for which the provider must prompt. Default: true.
     public var usesSharedSessions = true
 

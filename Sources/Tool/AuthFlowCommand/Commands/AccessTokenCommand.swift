@@ -60,7 +60,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             try Self.end(with: report)
         }
 
-        /// An API accepts tokens of at most 32 KiB.
+        /// The API accepts tokens of up to 32 KiB.
         private static func token() throws -> Secret {
             guard let bytes = BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) else {
                 throw AuthError(.invalidConfiguration, "Standard input cannot be read, or is larger than 64 KiB.")

@@ -106,7 +106,7 @@ struct ConfigCommand: AsyncParsableCommand {
     /// - Returns: The path of the file that was trusted.
     private static func trusted(_ path: String) throws -> String {
         // This applies to every file with this name in any directory, and to a link if either the link or its target has
-        // this name. Some file systems ignore the case of names.
+        // this name. Some file systems are case-insensitive.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
         guard names.contains(ConfigurationChoice.localName) else { return path }
@@ -172,7 +172,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 return
             }
             let content = try ConfigurationFile.contents(ofFile: path)
-            // A file with errors would have to be trusted again after they are corrected.
+            // A file with errors would have to be trusted again after the errors are corrected.
             try ConfigCommand.checkKeys(of: path, content)
             Terminal.talk(
                 "\(try trust.trust(path, content: content)) is trusted with its current content. The programs and files that it names are not covered."

@@ -34,7 +34,7 @@ struct CurlCommand: AsyncParsableCommand {
     )
     var data: String?
 
-    @Option(help: "The resource that the token is for, if the URL of the request is below it.")
+    @Option(help: "The resource that the token is for, if the request URL is below the resource's URL.")
     var at: String?
 
     @Flag(name: [.customShort("i"), .customLong("include")], help: "Print the status and the header fields too.")

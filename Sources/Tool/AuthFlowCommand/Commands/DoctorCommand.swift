@@ -239,7 +239,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Reports features that the profile uses and the provider's metadata does not list. Providers do not always list everything that they
+    /// Reports features that the profile uses but the provider's metadata does not list. Providers do not always list everything that they
     /// support.
     private static func compareFeatures(
         _ settings: ClientRegistration,
@@ -269,7 +269,7 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func examineFlows(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
         let flows = client.methods.methods.map(\.flow)
         if flows == [.device], metadata.deviceAuthorizationEndpoint == nil {
-            findings.bad("flow", "only the device flow, and the provider has no device authorization endpoint")
+            findings.bad("flow", "only the device flow, but the provider has no device authorization endpoint")
         }
         if flows == [.clientCredentials], let grants = metadata.json["grant_types_supported"]?.strings,
             !grants.contains("client_credentials")

@@ -40,7 +40,7 @@ struct ExecCommand: AsyncParsableCommand {
     var command: [String]
 
     func validate() throws {
-        guard !command.isEmpty else { throw ValidationError("Name the program to run: authflow exec -- PROGRAM") }
+        guard !command.isEmpty else { throw ValidationError("Specify the program to run: authflow exec -- PROGRAM") }
         guard [variable != nil, descriptor != nil, file != nil].count(where: { $0 }) < 2 else {
             throw ValidationError("--variable, --descriptor and --file cannot be combined.")
         }
@@ -202,7 +202,7 @@ enum OpenDescriptors {
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     }
 
-    /// Whether more descriptors are available: the runtime's scheduler crashes if it cannot open one.
+    /// Whether more descriptors are available: the runtime's scheduler crashes if it cannot open a descriptor.
     static var haveRoom: Bool {
         let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
         for descriptor in opened where descriptor >= 0 { close(descriptor) }

@@ -10,7 +10,7 @@ struct InitCommand: AsyncParsableCommand {
         commandName: "init",
         abstract: "Write a configuration file: ask for the required values, check the provider, and try a sign-in.",
         discussion: """
-            Every value can be passed as an option, for scripts. An existing file gets an additional profile.
+            Every value can be passed as an option, for scripts. If the file exists, the profile is added to it.
 
             authflow init --preset gitlab --client-id ID
             authflow init --preset entra --set tenant=8eaef023-2b34-4da1-9baa-8bc8c9d6a490 --client-id ID
@@ -115,7 +115,7 @@ struct InitCommand: AsyncParsableCommand {
         if let error = signIn.storageError { throw error }
     }
 
-    /// - Parameter command: The command that signs in later.
+    /// - Parameter command: The command for signing in later.
     private func wantsSignIn(orLater command: String) async throws -> Bool {
         if let login { return login }
         guard LaunchEnvironment.current().hasTerminal else { return false }
@@ -127,7 +127,7 @@ struct InitCommand: AsyncParsableCommand {
         }
     }
 
-    /// The members that identify the client: from the options, from a registration now, or entered by the user.
+    /// The members that identify the client: from the options, from a new registration, or entered by the user.
     private func client(
         _ provider: InitProvider,
         _ metadata: ProviderMetadata,
@@ -139,7 +139,7 @@ struct InitCommand: AsyncParsableCommand {
         if identifier == nil, !register {
             provider.explain(redirectURI)
             let canRegister = metadata.registrationEndpoint != nil
-            let question = canRegister ? "Client ID (empty: register one now)" : "Client ID"
+            let question = canRegister ? "Client ID (leave empty to register a client now)" : "Client ID"
             identifier = try await InitProvider.ask(question, option: "--client-id")
             if identifier?.isEmpty == true, !canRegister {
                 throw AuthError(.invalidConfiguration, "A client ID is required to sign in.")
@@ -174,7 +174,7 @@ struct InitCommand: AsyncParsableCommand {
         // Needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
         Terminal.talk(
-            "Registered. The provider's response is in \(registrationFile.path), which allows changing the registration. Never commit it."
+            "Registered. The provider's response, which allows changes to the registration, is in \(registrationFile.path). Never commit it."
         )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
         if let secret = registered.clientSecret {

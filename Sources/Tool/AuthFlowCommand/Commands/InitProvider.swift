@@ -3,7 +3,7 @@ import AuthFlowDesktop
 import AuthFlowPresets
 import AuthFlowTerminal
 
-/// The provider that a configuration is written for: a preset with its values, or an issuer.
+/// The provider for which a configuration is written: a preset with its values, or an issuer.
 struct InitProvider {
     /// The members of the profile that describe the provider.
     let members: [String: JSON]
@@ -112,7 +112,7 @@ struct InitProvider {
 
     /// The provider's authorization server.
     func server(_ members: [String: JSON]) throws -> AuthorizationServer {
-        // The metadata can be requested without a registered client, so a placeholder is enough.
+        // The metadata can be requested without a registered client, so a placeholder client is sufficient.
         let unknown = expanded.merging(members) { $1 }.merging(["client_id": "unknown", "store": "memory"]) { $1 }
         let profile = unknown.filter { !["preset", "client_authentication"].contains($0.key) }
         let file = try ConfigurationFile(text: try JSON.object(["profiles": ["p": .object(profile)]]).serialized())

@@ -6,7 +6,7 @@ struct KeysCommand: AsyncParsableCommand {
         commandName: "keys",
         abstract: "Create and show a client's private keys for signing and decryption.",
         discussion: """
-            With the provider, register the public key set that "new" and "jwks" print. In the configuration, name the file \
+            Register with the provider the public key set that "new" and "jwks" print. In the configuration, name the file \
             as "client_key". For the ECDH-ES and RSA-OAEP algorithms, name it as "decryption_key", and use "show" and "jwks" \
             with --decryption. To rotate a key, also register the new key, and then replace the file.
             """,

@@ -44,7 +44,7 @@ struct LoginCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "With a URL: an authentication context class to request, in order of preference (RFC 9470). May be given more than once.",
+            "With a URL: an authentication context class to request (RFC 9470). May be given more than once, in order of preference.",
             valueName: "acr"
         )
     )
@@ -169,7 +169,7 @@ struct LoginCommand: AsyncParsableCommand {
 }
 
 extension AuthError {
-    /// The error of a sign-in without a usable user agent, with the commands that do not need a user agent.
+    /// The error for a sign-in without a usable user agent, with the commands that do not require a user agent.
     /// - Parameter options: The options that were already given.
     func withAdvice(besides options: [String] = []) -> AuthError {
         let command = SignInAdvice.command ?? "authflow login"

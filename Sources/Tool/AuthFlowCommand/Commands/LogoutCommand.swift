@@ -76,7 +76,7 @@ struct LogoutCommand: AsyncParsableCommand {
         client.isWithoutUser && !client.hasOwner ? "No tokens were stored." : "No user was signed in."
     }
 
-    /// Whether the provider has ended the session, whose record the sign-out removes.
+    /// Whether the provider has ended the session; the sign-out removes its record.
     private func isEnded(_ client: AuthClient) async throws -> Bool {
         for await state in try await client.states() {
             if case .ended = state { return true }
@@ -98,7 +98,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     /// - Parameters:
     ///   - resource: The URL of a protected resource; nil for a profile.
-    ///   - tokens: The tokens of a profile that signs no user in, in words; nil for a user.
+    ///   - tokens: A description of the tokens of a profile that does not sign in users; nil for a user.
     private func say(_ signOut: SignOut, of resource: String? = nil, tokens: String? = nil) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
         if !options.quiet {
@@ -137,7 +137,7 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 }
 
-/// The account to sign out is not signed in. A command to sign in would not be helpful here.
+/// The error for a sign-out of an account that is not signed in. A command to sign in would not be helpful here.
 private struct AccountIsUnknown: CommandFailure {
     let message: String
     var status: ExitCode { ExitStatus.loginRequired }

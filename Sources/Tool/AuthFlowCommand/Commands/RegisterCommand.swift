@@ -52,7 +52,7 @@ extension RegisterCommand {
 
         @Option(
             help:
-                "The client authentication method. Default: none if the provider supports it, because a program on users' devices is a public client."
+                "The client authentication method. Default: none if the provider supports it, because a program that runs on users' devices is a public client."
         )
         var authentication: Authentication?
 

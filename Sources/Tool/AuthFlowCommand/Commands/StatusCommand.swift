@@ -45,7 +45,7 @@ struct StatusRequest: Hashable {
                     let count = try await client.storedCredentials().count
                     let message =
                         count == 0
-                        ? "No token is stored. It is requested when it is needed."
+                        ? "No token is stored. A token is requested when it is needed."
                         : "Tokens are stored for \(count) of the resources, and none for the client itself."
                     let json: JSON = ["state": "expired", "message": .string(message)]
                     return asJSON ? try Terminal.result(json) : Terminal.result(message)

@@ -16,7 +16,7 @@ extension StoreCommand {
 
         func run() async throws {
             let (profile, store) = try StoreCommand.store(options)
-            // The same store, opened again as another process would: it is notified of removals only through the store.
+            // The same store, opened again as by another process: it is notified of removals only through the store.
             let another = try StoreCommand.store(options).store
             guard let sessions = store as? any SessionTokenStore, let others = another as? any SessionTokenStore,
                 !(store is MemoryTokenStore)
@@ -41,7 +41,7 @@ private struct StoreIsNotWell: CommandFailure {
 /// Checks the operations of a store, in dependency order.
 private struct StoreTrial {
     let store: any SessionTokenStore
-    /// The same store, opened again as another process would.
+    /// The same store, opened again as by another process.
     let another: any SessionTokenStore
     let host: HostServices
 

@@ -22,7 +22,7 @@ struct StoreCommand: AsyncParsableCommand {
         return (profile, store)
     }
 
-    /// The database underneath the encryption layer; nil when the store is of another kind.
+    /// The database underneath the encryption layer; nil for any other kind of store.
     private static func database<Database: TokenStore>(
         _ options: ProfileOptions,
         as kind: Database.Type
@@ -100,7 +100,7 @@ struct StoreCommand: AsyncParsableCommand {
     struct Migrate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Create the tables in PostgreSQL, or migrate tables of an earlier version.",
-            discussion: "Can run repeatedly, and concurrently in several processes. Other stores need no preparation."
+            discussion: "Can be run repeatedly and concurrently in several processes. Other stores need no preparation."
         )
 
         @OptionGroup var options: ProfileOptions

@@ -39,7 +39,7 @@ extension CredentialCommand {
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
                 let present = try await client.requiredCredential()
                 guard present.account == credential.account, present.signedInAt == credential.signedInAt else {
-                    throw AuthError(.accountMismatch, "Another user has signed in in the meantime. Try again.")
+                    throw AuthError(.accountMismatch, "Another user has signed in meanwhile. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                 let keys = try await AWSKeys.exchanging(token, settings, transport)
@@ -57,8 +57,8 @@ struct AWSKeys {
     private let end: Date
     private let obtainedAt: Date
 
-    /// The AWS tools request new credentials in every run when the current ones expire within 15 minutes. Short-lived credentials count as
-    /// fresh for three quarters of their lifetime.
+    /// The AWS tools request new credentials on every run when the current credentials expire within 15 minutes. Short-lived credentials count
+    /// as fresh for three quarters of their lifetime.
     var areFresh: Bool {
         end.timeIntervalSince(ToolEnvironment.host.now()) > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4)
     }
@@ -76,7 +76,7 @@ struct AWSKeys {
             ?? (try? Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
     }
 
-    /// Decodes stored credentials; nil if they were obtained in another sign-in, even of the same user.
+    /// Decodes stored credentials; nil if they were obtained in another sign-in, even by the same user.
     init?(stored: [UInt8], of credential: Credential) {
         guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number,
             json["sign_in"] == Self.signIn(credential)
@@ -91,7 +91,7 @@ struct AWSKeys {
         .serialized()
     }
 
-    /// Distinguishes sign-ins, even if the users are unknown.
+    /// Distinguishes sign-ins, even of unknown users.
     private static func signIn(_ credential: Credential) -> JSON {
         [.string(credential.identity?.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }
@@ -152,7 +152,7 @@ struct AWSKeys {
             let code = root["Error", "Code"] ?? "status \(response.status)"
             throw AuthError(
                 .providerRejected,
-                "AWS issued no credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider in AWS must trust this issuer and the token's audience."
+                "AWS did not issue credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider in AWS must trust this issuer and the token's audience."
             )
         }
         let path = ["AssumeRoleWithWebIdentityResult", "Credentials"]

@@ -4,7 +4,7 @@ import AuthFlow
 struct CredentialCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "credential",
-        abstract: "Supply other programs with a fresh token, using their own protocols: Git, Docker, Kubernetes, AWS.",
+        abstract: "Supply other programs with a fresh token via their native protocols: Git, Docker, Kubernetes, AWS.",
         discussion: "Never signs in. \"helpers\" in a profile lists servers that may receive its tokens.",
         subcommands: [Git.self, Docker.self, Kubernetes.self, AWS.self]
     )

@@ -49,7 +49,7 @@ enum HelperTokens {
     private static var expired: AuthError {
         AuthError(
             .loginRequired,
-            "The ID Token has expired, and the provider issues no new one on refresh. Sign in again."
+            "The ID Token has expired, and the provider does not issue a new ID Token on refresh. Sign in again."
         )
     }
 
@@ -63,7 +63,7 @@ enum HelperTokens {
     }
 }
 
-/// A negative response of a helper, in the protocol of the calling program. It has already been printed.
+/// A negative response from a helper, in the calling program's protocol. It has already been printed.
 struct HelperAnswered: CommandFailure {
     var status: ExitCode { ExitStatus.failure }
     var message: String { "" }

@@ -33,7 +33,7 @@ extension CredentialCommand {
                         "The kubeconfig file disables verification of the server's certificate, so the server is not authenticated."
                     )
                 }
-                // A proxy or a different TLS server name can direct the request to a server other than the listed one.
+                // A proxy or a different TLS server name can direct the request to a server that is not listed.
                 guard !asked.redirectsConnection else {
                     throw AuthError(
                         .invalidConfiguration,
@@ -133,7 +133,7 @@ private struct ExecInformation {
 }
 
 extension Endpoint {
-    /// Whether two URLs of API servers are the same. Behind one host, the path can select the cluster.
+    /// Whether two API server URLs identify the same server. Behind one host, the path can select the cluster.
     fileprivate func isSame(as other: Endpoint) -> Bool {
         origin == other.origin && path.droppingLastSlash == other.path.droppingLastSlash && query == other.query
     }

@@ -17,12 +17,12 @@ enum SignInAdvice {
         chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
     }
 
-    /// The command that signs in after an error: with the access that a resource requires, if it requires any; nil if that is too long.
+    /// The command that signs in after an error: with the access that a resource requires, if any; nil if the command would be too long.
     static func command(after error: any Error) -> String? {
         command.flatMap { extended($0, for: error) }
     }
 
-    /// Adds the options of the access that a resource requires to a command; nil if they are too long.
+    /// Adds the options for the access that a resource requires to a command; nil if they are too long.
     static func extended(_ command: String, for error: any Error) -> String? {
         let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
         guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
@@ -36,7 +36,7 @@ enum SignInAdvice {
     /// The command that diagnoses problems.
     static var doctor: String { line("doctor", \.profile) }
 
-    /// The command that tests the request of a client without a user.
+    /// The command that tests a machine-to-machine client's token request.
     static var token: String { line("token", \.profile) + " --refresh" }
 
     /// The command that shows the stored state.

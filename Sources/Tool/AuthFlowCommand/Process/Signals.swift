@@ -50,7 +50,7 @@ enum Signals {
         // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
-        // A program inherits the signal mask of the thread that started it, and signals may be blocked in it.
+        // A program inherits the signal mask of the thread that started it, and that mask may block signals.
         var all = sigset_t()
         unsafe sigfillset(&all)
         unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)

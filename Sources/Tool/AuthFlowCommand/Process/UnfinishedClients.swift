@@ -40,7 +40,7 @@ enum UnfinishedClients {
         return Words(
             began:
                 "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
-            done: "Finished, and the result is stored. See: \(SignInAdvice.status)",
+            done: "Finished, and the result was stored. See: \(SignInAdvice.status)",
             late: "The request did not finish in time. You may have to sign in again."
         )
     }

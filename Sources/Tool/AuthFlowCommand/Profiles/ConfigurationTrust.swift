@@ -6,8 +6,8 @@ import Crypto
 /// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
 ///
 /// A configuration determines which endpoints receive the stored tokens, which files are read as secrets and which
-/// programs are started. A user who can create a file in a directory must not make these decisions for every other user
-/// who works there.
+/// programs are started. A user who can create a file in a directory must not be able to make these decisions for other
+/// users who work there.
 struct ConfigurationTrust {
     /// The directory with the records, in the user's data directory. Each configuration has a separate file, so that
     /// concurrent commands change different files.
@@ -52,7 +52,7 @@ struct ConfigurationTrust {
     }
 
     /// Removes the record of a file, whether or not the file still exists.
-    /// - Returns: Whether there was a record.
+    /// - Returns: Whether a record existed.
     func untrust(_ file: String) throws -> Bool {
         var wasKnown = false
         for path in Set([Self.resolved(file), file]) {

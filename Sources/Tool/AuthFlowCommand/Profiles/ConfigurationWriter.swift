@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// Writes profiles into configuration files, and leaves everything else in them unchanged.
+/// Writes profiles to configuration files, and leaves everything else in them unchanged.
 struct ConfigurationWriter {
     /// The file.
     let path: String
@@ -64,7 +64,7 @@ struct ConfigurationWriter {
             guard try ConfigurationFile.contents(ofFile: path) == old else {
                 throw AuthError(
                     .storageFailed,
-                    "\(DisplayText.sanitized(path)) was changed in the meantime, and is left unchanged."
+                    "\(DisplayText.sanitized(path)) was changed in the meantime, and was not overwritten."
                 )
             }
             try PrivateFile(path).replace(with: text)

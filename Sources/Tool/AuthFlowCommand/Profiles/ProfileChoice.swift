@@ -55,7 +55,7 @@ struct ProfileChoice: Hashable {
     /// - Parameters:
     ///   - flows: The flows, overriding the profile; default: the profile's flows.
     ///   - userAgent: The user agent, overriding the profile; default: the profile's user agent.
-    ///   - launchEnvironment: The environment that the program runs in.
+    ///   - launchEnvironment: The environment in which the program runs.
     ///   - transport: Wraps the network transport.
     ///   - observer: Receives every event, in addition to the progress output.
     func client(
@@ -114,7 +114,7 @@ struct ClientWithoutFile: Hashable {
 
     static let usualScopes = ["openid", "profile", "email"]
 
-    /// Checks the values of the options. Errors name the options, because there is no position in a file to report.
+    /// Checks the values of the options. Errors name the options, because there is no file position to report.
     private func check() throws(AuthError) {
         func refuse(_ text: String) -> AuthError { AuthError(.invalidConfiguration, text) }
         guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the URL of the provider.") }

@@ -11,7 +11,7 @@ struct ResourceChoice: Hashable {
     var scopes: [String] = []
     var resource: String?
     var assumesOrigin = false
-    /// The authentication of the user that a sign-in requests.
+    /// The user authentication that a sign-in requests.
     var authentication = RequiredAuthentication()
 
     /// Whether an argument is a URL.
@@ -37,7 +37,7 @@ struct ResourceChoice: Hashable {
     }
 
     /// - Parameters:
-    ///   - userAgent: The user agent, instead of the configured one.
+    ///   - userAgent: The user agent, overriding the configured user agent.
     ///   - signsInOnDemand: Whether a request may start a sign-in.
     func client(
         userAgent: String? = nil,
@@ -116,7 +116,7 @@ struct ResourceChoice: Hashable {
             + (assumesOrigin ? ["--assume-origin"] : []) + authentication.words
     }
 
-    /// The instruction to the user for signing in with this choice after an error; nil if the resource requires too much for a command line.
+    /// The instruction to the user for signing in with this choice after an error; nil if its requirements do not fit on a command line.
     func loginAdvice(after error: any Error) -> String? {
         let command = ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
         return SignInAdvice.extended(command, for: error).map {

@@ -2,8 +2,8 @@ import AuthFlow
 import AuthFlowEssentials
 
 extension AuthClient {
-    /// The tokens of a profile that signs no user in, in words; nil for a profile that does. Such tokens belong to the client itself, or to
-    /// the user of the profile that provides the assertion.
+    /// A description of the tokens of a profile that does not sign in users; nil for a profile that does. Such tokens belong to the client
+    /// itself, or to the user of the profile that provides the assertion.
     var tokensWithoutSignIn: String? {
         guard isWithoutUser else { return nil }
         let client = "the client \(DisplayText.sanitized(registration.clientID, limit: 200))"
@@ -16,7 +16,7 @@ extension AuthClient {
 enum Report {
     /// - Parameters:
     ///   - coversDetails: Whether the tokens cover the requested authorization details (RFC 9396); nil when none were requested.
-    ///   - tokens: The tokens of a profile that signs no user in, in words; nil for a user.
+    ///   - tokens: A description of the tokens of a profile that does not sign in users; nil for a user.
     static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?, tokens: String? = nil) throws {
         if asJSON {
             try Terminal.result(json(credential, coversDetails, isRenewable: tokens != nil))
@@ -46,7 +46,7 @@ enum Report {
     }
 
     /// The expiry of the access token, and whether it has passed.
-    /// - Parameter isRenewable: Whether the client obtains tokens without a user.
+    /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
     static func lifetime(of credential: Credential, isRenewable: Bool = false) -> String {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
         return switch credential.state(isRenewable: isRenewable) {
@@ -75,9 +75,9 @@ enum Report {
 }
 
 extension Credential {
-    /// The state of the tokens, by this machine's clock.
+    /// The state of the tokens, according to this machine's clock.
     enum State: String {
-        /// The access token has not expired, as far as is known.
+        /// The access token has not expired, or its expiry is unknown.
         case fresh
         /// The access token has expired, and is replaced when it is needed.
         case expired
@@ -85,7 +85,7 @@ extension Credential {
         case ended
     }
 
-    /// - Parameter isRenewable: Whether the client obtains tokens without a user.
+    /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
     func state(isRenewable: Bool = false) -> State {
         if tokens.expiresAt.map({ Date() < $0 }) ?? true { return .fresh }
         if isRenewable, identity == nil, tokens.refreshToken == nil { return .expired }

@@ -88,7 +88,7 @@ struct Progress: Sendable {
     /// Whether every event is printed in full, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
-    /// Whether completed steps are printed. An MCP host shows the messages of its servers as warnings.
+    /// Whether completed steps are printed. An MCP host displays its servers' messages as warnings.
     var showsSteps = true
 
     /// Prints which user agent or flow was chosen, and why.
@@ -138,7 +138,7 @@ struct Progress: Sendable {
             }
         case (.storing, .failed):
             Terminal.talk(
-                "Warning: the credential could not be stored, so it is lost when this command exits. To find out why, run: \(SignInAdvice.doctor)"
+                "Warning: the credential could not be stored, so it will be lost when this command exits. To find out why, run: \(SignInAdvice.doctor)"
             )
         case (.sharing, .failed):
             Terminal.talk("Warning: the sign-in could not be shared with the other apps in the group.")

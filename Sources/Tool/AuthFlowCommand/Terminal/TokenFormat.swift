@@ -36,8 +36,8 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
         }
     }
 
-    /// The token for a header field. RFC 6750 section 2.1 lists its characters, but some providers use others of RFC 6749 appendix A.12. Quotation
-    /// marks and backslashes would have a meaning in a shell or in curl.
+    /// The token for a header field. RFC 6750 section 2.1 lists its characters, but some providers use others from RFC 6749 appendix A.12. Quotation
+    /// marks and backslashes have a special meaning in a shell and in curl.
     private static func bearer(_ tokens: TokenSet) throws -> String {
         guard !tokens.isDPoPBound else {
             throw AuthError(
