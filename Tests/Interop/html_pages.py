@@ -86,6 +86,8 @@ class InBody(PHASES["inBody"]):
             elif tree.openElements[-1].name == "option":
                 tree.openElements.pop()
             return self.startTagOther(token)
+        if name == "hr" and tree.elementInScope("select"):
+            tree.generateImpliedEndTags()
         if name == "select":
             return self.endTagBlock(token) if tree.elementInScope("select") else self.startTagOther(token)
         closed = {"input": "select", "button": "button"}.get(name)
