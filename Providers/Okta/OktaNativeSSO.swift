@@ -39,7 +39,7 @@ private struct SharedEnd: Sendable {
     /// The app that signed the user out of all apps.
     let clientID: String
     let subject: String?
-    /// The device secret, if it could not be revoked so that the sign-out page must revoke it.
+    /// The device secret, if it could not be revoked, so that the sign-out page must revoke it.
     let unrevoked: Secret?
 
     init(clientID: String, subject: String?, unrevoked: Secret?) {

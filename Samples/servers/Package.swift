@@ -5,7 +5,7 @@ import PackageDescription
 // A separate package, so that the other samples need no web framework.
 let settings: [SwiftSetting] = [.enableUpcomingFeature("MemberImportVisibility")]
 
-/// A program in its own directory, that depends on AuthFlow products.
+/// A program in its own directory that depends on AuthFlow products.
 func program(_ name: String, _ products: [String], _ others: [Target.Dependency] = [hummingbird]) -> Target {
     .executableTarget(
         name: name,

@@ -53,7 +53,7 @@ import Testing
             from: "https://id.example.com/",
             to: "https://id.example.com/"
         ),
-        // As in browsers: development providers set secure cookies on the loopback interface.
+        // Accepted, as in browsers, because development providers set `Secure` cookies over http on loopback.
         CookieCase(cookie: "a=1; Secure; SameSite=None", from: "http://127.0.0.1/", to: "http://127.0.0.1/"),
         CookieCase(cookie: "a=1; Secure", from: "http://localhost/", to: "http://localhost/"),
         CookieCase(cookie: "a=1; Secure", from: "http://[::1]/", to: "http://[::1]/"),

@@ -132,6 +132,7 @@ import Testing
         ("<select name=x multiple><option selected>A<option>B<option selected>C</select>", ["A", "C"]),
         ("<select name=x multiple><option>A</select>", []), ("<select name=x size=' +2x'><option>A</select>", []),
         ("<select name=x size=1><option>A</select>", ["A"]), ("<select name=x size=-2><option>A</select>", ["A"]),
+        ("<select name=x><option>A</optgroup>B</select>", ["AB"]), ("<select name=x><option>A\0B</select>", ["AB"]),
         ("<select name=x></select>", []), ("<select name=x disabled><option>A</select>", []),
         ("<select name=x><option>A<input name=y>", ["A"]), ("<select name=x><option>A<select>B", ["A"]),
         ("<select name=x value=z><option>A</select>", ["A"]),
@@ -147,10 +148,12 @@ import Testing
             <form method=dialog><input type=password name=p><button>OK</button></form>
             <form method=dialog><button name=a>Close</button><button name=b formmethod=post>Send</button></form>
             <form method=post><button name=a formmethod=dialog>Close</button><button name=b>Send</button></form>
+            <form method=post><input type=password name=p><button formmethod=dialog>OK</button></form>
+            <form method=post><input type=password name=p></form>
             """
         let forms = HTMLReader.page(Array(text.utf8)).forms
-        #expect(forms.map(\.isSubmitted) == [false, true, true])
-        #expect(forms.map { $0.buttons.map(\.name) } == [[], ["b"], ["b"]])
+        #expect(forms.map(\.isSubmitted) == [false, true, true, false, true])
+        #expect(forms.map { $0.buttons.map(\.name) } == [[], ["b"], ["b"], [], []])
     }
 
     /// The HTML Standard, section 4.10.17.3: the `form` attribute takes precedence; without it, the order of the tags counts.

@@ -199,7 +199,7 @@ private final class WatchedStore: SessionTokenStore {
         try await withWeb { web, _, store in
             let server = try web.process { $0.sessionsPerUser = 1 }
             let browsers = [WebBrowser(), WebBrowser()]
-            // Each sign-in has stored its session when the other looks for excess sessions.
+            // Both sign-ins store their sessions before either looks for excess sessions.
             store.meet(browsers.count)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for browser in browsers { group.addTask { try await browser.signIn(web, at: server) } }

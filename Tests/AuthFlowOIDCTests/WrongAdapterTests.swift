@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Synchronization
 import Testing
 
-/// Adapters with one fault each. The conformance suite detects the fault and reports the rule.
+/// Adapters with one fault each. The conformance suite detects the fault and reports the violated rule.
 @Suite struct WrongAdapterTests {
     enum Fault: CaseIterable {
         case issuerWithoutTLS, metadataOfAnotherIssuer

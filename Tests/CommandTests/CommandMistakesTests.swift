@@ -277,7 +277,7 @@ import Testing
                 environment: ["XDG_RUNTIME_DIR": folder]
             )
             #expect(outcome.status == 1)
-            #expect(outcome.talk.contains("Start authflow login again"))
+            #expect(outcome.talk.contains("Run authflow login again"))
             #expect(!outcome.talk.contains("SECRET"))
         }
     }

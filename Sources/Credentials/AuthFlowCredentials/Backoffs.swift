@@ -23,7 +23,7 @@ struct Backoffs: Sendable {
             self.resource = resource
         }
 
-        /// The subject that covers all requests of the sign-in.
+        /// The subject for all requests of the sign-in.
         var whole: Subject { Subject(account, signedInAt: signedInAt) }
     }
 

@@ -300,7 +300,7 @@ extension CredentialMachine {
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential of a later epoch.
     /// - Parameters:
     ///   - old: The entry that is still in the store.
-    ///   - isSignIn: Whether it is the result of a sign-in, and therefore belongs to the current account.
+    ///   - isSignIn: Whether the credential is the result of a sign-in, so that its account becomes the current one.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
     mutating func couldNotWrite(

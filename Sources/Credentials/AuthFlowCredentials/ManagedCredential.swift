@@ -99,7 +99,7 @@ package final class ManagedCredential: Sendable {
         return try await body()
     }
 
-    /// Counts a call that ``used(_:)`` runs.
+    /// Counts a call of ``used(_:)``.
     func willBeUsed() { state.withLock { $0.users += 1 } }
 
     // MARK: Fresh tokens

@@ -18,8 +18,8 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     public static let ecdhESA256KW = Self(rawValue: "ECDH-ES+A256KW")
 
     /// The implemented algorithms. RSA1_5 is not implemented, because its errors can reveal whether the padding is
-    /// valid (a padding oracle), which discloses the key (RFC 8725 section 3.2: "avoid all RSA-PKCS1 v1.5 encryption
-    /// algorithms").
+    /// valid (a padding oracle), which discloses the content encryption key (RFC 8725 section 3.2: "avoid all
+    /// RSA-PKCS1 v1.5 encryption algorithms").
     package static let all: [KeyManagementAlgorithm] = [
         .ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES, .rsaOAEP256, .rsaOAEP,
     ]

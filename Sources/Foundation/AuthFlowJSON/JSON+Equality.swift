@@ -59,7 +59,7 @@ extension String {
 }
 
 extension Sequence where Element == String {
-    /// Whether one of the strings has the same code points as this one.
+    /// Whether one of the strings has the same code points as `text`.
     public func containsIdentical(_ text: String) -> Bool {
         contains { $0.isIdentical(to: text) }
     }

@@ -14,7 +14,7 @@ package struct PKCS11URI: Sendable, Hashable {
     let object: String?
     /// The identifier of the key; nil for any.
     let identifier: [UInt8]?
-    /// The library of the token.
+    /// The path or file name of the PKCS #11 module.
     let module: String
 
     /// The module that combines all modules registered on the system.

@@ -5,7 +5,7 @@ import Crypto
 /// A token store for the sessions of many users. It expires records, finds the records of a user, and sends
 /// notifications when other processes have removed records.
 ///
-/// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` of
+/// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` in
 /// `AuthFlowTesting`.
 public protocol SessionTokenStore: TokenStore {
     /// Writes a record, as ``TokenStore/write(_:under:)`` does, and sets its expiry and tags. Later writes preserve

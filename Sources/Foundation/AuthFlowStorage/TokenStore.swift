@@ -5,7 +5,7 @@ import Synchronization
 /// A type that stores credentials between runs. It stores opaque bytes, not tokens.
 ///
 /// The bytes are secrets. A store must protect them from other users of the machine. Writes must be atomic: a key has
-/// either the old or the new bytes, even after a crash. Test custom stores with `TokenStoreConformance` of `AuthFlowTesting`.
+/// either the old or the new bytes, even after a crash. Test custom stores with `TokenStoreConformance` in `AuthFlowTesting`.
 ///
 /// An actor can be a store too: its `withLease(on:_:)` must then be `nonisolated`, and call the actor's other methods.
 public protocol TokenStore: Sendable {

@@ -9,7 +9,7 @@ struct DatabaseWork<Link: DatabaseLink> {
     private struct Slot {
         let link: Link
         var job: Job?
-        /// Whether the last poll reported the descriptor as ready.
+        /// Whether the last poll reported the descriptor as ready, or the request is new.
         var isReady = true
         var lastUse = Instant.now
     }

@@ -6,11 +6,14 @@ final class RecordWaiters: Sendable {
     /// A registered task. It is woken by each message after its registration, even if it is not waiting yet.
     struct Waiter: Sendable {
         fileprivate let digest: [UInt8]
+        /// The order of registration, in which tasks are woken, so that a simulated history is determined by its seed.
+        fileprivate let number: UInt64
         fileprivate let wakeUp = FirstResult<Void>()
     }
 
     private struct State {
-        var registered: [[UInt8]: [ObjectIdentifier: FirstResult<Void>]] = [:]
+        var registered: [[UInt8]: [UInt64: Waiter]] = [:]
+        var last: UInt64 = 0
         var waiting = 0
     }
 
@@ -22,14 +25,17 @@ final class RecordWaiters: Sendable {
     /// Registers a task. Register it before the attempt to acquire the lease, so that it cannot miss a message between
     /// the attempt and the wait.
     func register(for digest: [UInt8]) -> Waiter {
-        let waiter = Waiter(digest: digest)
-        state.withLock { $0.registered[digest, default: [:]][ObjectIdentifier(waiter.wakeUp)] = waiter.wakeUp }
-        return waiter
+        state.withLock { state in
+            state.last += 1
+            let waiter = Waiter(digest: digest, number: state.last)
+            state.registered[digest, default: [:]][waiter.number] = waiter
+            return waiter
+        }
     }
 
     func remove(_ waiter: Waiter) {
         state.withLock { state in
-            state.registered[waiter.digest]?[ObjectIdentifier(waiter.wakeUp)] = nil
+            state.registered[waiter.digest]?[waiter.number] = nil
             if state.registered[waiter.digest]?.isEmpty == true { state.registered[waiter.digest] = nil }
         }
     }
@@ -55,14 +61,12 @@ final class RecordWaiters: Sendable {
     }
 
     /// Wakes the tasks that wait for a record.
-    func wakeUp(_ digest: [UInt8]) {
-        let woken = state.withLock { $0.registered[digest].map { Array($0.values) } ?? [] }
-        for wakeUp in woken { wakeUp.finish(.success(())) }
-    }
+    func wakeUp(_ digest: [UInt8]) { wakeUp(state.withLock { $0.registered[digest].map { Array($0.values) } ?? [] }) }
 
     /// Wakes all tasks, because messages may have been missed.
-    func wakeUpAll() {
-        let woken = state.withLock { $0.registered.values.flatMap { Array($0.values) } }
-        for wakeUp in woken { wakeUp.finish(.success(())) }
+    func wakeUpAll() { wakeUp(state.withLock { $0.registered.values.flatMap(\.values) }) }
+
+    private func wakeUp(_ waiters: [Waiter]) {
+        for waiter in waiters.sorted(by: { $0.number < $1.number }) { waiter.wakeUp.finish(.success(())) }
     }
 }

@@ -97,7 +97,7 @@ package final class MessageOutput: Sendable {
         }
     }
 
-    /// Waits for a limited time until everything is written, but not for a host that no longer reads.
+    /// Waits until everything is written, but at most two seconds, because the host may no longer read.
     package func finish() async {
         for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }

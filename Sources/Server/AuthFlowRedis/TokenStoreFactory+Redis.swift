@@ -8,7 +8,7 @@ extension TokenStoreFactory {
             required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
             "The server: unix:/path/to/the/socket, or redis://host:port/database. It is a secret if it contains a password."
         )
-        let password = ConfigurationKey("password", .secret, "The password; default: none.")
+        let password = ConfigurationKey("password", .secret, "The password; default: the password in the URL, if any.")
         let prefix = ConfigurationKey("prefix", .text, default: "authflow", "The prefix of all keys.")
         let connections = ConfigurationKey(
             "connections",

@@ -84,7 +84,7 @@ struct SQLiteFile: Sendable {
             let connection = try open()
             return try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8)
         } catch {
-            // For example, the database may be busy or belong to another program.
+            // Other errors do not indicate damage: the database may be busy, or belong to another program.
             return error.kind != .damaged
         }
     }

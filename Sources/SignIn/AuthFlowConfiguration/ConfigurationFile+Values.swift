@@ -143,7 +143,7 @@ private struct ConfigurationLookup {
 }
 
 extension ConfigurationShape {
-    /// Whether the value is a string.
+    /// Whether the value can be a string.
     fileprivate var isText: Bool {
         switch self {
         case .text, .formatted, .path, .choice: true

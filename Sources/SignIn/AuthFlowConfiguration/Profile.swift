@@ -30,7 +30,7 @@ public struct Profile: Sendable {
         }
     }
 
-    /// Validates the profile against the components that a program lists, and returns its values for reading.
+    /// Validates the profile against the components that a program lists, and returns its values.
     /// - Throws: ``ConfigurationError`` with every issue.
     func checked(
         providers: [ProviderFactory],
@@ -51,7 +51,7 @@ public struct Profile: Sendable {
         checker.check(json, .object(Self.declarations(choices, provider: provider)), at: path)
         var issues = checker.issues
         if provider == nil {
-            // Without the provider, its keys cannot be distinguished from misspelled keys: only issues that are independent of
+            // Without the provider, its keys cannot be distinguished from misspelled keys, so only issues that do not depend on
             // the provider are reported.
             let own = Set(providers.flatMap(\.keys).map(\.name))
             issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }

@@ -32,7 +32,7 @@ extension SystemBrowserUserAgent: UserAgent {
         }
         // The system passes only a URL to the program that it opens.
         guard options.responseMode != .formPost else {
-            throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
+            throw AuthError(.unsupported, "The redirect URI \(redirectURI) cannot receive a form post (response_mode).")
         }
         guard let handOver else {
             return try await body(session(redirectURI, options) { try await RedirectSession.neverByItself() })

@@ -34,7 +34,7 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
             )
         }
         guard options.responseMode != .formPost else {
-            throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
+            throw AuthError(.unsupported, "The redirect URI \(redirectURI) cannot receive a form post (response_mode).")
         }
         return try await body(
             RedirectSession(redirectURI: redirectURI.uri) { url in

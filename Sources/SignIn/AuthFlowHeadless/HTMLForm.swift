@@ -48,7 +48,9 @@ struct HTMLForm: Sendable {
         fields.filter { ($0.type == "submit" || $0.type == "image") && ($0.method ?? method) != "dialog" }
     }
     /// Whether a browser can submit it.
-    var isSubmitted: Bool { method != "dialog" || !buttons.isEmpty }
+    var isSubmitted: Bool {
+        !buttons.isEmpty || method != "dialog" && !fields.contains { $0.type == "submit" || $0.type == "image" }
+    }
     var passwordField: Field? { fields.first { $0.type == "password" } }
     /// The field for the user name: the last text field, before the password field if there is one.
     var userNameField: Field? {

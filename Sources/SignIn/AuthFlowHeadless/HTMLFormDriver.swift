@@ -54,8 +54,8 @@ extension HTMLFormDriver: LoginDriver {
                 status: page.response.status
             )
         }
-        let forms = html.forms.filter(\.isSubmitted)
-        guard let form = forms.first(where: { $0.passwordField != nil }) ?? forms.first(where: Self.isUsable) else {
+        guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable)
+        else {
             if html.hasScripts {
                 throw refusal(
                     page,
@@ -85,7 +85,7 @@ extension HTMLFormDriver: LoginDriver {
         guard
             let answer = try HTMLForm.answer(
                 saying: consent.words,
-                in: forms.filter(Self.isUsable),
+                in: html.forms.filter(Self.isUsable),
                 acceptsDefault: consent == .allow,
                 on: page
             )

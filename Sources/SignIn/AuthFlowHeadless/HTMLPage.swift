@@ -28,6 +28,8 @@ struct HTMLPage: Sendable {
         guard ["", "text/html", "application/xhtml+xml"].contains(type) else {
             return HTMLPage(text: String(decoding: page.response.body.prefix(1000), as: UTF8.self))
         }
-        return HTMLReader.page(page.response.body)
+        var html = HTMLReader.page(page.response.body)
+        html.forms.removeAll { !$0.isSubmitted }
+        return html
     }
 }

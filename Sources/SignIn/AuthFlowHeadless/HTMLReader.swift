@@ -1,7 +1,7 @@
 /// Builds an ``HTMLPage`` from a page's tags and text: its title, its visible text, and the forms that a browser would submit.
 ///
 /// It does not build a DOM tree. The HTML Standard associates a field with the form that is open when the field's tag is read, or by the `form` attribute
-/// (section 4.10.17.3). Forms that a browser would not show, and values that it would not submit, are ignored; in malformed pages, a browser may find more forms.
+/// (section 4.10.17.3). Text that a browser would not treat as a form, and values that it would not submit, are ignored; in malformed pages, a browser may find more forms.
 struct HTMLReader {
     /// The length, in bytes, beyond which no more text is appended to the text of the page or of a button.
     private static let maximumText = 1000
@@ -32,6 +32,7 @@ struct HTMLReader {
     private var identified: [[UInt8]: Int?] = [:]
     private var button: (field: HTMLForm.Field, owner: Owner)?
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
+    private var hasTable = false
     private var hasTitle = false
     private var isInTitle = false
     /// The open `select` element. It has no owner if it is disabled or in no form.
@@ -77,6 +78,7 @@ struct HTMLReader {
             return
         }
         if tag.name == "frameset" { discard() }
+        if tag.name == "table" { hasTable = true }
         // Section 13.2.6.4.7: its attributes are added to the existing `html` or `body` element.
         if tag.name == "html" || tag.name == "body", let identifier = tag[.id] {
             identified[Array(identifier.utf8)] = .some(nil)
@@ -166,9 +168,13 @@ struct HTMLReader {
     }
 
     private mutating func identify(_ tag: HTMLTokenizer.Tag, _ form: Int?) {
-        guard let identifier = tag[.id].map({ Array($0.utf8) }), !identifier.isEmpty, identified[identifier] == nil
-        else { return }
-        identified[identifier] = .some(form)
+        guard let identifier = tag[.id].map({ Array($0.utf8) }), !identifier.isEmpty else { return }
+        if identified[identifier] == nil {
+            identified[identifier] = .some(form)
+        } else if hasTable {
+            // Section 13.2.6.1: an element that a table may not contain is moved before the table.
+            identified[identifier] = .some(nil)
+        }
     }
 
     private mutating func end(_ name: String) {

@@ -14,7 +14,8 @@ struct HTMLSelect {
     private let isDropDown: Bool
     private var options: [Option] = []
     private var isInOption = false
-    private var isGroupDisabled = false
+    /// Whether the open `optgroup` element is disabled; nil outside of such elements.
+    private var isGroupDisabled: Bool?
 
     init(_ tag: HTMLTokenizer.Tag) {
         isMultiple = tag[.multiple] != nil
@@ -34,14 +35,14 @@ struct HTMLSelect {
     mutating func begin(_ tag: HTMLTokenizer.Tag) {
         isInOption = tag.name == "option"
         guard isInOption else {
-            isGroupDisabled = tag.name == "optgroup" && tag[.disabled] != nil
+            isGroupDisabled = tag.name == "optgroup" ? tag[.disabled] != nil : nil
             return
         }
         options.append(
             Option(
                 value: tag[.value],
                 isSelected: tag[.selected] != nil,
-                isDisabled: tag[.disabled] != nil || isGroupDisabled
+                isDisabled: tag[.disabled] != nil || isGroupDisabled == true
             )
         )
     }
@@ -52,7 +53,9 @@ struct HTMLSelect {
 
     mutating func endOption() { isInOption = false }
 
-    mutating func endGroup() { (isInOption, isGroupDisabled) = (false, false) }
+    mutating func endGroup() {
+        if isGroupDisabled != nil { (isInOption, isGroupDisabled) = (false, nil) }
+    }
 
     /// The values to submit.
     var values: [String] {

@@ -35,7 +35,7 @@ struct HTMLTokenizer {
 
     private let bytes: [UInt8]
     private var position = 0
-    /// The element whose content is text and ends only at its own end tag; nil outside.
+    /// The element whose content is text and ends only at its own end tag; nil outside such an element.
     private var textElement: String?
     private static let attributes = Dictionary(
         uniqueKeysWithValues: Attribute.allCases.map { (Array($0.rawValue.utf8), $0) }
@@ -92,7 +92,8 @@ struct HTMLTokenizer {
         let start = position
         position += 1
         while position < bytes.count, bytes[position] != UInt8(ascii: "<") { position += 1 }
-        return HTMLCharacters.text(bytes[start..<position])
+        // Section 13.2.6.4.7: a null character outside of elements that contain only text is ignored.
+        return HTMLCharacters.text(bytes[start..<position].filter { $0 != 0 }[...])
     }
 
     /// The content of an element that contains only text, up to its end tag; nil if it is not needed.

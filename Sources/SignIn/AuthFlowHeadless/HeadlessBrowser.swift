@@ -72,7 +72,7 @@ public actor HeadlessBrowser {
         jar.field(for: endpoint, now: now()) { $0.name == name } != nil
     }
 
-    /// The cookies of the visit so far.
+    /// The cookies received during the visit so far.
     var cookies: [Cookie] { jar.cookies }
 
     /// The destination of a visit.

@@ -84,12 +84,11 @@ extension HeadlessDevicePresenter: DevicePresenter {
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }
-            let target = try form.target(on: page)
+            let button = form.signInButton
+            let target = try form.target(on: page, pressing: button)
             guard target.origin == origin else { continue }
-            var parameters = FormParameters()
-            for field in form.fields where field.isSent { parameters.append(field.name, field.value) }
-            parameters[field.name] = authorization.userCode
-            return form.method == "post"
+            let parameters = form.parameters(filling: [field.name: authorization.userCode], pressing: button)
+            return (button?.method ?? form.method) == "post"
                 ? .post(parameters, to: target, typesCredentials: false)
                 : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
         }

@@ -16,7 +16,7 @@ public struct LoopbackUserAgent: Sendable {
     /// - Parameters:
     ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
     ///   - applicationName: The name of the program on the final pages in the browser; empty for none.
-    ///   - accentColor: The color of the line above those pages, as `#rrggbb`; nil for none.
+    ///   - accentColor: The color of the line at the top of those pages, as `#rrggbb`; nil for no line.
     public init(
         launcher: BrowserLauncher? = .system(),
         applicationName: String = "",

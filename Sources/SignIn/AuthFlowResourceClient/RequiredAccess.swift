@@ -41,7 +41,7 @@ package struct RequiredAuthentication: Sendable, Hashable {
 }
 
 extension ResourceClient {
-    /// The error for a caller that may not show a page, after the resource has rejected a token.
+    /// The error for a caller that may not show a sign-in page, after the resource has rejected a token.
     func loginRequired(rejected credential: Credential, _ challenge: ResourceChallenge) async throws -> AuthError {
         switch challenge.demand {
         case .scope:
@@ -62,7 +62,7 @@ extension ResourceClient {
             let isRepeated = !challenge.acrValues.isEmpty && last == challenge.authentication
             let advice =
                 isRepeated
-                ? "The last sign-in requested the same authentication. If another sign-in does not help, the authorization server may not support it."
+                ? "The last sign-in requested the same authentication. If another sign-in does not help, the authorization server may not support this authentication."
                 : "Sign in again."
             return AuthError(
                 .loginRequired,

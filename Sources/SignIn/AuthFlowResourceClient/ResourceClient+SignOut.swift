@@ -129,8 +129,8 @@ extension ResourceClient {
         await removeUnusedRegistrations(of: signIns)
     }
 
-    /// The clients that sign out. If the sign-in contradicts the current configuration, or its registration is no
-    /// longer stored, it is a public client with the sign-in's client ID, so that the tokens are still removed. A client
+    /// The clients for the sign-out. If the sign-in contradicts the current configuration, or its registration is no
+    /// longer stored, the first is a public client with the sign-in's client ID, so that the tokens are still removed. A client
     /// that no longer signs users in may still have a user's tokens.
     private func clientsForSignOut(of known: KnownResource) async throws -> [AuthClient] {
         let client: AuthClient

@@ -91,7 +91,7 @@ public final class ResourceClient: Sendable {
         /// issuer (RFC 9207); default: none, because such a server cannot be distinguished from one that misuses another's endpoints.
         public var trustedIssuers: [String] = []
 
-        /// The maximum number of sign-in pages that requests open in one hour, in all processes; default: 6. A sign-in that the user starts resets
+        /// The maximum number of sign-in pages that requests open in one hour, across all processes; default: 6. A sign-in that the user starts resets
         /// the count.
         public var pagesPerHour = 6
 
@@ -248,7 +248,7 @@ public final class ResourceClient: Sendable {
     }
 
     /// The key that distinguishes clients. For a user's sign-in, the scopes and the authentication are part of the request, not of
-    /// the key: a change of them must not discard the tokens that a client has cached.
+    /// the key, because changing them must not discard the tokens that a client has cached.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
         if methods.withoutUser == nil { (key.scopes, key.authentication) = ([], RequiredAuthentication()) }

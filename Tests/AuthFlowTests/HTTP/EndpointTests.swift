@@ -10,7 +10,7 @@ import Testing
         #expect(try Endpoint(url).url == url)
     }
 
-    /// RFC 5890: Foundation decodes the labels of an internationalized host name.
+    /// RFC 5890: Foundation decodes the A-labels of an internationalized host name, but `Endpoint` must not.
     @Test func anInternationalizedHostNameRemainsEncoded() throws {
         #expect(try Endpoint("https://XN--bcher-kva.example/x").host == "xn--bcher-kva.example")
     }

@@ -25,8 +25,8 @@ import Testing
         #expect(content.exposed == EncryptedTokens.content)
     }
 
-    /// The example of RFC 7518 appendix C.
-    /// RFC 7518 section 4.6.2: the key is derived from all octets of the shared secret, the first of which is zero for these joserfc tokens.
+    /// Tokens whose ECDH-ES shared secret begins with a zero octet.
+    /// RFC 7518 section 4.6.2: the key is derived from all octets of the shared secret, including leading zeros. The tokens were created with joserfc.
     @Test(arguments: [
         "eyJhbGciOiJFQ0RILUVTIiwiZW5jIjoiQTEyOEdDTSIsImVwayI6eyJjcnYiOiJQLTI1NiIsIngiOiJSNVhsZkxNUDU4Q2pFWGQ1TklERTZnYnNDbU9GOWJMZmZlNTMzWHBhRDFrIiwieSI6ImZxTnQ0b2kxQzF2MUYxWE5RVUhfMW14aVhXVzU1OUZYSUtHT0Z3VHdIUkkiLCJrdHkiOiJFQyJ9fQ..YTvYxOyV2TaU9T6O.1xIkJpPgvrQ1yFzx_EJ-QvZGGz0UTrFYMF5YMw.2bINzGfG85r1qkeavc3XGA",
         "eyJhbGciOiJFQ0RILUVTK0EyNTZLVyIsImVuYyI6IkEyNTZHQ00iLCJlcGsiOnsiY3J2IjoiUC0yNTYiLCJ4IjoiNGp5dVUzaElQejczelUxQmRkdUtJZHlqZEdxbGZOaWpUcUJnY19qUWtNWSIsInkiOiJaTGFqZ2w2aG0xelB5YTVfLWtPYVlYeUlYMlNMQ1dUMHg1SVlRY294ZEdVIiwia3R5IjoiRUMifX0.8xbDs9i5tOaV_Qsb1xK6A5Oc7OHIyldKAq-9okwMOmBWQ-KYm50PNg.BUJur2nTP52pPbB0.IW90WJrsiWxW_SX0VBRp1rOoIIo1zpYtfk37cg.f9VjdWIo8iHGX6T9kd5iCQ",
@@ -39,7 +39,7 @@ import Testing
         #expect(try JWE(Secret(text)).decrypted(with: [key]).exposed == "eyJhbGciOiJub25lIn0.e30.c2ln")
     }
 
-    @Test func derivesTheKeyOfTheExample() throws {
+    @Test func derivesTheKeyOfTheExample() throws {  // RFC 7518 appendix C
         let bob = try DecryptionKey(
             jwk: [
                 "kty": "EC", "crv": "P-256", "x": "weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ",

@@ -89,8 +89,8 @@ extension ConformanceRow {
         try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
     }
 
-    /// A row in which a sign-in must be rejected. The client must not send any request after the manipulated message:
-    /// any later request to the token, userinfo or another endpoint fails the row.
+    /// A row in which a sign-in must be rejected. After the manipulated message, the client may only revoke tokens:
+    /// a later request to any endpoint except the revocation endpoint fails the row.
     static func refuses(
         _ number: String,
         _ name: String,

@@ -105,11 +105,16 @@ extension ConformanceTable {
             accepts(
                 7,
                 "-kid-absent-multiple-jwks",
-                "Try every key of the type (or reject the token).",
+                "Try every key of the type (the test also permits rejection).",
                 .jwks(.severalWithoutKeyIDs)
             ),
             accepts(8, "-idtoken-sig-rs256", "Accept RS256."),
-            refuses(9, "-idtoken-sig-none", "Reject an unsigned ID Token (or accept it).", .idToken(.unsigned)),
+            refuses(
+                9,
+                "-idtoken-sig-none",
+                "Reject an unsigned ID Token (the test also permits accepting it).",
+                .idToken(.unsigned)
+            ),
             refuses(
                 10,
                 "-invalid-sig-rs256",

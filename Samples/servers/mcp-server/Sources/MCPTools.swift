@@ -3,7 +3,7 @@ import AuthFlowResourceServerConfiguration
 import HTTPTypes
 import Hummingbird
 
-/// Handles the messages of a stateless MCP server, whose only tool reports the caller.
+/// Handles the messages of a stateless MCP server, whose only tool returns the caller's identity.
 struct MCPTools {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
@@ -56,7 +56,7 @@ struct MCPTools {
     }
 
     private static let tool: JSON = [
-        "name": "whoami", "description": "Returns the caller and the token's scopes.",
+        "name": "whoami", "description": "Returns the caller's identity and the token's scopes.",
         "inputSchema": ["type": "object", "properties": [:], "additionalProperties": false],
     ]
 

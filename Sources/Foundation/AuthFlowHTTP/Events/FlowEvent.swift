@@ -138,7 +138,7 @@ public struct FlowReporter: Sendable {
         )
     }
 
-    /// Publishes that a check has passed.
+    /// Reports that a check has passed.
     /// - Parameters:
     ///   - step: The step that the check belongs to.
     ///   - check: The subject of the check, such as the name of a claim.

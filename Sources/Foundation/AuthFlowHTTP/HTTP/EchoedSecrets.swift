@@ -9,7 +9,7 @@ extension TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
 
-    /// Whether the body may have an `error` member; a text search that does not parse the body.
+    /// Whether the body may have an `error` member, according to a text search that does not parse the body.
     private var namesError: Bool {
         let name = Array(#""error""#.utf8)
         var rest = body[...]

@@ -5,7 +5,7 @@ public enum FormURLEncoding {
     /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
     package static func encodeForm(_ parameters: FormParameters) -> String { encode(parameters, space: "+") }
 
-    /// Encodes for the query of a URL. A space becomes `%20`, which both kinds of decoders understand.
+    /// Encodes for the query of a URL. A space becomes `%20`, which form decoders and URI decoders both accept.
     public static func encodeQuery(_ parameters: FormParameters) -> String { encode(parameters, space: "%20") }
 
     /// Encodes one name or value.

@@ -14,7 +14,7 @@ public struct HostServices: Sendable {
     /// Returns the given number of bytes from a cryptographically secure source.
     public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
 
-    /// The monotonic clock for timeouts, waits and leases. Unlike the wall clock, it is never adjusted, and it
+    /// The monotonic clock for timeouts, waits and leases. Unlike the wall clock, it is never set, and it
     /// continues to advance while the system is suspended.
     public var clock: any Clock<Duration>
 

@@ -46,7 +46,7 @@ final class CurlUpload: Sendable {
     /// Whether the server has rejected the request before the end of its body.
     var isRefused: Bool { state.withLock(\.isRefused) }
 
-    /// Whether a part of the body has not been sent yet, and the server has not rejected it.
+    /// Whether part of the body remains to be sent, and the server has not rejected the request.
     var isUnfinished: Bool { state.withLock { !$0.isWhole && !$0.isRefused } }
 
     /// Reads the body until its end, or until the transfer has ended.

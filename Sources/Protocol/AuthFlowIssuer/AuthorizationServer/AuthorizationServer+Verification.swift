@@ -12,7 +12,7 @@ extension AuthorizationServer {
     ///   - clientID: The client that the token was issued to, which must be its only audience.
     ///   - nonce: The expected nonce; default: any or none, because another program made the request.
     ///   - accessToken: The access token issued with the ID Token, for `at_hash`; default: none.
-    ///   - algorithms: The signature algorithms to accept; default: all asymmetric algorithms it advertises.
+    ///   - algorithms: The signature algorithms to accept; default: all asymmetric algorithms that the server advertises.
     ///   - age: The maximum age, based on `iat`; default: ten minutes; nil for no limit other than its expiry.
     ///   - clockLeeway: The allowed difference between this machine's clock and the server's; default: one minute.
     ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.

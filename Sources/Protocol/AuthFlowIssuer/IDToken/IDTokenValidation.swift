@@ -252,8 +252,8 @@ package struct IDTokenValidation: Sendable {
     }
 
     /// Section 12.2, "Successful Refresh Response": the comparisons that detect a token from another client or
-    /// sign-in. `auth_time` is not compared. Its rule is a requirement on the provider, but several providers violate
-    /// it and report the user's most recent sign-in to any client; rejecting their tokens would end the session.
+    /// sign-in. `auth_time` is not compared. The rule is a requirement on the provider, but several providers violate
+    /// it and report the user's most recent sign-in at any client; rejecting their tokens would end the session.
     /// `Credential.authentication` retains the session's original `auth_time`.
     private func compare(
         _ rules: JWTClaims,

@@ -13,7 +13,7 @@ public struct AssertionSource: Sendable {
         public let issuer: String
         /// The time, according to the server's clock if it is known.
         public let time: Date
-        /// A random identifier of this request.
+        /// A random identifier for this request.
         public let identifier: String
         /// The resources that the access token is for (RFC 8707).
         public let resources: [String]

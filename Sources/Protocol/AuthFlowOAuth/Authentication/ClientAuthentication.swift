@@ -51,7 +51,7 @@ public struct ClientAuthentication: Sendable {
         public let endpoint: Endpoint
         /// The time, according to the server's clock if it is known.
         public let time: Date
-        /// A random identifier of this request.
+        /// A random identifier for this request.
         public let identifier: String
         /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server does not advertise it.
         public let announcedAlgorithms: [String]?

@@ -69,7 +69,7 @@ extension OAuthClient {
             throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.")
         }
         if let obstacle = request.binding.obstacle(to: ProviderBinding(metadata)) {
-            throw AuthError(.invalidCallback, "No code was sent: \(obstacle). Sign in again.")
+            throw AuthError(.invalidCallback, "The authorization code was not sent: \(obstacle). Sign in again.")
         }
         guard host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")

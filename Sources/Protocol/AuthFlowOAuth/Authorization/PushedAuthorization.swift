@@ -114,7 +114,7 @@ extension OAuthClient {
             return error
         }
         return error.saying(
-            "\(error.message) The provider's metadata lists an endpoint for pushed requests, but this client may not be allowed to use it. To send requests through the browser, set \"par\" to \"never\".",
+            "\(error.message) The provider's metadata lists a pushed authorization request endpoint, but this client may not be allowed to use it. To send requests through the browser, set \"par\" to \"never\".",
             because: error
         )
     }

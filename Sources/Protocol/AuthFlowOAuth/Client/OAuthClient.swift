@@ -88,7 +88,7 @@ public struct OAuthClient: Sendable {
         registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
     }
 
-    /// Whether sign-ins identify the user. Plain OAuth 2.0, without the `openid` scope, issues no ID Token.
+    /// Whether sign-ins identify the user. Without the `openid` scope (plain OAuth 2.0), no ID Token is issued.
     public var identifiesUsers: Bool {
         (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
             ?? registration.scopes.contains("openid")

@@ -154,8 +154,8 @@ public import AuthFlowJSON
         /// checked.
         public var certificate: CertificateBinding?
 
-        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), even if the client
-        /// authenticates with another method; default: false. Needs ``certificate``.
+        /// Whether tokens are bound to the certificate instead of a DPoP key (RFC 8705 section 3), even if the client
+        /// authenticates with another method; default: false. Requires ``certificate``.
         public var bindsTokensToCertificate = false
 
         /// The requirements for signed introspection responses (RFC 9701); default: nil, for plain responses.

@@ -37,7 +37,7 @@ extension ClientRegistration.Values {
         if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
             throw refuse("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
-        // "shall support sender-constrained access tokens": the certificate that authenticates the client binds the tokens, or else DPoP does. A
+        // "shall support sender-constrained access tokens": tokens are bound to the certificate that authenticates the client, or else to a DPoP key. A
         // binding can be checked only if the certificate is known.
         if authentication.usesCertificate, certificate != nil, !usesDPoP { bindsTokensToCertificate = true }
         if !bindsTokensToCertificate { usesDPoP = true }

@@ -38,7 +38,7 @@ struct ProviderBinding: Sendable, Hashable {
     func obstacle(to other: ProviderBinding) -> String? {
         guard self != other else { return nil }
         return json["issuer"] == other.json["issuer"]
-            ? "the credential belongs to endpoints of \(issuer) that differ from the configured ones"
-            : "the credential belongs to \(issuer), but the configuration now names \(other.issuer)"
+            ? "the sign-in used endpoints of \(issuer) that differ from the configured endpoints"
+            : "the sign-in was at \(issuer), but the configuration now names \(other.issuer)"
     }
 }

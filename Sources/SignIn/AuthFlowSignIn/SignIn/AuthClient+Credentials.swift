@@ -63,10 +63,10 @@ extension AuthClient {
 
     /// Returns tokens for one of the resources of the sign-in (RFC 8707 section 2.2): from the cache, or obtained with
     /// the refresh token. Each resource, and each set of scopes, has a separate access token, and one refresh token
-    /// serves all of them if the provider allows it. A client without a user requests tokens for the resource alone.
+    /// serves all of them if the provider allows it. A machine-to-machine client requests tokens for the resource only.
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
-    ///   - scopes: A subset of the granted scopes; default: all, which is the only choice for a client without a user.
+    ///   - scopes: A subset of the granted scopes; default: all, the only choice for a machine-to-machine client.
     ///   - duration: The minimum remaining lifetime of the token; default: the freshness margin.
     ///   - rejected: An access token that the resource has rejected and that must be replaced; default: none.
     /// - Throws: The same errors as ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
@@ -87,7 +87,7 @@ extension AuthClient {
             )
         }
         guard scopes == nil else {
-            throw AuthError(.unsupported, "A client without a user cannot request fewer scopes for one resource.")
+            throw AuthError(.unsupported, "A machine-to-machine client cannot request fewer scopes for one resource.")
         }
         return try await current(for: resource).credential(margin: duration, rejected: rejected).tokens
     }
@@ -118,7 +118,7 @@ extension AuthClient {
         }
     }
 
-    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them. A client without a user
+    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them. A machine-to-machine client
     /// obtains new tokens, even if it has none yet.
     /// - Throws: The same errors as ``freshTokens(account:)``.
     @discardableResult

@@ -156,7 +156,7 @@ extension AuthClient {
         }
     }
 
-    /// Removes every stored credential of this client, including unreadable ones. For a client without a user, these are the tokens that it
+    /// Removes every stored credential of this client, including unreadable ones. For a machine-to-machine client, these are the tokens that it
     /// requests with its current scopes, resources and parameters. It sends no request to the
     /// provider, where the tokens and the session stay valid.
     /// - Returns: Whether there was a credential.

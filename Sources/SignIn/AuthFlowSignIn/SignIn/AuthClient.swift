@@ -119,7 +119,7 @@ public final class AuthClient: Sendable {
 
     /// The credential of this client; if it depends on another sign-in, the credential for the user who is signed in there
     /// now.
-    /// - Parameter resource: For a client without a user, a resource for which it obtains separate tokens; default: the options' resource.
+    /// - Parameter resource: For a machine-to-machine client, a resource for which it obtains separate tokens; default: the options' resource.
     func current(for resource: String? = nil) async throws -> ManagedCredential {
         guard let method = methods.withoutUser else { return fixed }
         return managed(for: try await method.owner?(), method, resource)
@@ -139,7 +139,7 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// The current credential and, for a client without a user, those for its resources.
+    /// The current credential and, for a machine-to-machine client, those for its resources.
     func all() async throws -> [ManagedCredential] {
         guard let method = methods.withoutUser else { return [fixed] }
         let owner = try await method.owner?()
@@ -147,7 +147,7 @@ public final class AuthClient: Sendable {
         return ([nil] + others).map { managed(for: owner, method, $0) }
     }
 
-    /// The stored credentials: the current credential, and those for the resources of a client without a user.
+    /// The stored credentials: the current credential, and those for the resources of a machine-to-machine client.
     package func storedCredentials() async throws -> [Credential] {
         var stored: [Credential] = []
         for managed in try await all() { stored += try await managed.accounts().entries.compactMap(\.credential) }

@@ -7,7 +7,7 @@ import AuthFlowOAuth
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
 /// 2. start listening for the redirect (`UserAgents/UserAgent.swift`);
-/// 3. build the authorization request (`Authorization/AuthorizationRequest.swift`) and let the user agent visit it;
+/// 3. build the authorization request (`Authorization/AuthorizationRequest.swift`) and let the user agent open its URL;
 /// 4. check the authorization response (`Authorization/AuthorizationResponse.swift`);
 /// 5. exchange the code for tokens (`Authorization/CodeExchange.swift`, `Client/TokenRequest.swift`);
 /// 6. validate the tokens and identify the user (`Client/TokenValidation.swift`,

@@ -71,7 +71,7 @@ public enum SignInMethod: Sendable {
     }
 }
 
-/// The clients without a user that share a stored token.
+/// The machine-to-machine clients that share a stored token.
 package enum TokensWithoutUser: Sendable {
     /// Clients that request the same scopes, resources and parameters: processes with different configurations, as during an upgrade, do
     /// not replace each other's tokens.

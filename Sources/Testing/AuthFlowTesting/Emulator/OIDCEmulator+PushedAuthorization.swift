@@ -5,7 +5,7 @@ import Synchronization
 // Authorization requests that are pushed (RFC 9126) or signed (RFC 9101).
 
 extension OIDCEmulator {
-    /// The endpoint for pushed authorization requests.
+    /// The pushed authorization request endpoint.
     func pushedAuthorization(
         _ form: FormParameters,
         _ request: HTTPRequest,

@@ -93,7 +93,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var hasDeviceFlow = true
         /// The scopes that the user deselects on the consent page.
         public var refusedScopes: Set<String> = []
-        /// The number of API requests remaining in the rate limit; nil for no limit.
+        /// The number of API requests remaining until the rate limit is reached; nil for no limit.
         public var remainingCalls: Int?
         /// The minimum interval between polls with a device code, in seconds.
         public var devicePollInterval = 5.0

@@ -18,7 +18,7 @@ public final class OktaEmulator: ProviderEmulator {
 
     public var origins: [String] { [origin] }
 
-    /// The number of requests remaining in the rate limit; nil for no limit.
+    /// The number of requests remaining until the rate limit is reached; nil for no limit.
     public var remainingCalls: Int? {
         get { state.withLock { $0.remainingCalls } }
         set { state.withLock { $0.remainingCalls = newValue } }

@@ -19,8 +19,8 @@ struct HandleRedirectCommand: AsyncParsableCommand {
         guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
             outcome == .nobody
-            ? "No login of this user on this machine is waiting for this redirect. Start authflow login again, or, if the login is waiting on another machine, paste the URL there."
-            : "A login is waiting for a different redirect URI. Start authflow login again."
+            ? "No login of this user on this machine is waiting for this redirect. Run authflow login again, or, if the login is waiting on another machine, paste the URL there."
+            : "A login is waiting for a different redirect URI. Run authflow login again."
         // When the desktop runs this command, the user does not see the output.
         Notification.show(reason)
         throw AuthError(.invalidCallback, reason)

@@ -17,7 +17,7 @@ final class ServerClock: HTTPTransport {
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         let response = try await base.withLock(\.self).send(call)
-        // `Date` has a resolution of one second, so half a second is the best estimate of the fraction.
+        // The `Date` header has a resolution of one second, so half a second is the best estimate of the fraction.
         if let offset = response.clockOffset(at: Date()) { found.withLock { $0 = offset - 0.5 } }
         return response
     }

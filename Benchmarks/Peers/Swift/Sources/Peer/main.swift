@@ -154,7 +154,7 @@ nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
         }
         let server = AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport)
         if algorithm.hasPrefix("api-") {
-            // Caching is disabled, as if each request contained a new token.
+            // Caching is disabled, so that each request costs as much as a request with a new token.
             var rules = ResourceServerRules()
             rules.cachedTokens = 0
             let api = try ResourceServer("https://api.example.com", issuers: [TrustedIssuer(server)], rules: rules)
