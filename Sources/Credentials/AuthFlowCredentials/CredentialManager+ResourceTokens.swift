@@ -9,6 +9,12 @@ extension Credential {
         resourceTokens.first { $0.isFor(resource, scopes) }.map(using)
     }
 
+    /// Whether the main token is the only token for a resource: the resource is the only one of the grant, and there is no
+    /// refresh token to exchange.
+    func isOnly(for resource: String, _ scopes: [String]?) -> Bool {
+        tokens.refreshToken == nil && scopes == nil && resources.count == 1 && resources[0].isIdentical(to: resource)
+    }
+
     /// A copy of this credential with the token for one resource and without the refresh token.
     func using(_ token: ResourceToken) -> Credential {
         var tokens = TokenSet(
@@ -66,7 +72,9 @@ extension ManagedCredential {
     ) async throws -> TokenSet {
         let margin = max(margin ?? .zero, freshnessMargin)
         @Sendable func fresh(_ credential: Credential) -> TokenSet? {
-            let stored = credential.tokens(for: resource, scopes)
+            let stored =
+                credential.tokens(for: resource, scopes)
+                ?? (credential.isOnly(for: resource, scopes) ? credential : nil)
             guard let stored, stored.isFresh(at: client.host.now(), margin: margin) else { return nil }
             return stored.tokens.accessToken != rejected ? stored.tokens : nil
         }

@@ -150,7 +150,7 @@ extension ManagedCredential {
                 try await client.refresh(credential, scopes: scopes, resources: resources) {
                     [unfinished] () throws(AuthError) in
                     try lease.requireTime()
-                    try unfinished.requireOpen()
+                    try unfinished.willSend()
                 }
             }
         } catch let error as AuthError where error.code == .closing {

@@ -40,7 +40,7 @@ package struct PrivateFile {
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Other users can write to \(directory), so no credential is stored there. Run: chmod 700 '\(directory)'"
+                "Other users can write to \(directory), so no credential is stored there. Run: chmod 700 \(ShellWord.path(directory))"
             )
         }
     }
@@ -89,7 +89,7 @@ package struct PrivateFile {
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Other users can read \(path), so its tokens may be compromised. \(remedy), run: chmod 600 '\(path)'"
+                "Other users can read \(path), so its tokens may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"
             )
         }
     }

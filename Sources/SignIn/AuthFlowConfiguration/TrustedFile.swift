@@ -73,13 +73,13 @@ struct TrustedFile {
 
     private func writable(_ path: String) -> AuthError {
         refusal(
-            "Other users can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Check its contents, then run: chmod go-w '\(DisplayText.sanitized(path))'"
+            "Other users can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Check its contents, then run: chmod go-w \(ShellWord.path(path))"
         )
     }
 
     private func foreign(_ path: String) -> AuthError {
         refusal(
-            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Check its contents, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
+            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Check its contents, then copy it, or run: chown \(geteuid()) \(ShellWord.path(path))"
         )
     }
 

@@ -35,11 +35,12 @@ import AuthFlowSystem
             // A bridge exits when its host does, even if requests are in progress.
             if UnfinishedClients.isBusy { _ = await UnfinishedClients.drain() }
         } catch {
-            // A refresh in progress has already used up the old refresh token, so its response is stored first.
+            // A refresh token that has been sent may be used up, so the response is stored first.
             if UnfinishedClients.isBusy {
                 let words = UnfinishedClients.words
-                Terminal.talk(words.began)
-                Terminal.talk(await UnfinishedClients.drain() ? words.done : words.late)
+                if let words { Terminal.talk(words.began) }
+                let isDone = await UnfinishedClients.drain()
+                if let words { Terminal.talk(isDone ? words.done : words.late) }
             }
             status = ExitStatus.of(error)
             report(error, status)

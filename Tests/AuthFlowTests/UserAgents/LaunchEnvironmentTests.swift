@@ -264,6 +264,11 @@ import Testing
         #expect(
             place.launchEnvironment.forwardingCommand(port: 8400) == "ssh -N -L 8400:127.0.0.1:8400 alice@192.0.2.1"
         )
+        place.environment["SSH_CONNECTION"] = "192.0.2.7 50000 192.0.2.1 2222"
+        #expect(
+            place.launchEnvironment.forwardingCommand(port: 8400)
+                == "ssh -N -L 8400:127.0.0.1:8400 -p 2222 alice@192.0.2.1"
+        )
         place.environment["VSCODE_IPC_HOOK_CLI"] = "/run/vscode.sock"
         #expect(place.launchEnvironment.forwardingCommand(port: 8400) == nil)
         place.environment = Self.x11

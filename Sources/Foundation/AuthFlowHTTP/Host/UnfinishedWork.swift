@@ -6,10 +6,18 @@ import Synchronization
 package final class UnfinishedWork: Sendable {
     private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
     private let next = Atomic<UInt64>(0)
-    private let sent = Atomic(0)
-    private let isClosed = Atomic(false)
+    private let sending = Mutex(Sending())
     /// The owners of unsaved credentials, with the functions that retry the writes.
     private let unwritten = Mutex<[(owner: ObjectIdentifier, write: @Sendable () async -> Bool)]>([])
+
+    /// The requests that consume a refresh token.
+    private struct Sending {
+        var requests = 0
+        /// Whether one of them has been sent.
+        var isSent = false
+        /// Whether the process is about to exit.
+        var isClosed = false
+    }
 
     package init() {}
 
@@ -59,29 +67,36 @@ package final class UnfinishedWork: Sendable {
     /// Counts a request that consumes a refresh token, until its response is stored.
     /// - Throws: `CancellationError` when the process is about to exit.
     package func beginSending() throws {
-        // The request is counted before the check, and ``hasSent`` is read after ``close()``, so at least one of the
-        // two sides sees the other's change.
-        sent.add(1, ordering: .sequentiallyConsistent)
-        guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
-        endSending()
-        throw CancellationError()
+        try sending.withLock { sending in
+            if sending.isClosed { throw CancellationError() }
+            sending.requests += 1
+        }
     }
 
     /// Called immediately before a refresh token is sent. If the process is about to exit, the response could not be
     /// stored.
     /// - Throws: ``AuthError`` with ``AuthError/Code/closing``.
-    package func requireOpen() throws(AuthError) {
-        guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
-        throw AuthError(.closing, "The process is about to exit, so no refresh token was sent.")
+    package func willSend() throws(AuthError) {
+        try sending.withLock { sending throws(AuthError) in
+            guard !sending.isClosed else {
+                throw AuthError(.closing, "The process is about to exit, so no refresh token was sent.")
+            }
+            sending.isSent = true
+        }
     }
 
-    package func endSending() { sent.subtract(1, ordering: .sequentiallyConsistent) }
+    package func endSending() {
+        sending.withLock { sending in
+            sending.requests -= 1
+            if sending.requests == 0 { sending.isSent = false }
+        }
+    }
 
     /// Prevents any further refresh tokens from being sent.
-    package func close() { isClosed.store(true, ordering: .sequentiallyConsistent) }
+    package func close() { sending.withLock { $0.isClosed = true } }
 
     /// Whether a refresh token was sent and the response is not stored yet.
-    package var hasSent: Bool { sent.load(ordering: .sequentiallyConsistent) > 0 }
+    package var hasSent: Bool { sending.withLock(\.isSent) }
 
     /// Waits until no work is in progress, and retries the writes of unsaved credentials.
     /// - Returns: Whether all work completed in time, and all credentials are saved.

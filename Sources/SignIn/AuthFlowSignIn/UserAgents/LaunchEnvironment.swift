@@ -168,8 +168,10 @@ public struct LaunchEnvironment: Sendable {
         // SSH_CONNECTION: client address, client port, server address, server port.
         let connection = (environment["SSH_CONNECTION"] ?? "").split(separator: " ")
         let host = connection.count == 4 ? String(connection[2]) : "HOST"
+        let server = connection.count == 4 ? UInt16(connection[3]) ?? 22 : 22
+        let option = server == 22 ? "" : "-p \(server) "
         let user = environment["USER"].map { "\($0)@" } ?? ""
-        return "ssh -N -L \(port):127.0.0.1:\(port) \(DisplayText.sanitized("\(user)\(host)", limit: 200))"
+        return "ssh -N -L \(port):127.0.0.1:\(port) \(option)\(DisplayText.sanitized("\(user)\(host)", limit: 200))"
     }
 
     private func has(_ name: String) -> Bool { environment[name]?.isEmpty == false }

@@ -17,7 +17,13 @@ struct AccountsCommand: AsyncParsableCommand {
 
     func run() async throws {
         let client = try options.choice.client()
-        if let select { try await client.selectAccount(select) }
+        if let select {
+            do {
+                try await client.selectAccount(select)
+            } catch let error as AuthError where error.code == .loginRequired {
+                throw AccountIsUnknown(message: error.description)
+            }
+        }
         let accounts = try await client.accounts()
         guard json else {
             if accounts.isEmpty { Terminal.talk("No account is signed in.") }

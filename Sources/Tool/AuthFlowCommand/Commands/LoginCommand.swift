@@ -68,7 +68,7 @@ struct LoginCommand: AsyncParsableCommand {
         }
         guard resource.url != nil || acrValues.isEmpty && maxAge == nil else {
             throw ValidationError(
-                "--acr-values and --max-age need the URL of a resource; for a profile, set \"acr_values\" and \"max_age\"."
+                "--acr-values and --max-age need the URL of a resource; for a profile, set them in \"parameters\", under \"authorization\"."
             )
         }
         guard maxAge.map({ ResourceClient.Options.maxAges.contains($0) }) ?? true else {

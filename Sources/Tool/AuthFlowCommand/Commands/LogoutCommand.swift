@@ -69,6 +69,9 @@ struct LogoutCommand: AsyncParsableCommand {
             throw ExitStatus.signedOutHereOnly
         }
         guard signOut.credential != nil else { return Terminal.talk(absence(client)) }
+        if !options.quiet, let next = try? await client.accounts().first {
+            Terminal.talk("\(next.displayName) is the current account.")
+        }
         try say(signOut, tokens: client.tokensWithoutSignIn)
     }
 
@@ -137,8 +140,8 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 }
 
-/// The error for a sign-out of an account that is not signed in. A command to sign in would not be helpful here.
-private struct AccountIsUnknown: CommandFailure {
+/// The error for an account that is not signed in. A command to sign in would not be helpful here.
+struct AccountIsUnknown: CommandFailure {
     let message: String
     var status: ExitCode { ExitStatus.loginRequired }
 }

@@ -22,12 +22,16 @@ enum RegistrationCommands {
             self.transport = try settings.transport(environment: ToolEnvironment.host.environment)
         }
 
-        /// The registrations with an issuer, or for the resources of a URL's origin; nil returns all registrations.
+        /// The registrations with an issuer, or for an origin, which the URL of a known resource may represent; nil returns
+        /// all registrations.
         func registrations(_ address: String?) async throws -> [(issuer: String, origin: String)] {
             let all = try await KnownResources(store: store).registrations()
             guard let address else { return all }
-            let origin = try Endpoint(address, name: "URL").origin
-            return all.filter { $0.issuer.isIdentical(to: address) || $0.origin == origin }
+            let endpoint = try Endpoint(address, name: "URL")
+            let resources = try await KnownResources(store: store).addresses()
+            let isKnown =
+                ["", "/"].contains(endpoint.path) || resources.contains { (try? Endpoint($0))?.url == endpoint.url }
+            return all.filter { $0.issuer.isIdentical(to: address) || isKnown && $0.origin == endpoint.origin }
         }
     }
 
@@ -73,7 +77,7 @@ enum RegistrationCommands {
             if json {
                 try Terminal.result(.array(all))
             } else if all.isEmpty {
-                Terminal.talk("There is no such registration.")
+                Terminal.talk("There is no such registration. To list the registrations, run: authflow register show")
             }
         }
     }
@@ -99,7 +103,7 @@ enum RegistrationCommands {
                 Terminal.talk("The old registration, if any, is still used for other resources of the same server.")
             }
             Terminal.talk(
-                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in: authflow login \(address)"
+                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in. Run: \(ShellWord.line(["authflow", "login", address] + (config.map { ["--config", $0] } ?? [])))"
             )
         }
     }
@@ -148,7 +152,9 @@ enum RegistrationCommands {
                 Terminal.talk("The registration with \(kept.issuer) was removed from this machine.")
                 await unregister(kept, place, name: "The registration")
             }
-            if !isRemoved { Terminal.talk("There is no such registration.") }
+            if !isRemoved {
+                Terminal.talk("There is no such registration. To list the registrations, run: authflow register show")
+            }
         }
     }
 

@@ -54,7 +54,7 @@ enum ExitStatus {
         case let error as AuthError where error.code == .storeDamaged:
             "\(error.description) Run: \(SignInAdvice.storeReset)"
         case let error as AuthError where error.code == .accountMismatch && SignInAdvice.command != nil:
-            "\(error.description) Run: \(SignInAdvice.command ?? "") --add-account, or --replace-account."
+            "\(error.description) Run: \(SignInAdvice.command(adding: "--add-account") ?? ""), or use --replace-account."
         // The user of a helper does not know which profile the request was for.
         case let error as AuthError where error.code == .loginRequired:
             error.description + (SignInAdvice.command(after: error).map { " Run: \($0)" } ?? "")

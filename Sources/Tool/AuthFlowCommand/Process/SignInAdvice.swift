@@ -17,6 +17,11 @@ enum SignInAdvice {
         chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
     }
 
+    /// The command that signs in with an option; nil before a profile or resource was chosen.
+    static func command(adding option: String) -> String? {
+        command.map { $0.hasSuffix(" \(option)") ? $0 : "\($0) \(option)" }
+    }
+
     /// The command that signs in after an error: with the access that a resource requires, if any; nil if the command would be too long.
     static func command(after error: any Error) -> String? {
         command.flatMap { extended($0, for: error) }

@@ -16,7 +16,8 @@ enum UnfinishedClients {
 
     private static let state = Mutex(State())
 
-    /// The messages about requests in progress: before and after waiting for them.
+    /// The messages about requests in progress: before and after waiting for them. Without them, the tool exits as if
+    /// there were none.
     struct Words: Sendable {
         let began: String
         let done: String
@@ -28,7 +29,7 @@ enum UnfinishedClients {
     /// Records that the requests in progress belong to a sign-out.
     static func noteSignOut() { signsOut.withLock { $0 = true } }
 
-    static var words: Words {
+    static var words: Words? {
         if signsOut.withLock({ $0 }) {
             return Words(
                 began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
@@ -37,10 +38,11 @@ enum UnfinishedClients {
                     "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
             )
         }
+        guard hasSent else { return nil }
         return Words(
             began:
                 "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
-            done: "Finished, and the result was stored. See: \(SignInAdvice.status)",
+            done: "The request has finished, and any new token was stored. See: \(SignInAdvice.status)",
             late: "The request did not finish in time. You may have to sign in again."
         )
     }

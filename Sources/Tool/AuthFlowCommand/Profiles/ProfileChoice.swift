@@ -69,7 +69,8 @@ struct ProfileChoice: Hashable {
         let profile = try file().profile(profile)
         var chosen = self
         chosen.profile = profile.name
-        SignInAdvice.choose(chosen.words)
+        // The requested account may not be signed in, although another account is.
+        SignInAdvice.choose(chosen.words, signIn: account == nil ? [] : ["--add-account"])
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(

@@ -1,0 +1,19 @@
+/// A command line for the user to paste into a shell.
+package enum ShellWord {
+    /// A word, quoted for a POSIX shell.
+    package static func quoted(_ word: String) -> String {
+        let isPlain = word.unicodeScalars.allSatisfy {
+            $0.isASCII
+                && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
+        }
+        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
+    }
+
+    /// A path, which no command mistakes for an option. Control characters are replaced.
+    package static func path(_ path: String) -> String {
+        quoted((path.hasPrefix("-") ? "./" : "") + DisplayText.sanitized(path, limit: 4096))
+    }
+
+    /// The words as a command line, quoted for a POSIX shell.
+    package static func line(_ words: [String]) -> String { words.map(quoted).joined(separator: " ") }
+}
