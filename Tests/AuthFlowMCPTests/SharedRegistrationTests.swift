@@ -161,6 +161,14 @@ import Testing
         let challenge = try #require(ResourceChallenge(status: 401, challenges: challenges))
         #expect(challenge.maxAge == nil && challenge.acrValues == ["mfa"])
     }
+
+    /// The values become arguments of a command that the user is advised to run.
+    @Test func contextClassesOutsideOfTheScopeCharactersAreIgnored() throws {
+        let value = "x'\u{301};touch${IFS}PWNED;'\u{301} mfa urn:x'y"
+        let challenges = AuthenticationChallenge.challenges(in: demand("acr_values=\"\(value)\""))
+        let challenge = try #require(ResourceChallenge(status: 401, challenges: challenges))
+        #expect(challenge.acrValues == ["mfa", "urn:x'y"])
+    }
 }
 
 /// Replaces responses of an emulator, and records the authorization requests.

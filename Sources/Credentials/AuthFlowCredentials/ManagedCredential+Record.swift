@@ -356,7 +356,7 @@ extension ManagedCredential {
             do throws(AuthError) { try lease.requireTime() } catch { throw Outdated() }
             try unfinished.beginSending()
             defer { unfinished.endSending() }
-            try unfinished.willSend()
+            do throws(AuthError) { try unfinished.willSend() } catch { throw CancellationError() }
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = client.host.wholeSecond
             credential.refusedRefreshes = 0

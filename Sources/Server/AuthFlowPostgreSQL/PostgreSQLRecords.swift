@@ -31,7 +31,7 @@ struct PostgreSQLRecords: RecordTable {
             onMessage: onMessage
         )
         self.table = "\(PostgreSQLSettings.quoted(settings.schema)).records"
-        self.channel = "'\(settings.schema.replacing("'", with: "''"))'"
+        self.channel = "'\(settings.schema.replacing(scalar: "'", with: "''"))'"
     }
 
     private func rows(_ statement: String, _ parameters: PostgreSQLValue...) async throws -> PostgreSQLRows {

@@ -93,6 +93,6 @@ struct PostgreSQLSettings: Sendable {
 
     /// Quotes a name as an SQL identifier.
     static func quoted(_ name: String) -> String {
-        "\"\(name.replacing("\"", with: "\"\""))\""
+        "\"\(name.replacing(scalar: "\"", with: "\"\""))\""
     }
 }

@@ -95,12 +95,16 @@ struct HTMLForm: Sendable {
 
     /// The button that signs in: the first button, which is the form's default button. Buttons such as "Cancel" are
     /// skipped if there is another button.
-    var signInButton: Field? {
-        buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) } ?? buttons.first
+    var signInButton: Field? { continueButton ?? buttons.first }
+
+    /// The first button, without buttons such as "Cancel".
+    var continueButton: Field? {
+        buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) }
     }
 
-    private static let refusals = [
-        "cancel", "deny", "abort", "decline", "reject", "abbrechen", "ablehnen", "annuler",
+    /// The words on a button that denies or cancels.
+    static let refusals = [
+        "deny", "cancel", "reject", "decline", "disallow", "refuse", "no", "abort", "abbrechen", "ablehnen", "annuler",
         "cancelar",
     ]
 

@@ -84,7 +84,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }
-            let button = form.signInButton
+            let button = form.continueButton
             let target = try form.target(on: page, pressing: button)
             guard target.origin == origin else { continue }
             let parameters = form.parameters(filling: [field.name: authorization.userCode], pressing: button)

@@ -77,7 +77,9 @@ public struct ResourceChallenge: Sendable, Hashable {
             chosen?.parameters["resource_metadata"]
             ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
         authentication = RequiredAuthentication(
-            acrValues: chosen?.parameters["acr_values"]?.split(separator: " ").prefix(100).map(String.init) ?? [],
+            // They become arguments of a command that the user is advised to run.
+            acrValues: (chosen?.parameters["acr_values"] ?? "").split(separator: " ").prefix(100).map(String.init)
+                .filter(ClientRegistration.Values.isScopeToken),
             maxAge: chosen?.parameters["max_age"].flatMap(Int.init).flatMap {
                 ResourceClient.Options.maxAges.contains($0) ? $0 : nil
             }

@@ -21,6 +21,7 @@ struct FailureReport {
             switch error {
             case let error as AuthError: error.code.rawValue
             case is CancellationError: "cancelled"
+            case is AccountIsUnknown: AuthError.Code.loginRequired.rawValue
             case is CommandLineError, is MisspelledCommand, is ConfigurationError:
                 AuthError.Code.invalidConfiguration.rawValue
             default: "failed"
@@ -33,7 +34,7 @@ struct FailureReport {
             default: ExitStatus.message(for: error)
             }
         var members: [String: JSON] = ["error": .string(code), "message": .string(message)]
-        if code == AuthError.Code.loginRequired.rawValue {
+        if code == AuthError.Code.loginRequired.rawValue, !(error is AccountIsUnknown) {
             members["command"] = SignInAdvice.command(after: error).map(JSON.string)
         }
         self.json = .object(members)

@@ -38,9 +38,8 @@ import AuthFlowSystem
             // A refresh token that has been sent may be used up, so the response is stored first.
             if UnfinishedClients.isBusy {
                 let words = UnfinishedClients.words
-                if let words { Terminal.talk(words.began) }
-                let isDone = await UnfinishedClients.drain()
-                if let words { Terminal.talk(isDone ? words.done : words.late) }
+                if let began = words.began { Terminal.talk(began) }
+                Terminal.talk(await UnfinishedClients.drain() ? words.done : words.late)
             }
             status = ExitStatus.of(error)
             report(error, status)

@@ -6,7 +6,7 @@ import Testing
     @Test(arguments: [
         ("/home/a/file", "/home/a/file"), ("x';touch PWNED;'", "x';touch PWNED;'"), ("it's a\"$HOME", "it's a\"$HOME"),
         ("$(id)", "$(id)"), ("`id`", "`id`"), ("a\\", "a\\"), ("-rf", "./-rf"), ("a\nb\u{1B}", "a b "), ("*", "*"),
-        ("", ""),
+        ("", ""), ("x'\u{301};id;'\u{301}", "x'\u{301};id;'\u{301}"), ("~root", "./~root"),
     ])
     func aShellReadsAPastedPathAsOneWord(_ path: String, _ word: String) throws {
         let shell = Process()

@@ -6,12 +6,13 @@ package enum ShellWord {
             $0.isASCII
                 && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
         }
-        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
+        return isPlain && !word.isEmpty ? word : "'\(word.replacing(scalar: "'", with: "'\\''"))'"
     }
 
-    /// A path, which no command mistakes for an option. Control characters are replaced.
+    /// A path, which no command mistakes for an option and no shell for a home directory. Control characters are replaced.
     package static func path(_ path: String) -> String {
-        quoted((path.hasPrefix("-") ? "./" : "") + DisplayText.sanitized(path, limit: 4096))
+        let isSpecial = path.unicodeScalars.first.map { "-~=".unicodeScalars.contains($0) } == true
+        return quoted((isSpecial ? "./" : "") + DisplayText.sanitized(path, limit: 4096))
     }
 
     /// The words as a command line, quoted for a POSIX shell.

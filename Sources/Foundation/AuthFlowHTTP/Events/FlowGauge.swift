@@ -30,7 +30,8 @@ public struct FlowGauge: Sendable, Hashable, CustomStringConvertible {
 
 extension FlowGauge {
     private static func escaped(_ value: String) -> String {
-        value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
+        value.replacing(scalar: "\\", with: "\\\\").replacing(scalar: "\"", with: "\\\"")
+            .replacing(scalar: "\n", with: "\\n")
     }
 }
 

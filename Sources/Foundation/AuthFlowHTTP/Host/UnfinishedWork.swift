@@ -81,7 +81,8 @@ package final class UnfinishedWork: Sendable {
             guard !sending.isClosed else {
                 throw AuthError(.closing, "The process is about to exit, so no refresh token was sent.")
             }
-            sending.isSent = true
+            // The caller may have given up in the meantime.
+            sending.isSent = sending.requests > 0
         }
     }
 

@@ -69,7 +69,7 @@ struct LogoutCommand: AsyncParsableCommand {
             throw ExitStatus.signedOutHereOnly
         }
         guard signOut.credential != nil else { return Terminal.talk(absence(client)) }
-        if !options.quiet, let next = try? await client.accounts().first {
+        if !options.quiet, let next = await currentUser(client) {
             Terminal.talk("\(next.displayName) is the current account.")
         }
         try say(signOut, tokens: client.tokensWithoutSignIn)
@@ -77,6 +77,15 @@ struct LogoutCommand: AsyncParsableCommand {
 
     private func absence(_ client: AuthClient) -> String {
         client.isWithoutUser && !client.hasOwner ? "No tokens were stored." : "No user was signed in."
+    }
+
+    private func currentUser(_ client: AuthClient) async -> Identity? {
+        guard let states = try? await client.states() else { return nil }
+        for await state in states {
+            if case .signedIn(let user) = state { return user }
+            break
+        }
+        return nil
     }
 
     /// Whether the provider has ended the session; the sign-out removes its record.

@@ -22,16 +22,28 @@ enum RegistrationCommands {
             self.transport = try settings.transport(environment: ToolEnvironment.host.environment)
         }
 
-        /// The registrations with an issuer, or for an origin, which the URL of a known resource may represent; nil returns
-        /// all registrations.
+        /// The registrations with an issuer, or for the origin of a resource; nil returns all registrations.
         func registrations(_ address: String?) async throws -> [(issuer: String, origin: String)] {
             let all = try await KnownResources(store: store).registrations()
             guard let address else { return all }
             let endpoint = try Endpoint(address, name: "URL")
-            let resources = try await KnownResources(store: store).addresses()
-            let isKnown =
-                ["", "/"].contains(endpoint.path) || resources.contains { (try? Endpoint($0))?.url == endpoint.url }
-            return all.filter { $0.issuer.isIdentical(to: address) || isKnown && $0.origin == endpoint.origin }
+            let resources = try await KnownResources(store: store).addresses().compactMap { try? Endpoint($0) }
+            let siblings = resources.filter { $0.origin == endpoint.origin }
+            // A mistyped path must not affect the other resources of the origin.
+            let isMeant =
+                siblings.isEmpty || Self.path(endpoint).isEmpty
+                || siblings.contains { Self.path($0) == Self.path(endpoint) }
+            return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
+        }
+
+        private static func path(_ endpoint: Endpoint) -> String {
+            endpoint.path.hasSuffix("/") ? String(endpoint.path.dropLast()) : endpoint.path
+        }
+
+        /// The message when there is no registration.
+        static func absence(_ config: String?) -> String {
+            let command = ShellWord.line(["authflow", "register", "show"] + (config.map { ["--config", $0] } ?? []))
+            return "There is no such registration. To list the registrations, run: \(command)"
         }
     }
 
@@ -77,7 +89,7 @@ enum RegistrationCommands {
             if json {
                 try Terminal.result(.array(all))
             } else if all.isEmpty {
-                Terminal.talk("There is no such registration. To list the registrations, run: authflow register show")
+                Terminal.talk(Place.absence(config))
             }
         }
     }
@@ -153,7 +165,7 @@ enum RegistrationCommands {
                 await unregister(kept, place, name: "The registration")
             }
             if !isRemoved {
-                Terminal.talk("There is no such registration. To list the registrations, run: authflow register show")
+                Terminal.talk(Place.absence(config))
             }
         }
     }

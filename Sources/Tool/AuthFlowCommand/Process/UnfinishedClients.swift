@@ -16,10 +16,10 @@ enum UnfinishedClients {
 
     private static let state = Mutex(State())
 
-    /// The messages about requests in progress: before and after waiting for them. Without them, the tool exits as if
-    /// there were none.
+    /// The messages about requests in progress: before and after waiting for them.
     struct Words: Sendable {
-        let began: String
+        /// nil when the wait is short, because no refresh token was sent.
+        let began: String?
         let done: String
         let late: String
     }
@@ -29,7 +29,7 @@ enum UnfinishedClients {
     /// Records that the requests in progress belong to a sign-out.
     static func noteSignOut() { signsOut.withLock { $0 = true } }
 
-    static var words: Words? {
+    static var words: Words {
         if signsOut.withLock({ $0 }) {
             return Words(
                 began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
@@ -38,10 +38,10 @@ enum UnfinishedClients {
                     "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
             )
         }
-        guard hasSent else { return nil }
         return Words(
-            began:
-                "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
+            began: !hasSent
+                ? nil
+                : "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
             done: "The request has finished, and any new token was stored. See: \(SignInAdvice.status)",
             late: "The request did not finish in time. You may have to sign in again."
         )
@@ -69,9 +69,11 @@ enum UnfinishedClients {
     /// Whether a client has unfinished work.
     static var isBusy: Bool { all.contains { $0.hasUnfinishedWork } }
 
-    /// Waits until everything that must not be lost is stored.
+    /// Waits until everything that must not be lost is stored. No more refresh tokens are sent, because this process is
+    /// about to exit or to be replaced.
     /// - Returns: Whether everything was stored.
     static func drain() async -> Bool {
+        stopSending()
         let limit = hasSent ? longestGrace : grace
         return await withTaskGroup(of: Bool.self) { group in
             for client in all { group.addTask { await client.drain(within: limit) } }
