@@ -156,9 +156,12 @@ def main():
     fault = lost > total["late"] or seen["reuses"] > left["ended"] or left["tokens"] + left["ended"] != options.sessions
     # The errors that a request may return while processes and the database are killed.
     unexpected = set(errors) - {"login_required", "storage_failed", "lease_busy", "timed_out", "network_failed"}
-    fault = fault or unexpected or seen["refreshes"] < options.sessions or total["requests"] < seen["refreshes"] / 2
+    fault = fault or unexpected or seen["refreshes"] < options.sessions
+    # A process that is killed has not printed its last results: on a busy machine, most of them.
+    isCounted = options.gentle or options.terminate
+    fault = fault or total["requests"] < (seen["refreshes"] / 2 if isCounted else 1)
     fault = fault or left["ended_in_window"] > (kills + stops) * options.tasks
-    if fault or (options.gentle or options.terminate) and (seen["reuses"] or left["ended"]):
+    if fault or isCounted and (seen["reuses"] or left["ended"]):
         sys.exit(f"{options.store}: sessions were lost: {seen}, {left}")
 
 
