@@ -360,6 +360,7 @@ soak: dependencies ## Kill processes while they sign in, refresh and store, and 
 	Tests/Soak/crash.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/signals.py $(DEBUG)/authflow $(SOAK)
+	Tests/Soak/bridge_end.py $(DEBUG)/authflow
 
 apple: dependencies ## Type-check the files for Apple platforms against hand-written interfaces
 	swift build --target AuthFlowForgeRock
