@@ -81,9 +81,7 @@ demo-api: dependencies ## Call an API with valid tokens and every kind of invali
 interop-api: test-dependencies ## Call the API with tokens and proofs created by joserfc, Authlib and requests_oauth2client, and the MCP server with the Python SDK
 	swift build --product authflow
 	for program in mcp-server orders-api; do swift build --product $$program $(WEB) || exit 1; done
-	[ -x .build/interop-python/bin/python ] || python3 -m venv .build/interop-python
-	.build/interop-python/bin/python -c 'import joserfc, authlib, requests_oauth2client' 2>/dev/null || \
-	  .build/interop-python/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 authlib==1.9.0 requests-oauth2client==1.8.0
+	.ci/python-environment interop-python joserfc==1.6.5 authlib==1.9.0 requests-oauth2client==1.8.0
 	.build/interop-python/bin/python Tests/Interop/resource_server.py $(SERVERS)/orders-api
 	Tests/Interop/mcp.sh --install
 	Samples/servers/mcp-server/demo.sh $(DEBUG)/authflow $(SERVERS)/mcp-server \
@@ -144,9 +142,7 @@ interop-tests:
 	Tests/Interop/servers.sh $(SWIFT_TEST) --skip-build --filter ServersTests
 	Tests/Interop/glewlwyd.sh $(SWIFT_TEST) --skip-build --filter InteropTests
 	Tests/Interop/idpyoidc.sh $(SWIFT_TEST) --skip-build --filter IdpyoidcTests
-	[ -x .build/pages-python/bin/python ] || python3 -m venv .build/pages-python
-	.build/pages-python/bin/python -c 'import html5lib' 2>/dev/null || \
-	  .build/pages-python/bin/pip install --quiet --disable-pip-version-check html5lib==1.1
+	.ci/python-environment pages-python html5lib==1.1
 	.build/pages-python/bin/python Tests/Interop/html_pages.py 3000 2 > .build/pages.json
 	AUTHFLOW_PAGES=$(CURDIR)/.build/pages.json $(SWIFT_TEST) --skip-build --filter RandomPageTests
 	.build/interop-python/bin/python Tests/Interop/encrypted_requests.py $(DEBUG)/authflow
@@ -212,8 +208,7 @@ bench-build: dependencies ## Time clean and incremental builds of small programs
 PEERS := .build/peers
 bench-peers: dependencies ## Compare the performance with that of other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
 	$(call install_missing,golang-go golang-github-coreos-go-oidc-dev golang-golang-x-oauth2-dev node-jose gh python3-venv)
-	test -x $(PEERS)/bin/python || python3 -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 requests==2.32.5 cryptography==48.0.0
+	.ci/python-environment peers joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 requests==2.32.5 cryptography==48.0.0
 	swift build --package-path Benchmarks/Peers/Swift --scratch-path .build-peers --configuration release
 	$(MAKE) release
 	Benchmarks/Peers/peers.py .build-peers/release/Peer $(TOOL) $(PEERS)/bin/python --write
@@ -248,9 +243,7 @@ trace-flows: dependencies ## Trace a login, a refresh and a callback, and list t
 	  $(DEBUG)/authflow docs/architecture.md
 
 workflows: ## Check the workflows in .github against their schema, and check that the commands they run exist
-	[ -x .build/workflows-python/bin/python ] || python3 -m venv .build/workflows-python
-	.build/workflows-python/bin/python -c 'import yaml, check_jsonschema' 2>/dev/null || \
-	  .build/workflows-python/bin/pip install --quiet --disable-pip-version-check check-jsonschema==0.39.0 PyYAML==6.0.4
+	.ci/python-environment workflows-python check-jsonschema==0.39.0 PyYAML==6.0.4
 	.build/workflows-python/bin/python .ci/check-workflows
 
 PARSE_PYTHON := import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]

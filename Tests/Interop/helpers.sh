@@ -17,9 +17,5 @@ if [ ${#missing[@]} -gt 0 ]; then
   $sudo apt-get update -qq >&2
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-cloud=$here/../../.build/interop-cloud
-if ! "$cloud/bin/aws" --version >/dev/null 2>&1 || ! [ -x "$cloud/bin/moto_server" ]; then
-  python3 -m venv "$cloud"
-  "$cloud/bin/pip" install --quiet --disable-pip-version-check "moto[server,sts]==5.2.1" "awscli==1.45.11"
-fi
+cloud=$("$here/../../.ci/python-environment" interop-cloud "moto[server,sts]==5.2.1" "awscli==1.45.11")
 exec python3 "$here/helpers.py" "$(realpath "$1")" "$cloud/bin"

@@ -10,12 +10,7 @@
 #   AUTHFLOW_IDPYOIDC_KEY       the client's private key, for its authentication at the pushed authorization request and token endpoints
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-packages=("idpyoidc==5.0.0" "flask==3.1.3" "joserfc==1.6.5")
-python=$here/../../.build/interop-python
-if ! "$python/bin/python" -c "import idpyoidc, flask, joserfc" 2>/dev/null; then
-  python3 -m venv "$python"
-  "$python/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
-fi
+python=$("$here/../../.ci/python-environment" interop-python idpyoidc==5.0.0 flask==3.1.3 joserfc==1.6.5)
 work=$(mktemp -d)
 server=
 cleanup() {

@@ -15,12 +15,7 @@ if ! python3 -c 'import venv, ensurepip' 2>/dev/null || ! command -v curl >/dev/
   $sudo apt-get update -qq >&2
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends python3-venv curl >/dev/null
 fi
-packages=$here/../../.build/interop-mcp
-if ! "$packages/bin/python" -c "import mcp, fastmcp, mcp_authlab" 2>/dev/null; then
-  python3 -m venv "$packages"
-  "$packages/bin/pip" install --quiet --disable-pip-version-check \
-    mcp-authlab==0.2.2 "fastmcp-slim[server]==4.1.2" mcp==2.3.0 >&2
-fi
+packages=$("$here/../../.ci/python-environment" interop-mcp mcp-authlab==0.2.2 "fastmcp-slim[server]==4.1.2" mcp==2.3.0)
 [ "$1" != --install ] || exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

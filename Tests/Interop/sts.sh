@@ -7,11 +7,7 @@
 set -euo pipefail
 authflow=$1
 here=$(cd "$(dirname "$0")" && pwd)
-python=$here/../../.build/interop-cloud
-if ! "$python/bin/aws" --version >/dev/null 2>&1 || ! [ -x "$python/bin/moto_server" ]; then
-  python3 -m venv "$python"
-  "$python/bin/pip" install --quiet --disable-pip-version-check "moto[server,sts]==5.2.1" "awscli==1.45.11"
-fi
+python=$("$here/../../.ci/python-environment" interop-cloud "moto[server,sts]==5.2.1" "awscli==1.45.11")
 work=$(mktemp -d)
 server=
 cleanup() {
