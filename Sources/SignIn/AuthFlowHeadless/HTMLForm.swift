@@ -44,13 +44,10 @@ struct HTMLForm: Sendable {
         fields.contains { ["text", "password", "email", "tel", "number", "search", "url"].contains($0.type) }
     }
     /// The buttons that submit it. A button with the method `dialog` only closes a dialog.
-    var buttons: [Field] {
-        fields.filter { ($0.type == "submit" || $0.type == "image") && ($0.method ?? method) != "dialog" }
-    }
+    var buttons: [Field] { submitButtons.filter { ($0.method ?? method) != "dialog" } }
     /// Whether a browser can submit it.
-    var isSubmitted: Bool {
-        !buttons.isEmpty || method != "dialog" && !fields.contains { $0.type == "submit" || $0.type == "image" }
-    }
+    var isSubmitted: Bool { !buttons.isEmpty || method != "dialog" && submitButtons.isEmpty }
+    private var submitButtons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
     var passwordField: Field? { fields.first { $0.type == "password" } }
     /// The field for the user name: the last text field, before the password field if there is one.
     var userNameField: Field? {
