@@ -6,7 +6,7 @@ public import AuthFlow
 /// extension OIDCEmulator {
 ///     /// Adds the forge's own API, which describes the user of an access token.
 ///     func addForge() {
-///         customResponse = { exchange in
+///         self.customResponse = { exchange in
 ///             exchange.request.path == "/api/v4/user" ? exchange.userInfo() : exchange.response
 ///         }
 ///     }
