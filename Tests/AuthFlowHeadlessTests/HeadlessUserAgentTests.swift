@@ -201,6 +201,8 @@ import Testing
         "<button name=d value=cancel>Cancel</button><button name=d value=login>Log in</button>",
         "<input type=submit name=d value=Cancel><input type=submit name=d value=login>",
         "<button name=d value=login>Continue</button><button name=d value=cancel>Cancel</button>",
+        // "no" is a preposition in Portuguese.
+        "<button name=d value=login>Entrar no portal</button><button name=d value=register>Criar conta</button>",
     ]) func pressesNoButtonThatSaysTheOpposite(_ buttons: String) async throws {
         let response = try await visit { request, body in
             request.method == .post

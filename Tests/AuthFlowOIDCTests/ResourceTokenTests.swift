@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowTesting
 import Expectations
+import Foundation
 import Testing
 
 /// Tokens for several resources from one refresh token (RFC 8707 section 2.2).
@@ -56,6 +57,28 @@ import Testing
             #expect(try await client.freshTokens(for: Self.a, replacing: rejected.accessToken) == new)
             #expect(try await client.freshTokens(for: Self.b) == other)
             #expect(try await client.freshTokens().accessToken == main)
+        }
+    }
+
+    /// The main token is the only token of a grant without a refresh token, and it cannot be replaced before it expires.
+    @Test func theOnlyTokenOfTheOnlyResourceIsUsedUntilItExpires() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            var registration = try Self.registration()
+            (registration.scopes, registration.resources) = (["openid"], [Self.a])
+            let store = MemoryTokenStore()
+            let client = try scene.client(registration: registration, store: store)
+            let token = try await client.signIn().credential.tokens.accessToken
+            for (seconds, isUsed) in [(0.0, true), (3590, true), (3610, false)] {
+                let host = HostServices(now: { Date() + seconds })
+                let later = try scene.client(registration: registration, store: store, host: host)
+                if isUsed {
+                    #expect(try await later.freshTokens(for: Self.a).accessToken == token)
+                } else {
+                    await expectError(.loginRequired) { _ = try await later.freshTokens(for: Self.a) }
+                }
+                await expectError(.loginRequired) { _ = try await later.freshTokens(for: Self.a, replacing: token) }
+            }
+            #expect(Self.refreshes(scene).isEmpty)
         }
     }
 

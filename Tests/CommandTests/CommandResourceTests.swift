@@ -194,7 +194,7 @@ import Testing
             try await CommandHarness.withConfiguration(text) { path, folder in
                 let token = try await CommandHarness.run(
                     ["token", emulator.resource, "--config", path, "--profile", "work"],
-                    environment: ["PASSWORD": "x", "HOME": folder],
+                    environment: ["HOME": folder],
                     folder: folder
                 )
                 #expect(token.status == 4)

@@ -48,7 +48,6 @@ import Testing
             try await CommandHarness.withConfiguration(text) { path, _ in
                 let login = try await CommandHarness.run(
                     ["login", "--no-browser", "--config", path],
-                    environment: ["PASSWORD": "x"],
                     interruptWhen: { talk in
                         let line = talk.split(separator: "\n").last ?? ""
                         if line.hasPrefix("and enter this code:  ") {
@@ -76,7 +75,6 @@ import Testing
                 }
                 let login = try await CommandHarness.run(
                     ["login", "--device", "--config", path],
-                    environment: ["PASSWORD": "x"],
                     interruptWhen: decide
                 )
                 #expect(login.status == 0, "\(login.talk)")
@@ -84,7 +82,6 @@ import Testing
                 #expect(login.talk.contains("\(emulator.issuer)/device\n"))
                 let stopped = try await CommandHarness.run(
                     ["login", "--device", "--config", path],
-                    environment: ["PASSWORD": "x"],
                     interruptWhen: { $0.contains("Waiting for you") }
                 )
                 #expect(stopped.status == 130)

@@ -32,7 +32,6 @@ import Testing
                         group.addTask {
                             try await CommandHarness.run(
                                 ["token", "--config", path],
-                                environment: ["PASSWORD": "x"],
                                 isAlone: false
                             )
                         }
@@ -44,16 +43,14 @@ import Testing
                 #expect(refreshes(emulator) == 1)
                 // The session is still valid.
                 let known = try await CommandHarness.run(
-                    ["token", "--config", path, "--min-ttl", "86400"],
-                    environment: ["PASSWORD": "x"]
+                    ["token", "--config", path, "--min-ttl", "86400"]
                 )
                 #expect(known.status == 0)
                 // A one-hour token can never be valid for a day, so a new token is not refreshed for that reason.
                 #expect(known.output == outcomes[0].output)
                 #expect(refreshes(emulator) == 1)
                 let renewed = try await CommandHarness.run(
-                    ["token", "--config", path, "--refresh"],
-                    environment: ["PASSWORD": "x"]
+                    ["token", "--config", path, "--refresh"]
                 )
                 #expect(renewed.status == 0 && renewed.output != known.output, "\(renewed.talk)")
                 #expect(refreshes(emulator) == 2)
@@ -81,8 +78,7 @@ import Testing
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 let outcome = try await CommandHarness.run(
                     ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --min-ttl 86400 --config '\(path)'"],
-                    program: "/bin/bash",
-                    environment: ["PASSWORD": "x"]
+                    program: "/bin/bash"
                 )
                 #expect(outcome.status == 0, "\(outcome.talk)")
                 #expect(!outcome.output.isEmpty)
@@ -102,8 +98,7 @@ import Testing
                 emulator.endSessions()
                 for command in ["token", "token", "status"] {
                     let outcome = try await CommandHarness.run(
-                        [command, "--config", path],
-                        environment: ["PASSWORD": "x"]
+                        [command, "--config", path]
                     )
                     #expect(outcome.status == 4)
                     #expect(outcome.talk.contains("was ended by the provider"), "\(outcome.talk)")
@@ -112,8 +107,7 @@ import Testing
                 // The first sign-out removes the record of the ended session; afterward, the account is unknown.
                 for status in [0, 4] as [Int32] {
                     let outcome = try await CommandHarness.run(
-                        ["logout", "--account", "248289761001", "--config", path],
-                        environment: ["PASSWORD": "x"]
+                        ["logout", "--account", "248289761001", "--config", path]
                     )
                     #expect(outcome.status == status, "\(outcome.talk)")
                     #expect(!outcome.talk.contains("authflow login"), "\(outcome.talk)")
@@ -153,7 +147,7 @@ import Testing
                 _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 let script = "f=$(ls \(folder)/store/*.json) && \(damage.command)"
                 #expect(try await CommandHarness.run(["-c", script], program: "/bin/bash").status == 0)
-                let token = try await CommandHarness.run(["token", "--config", path], environment: ["PASSWORD": "x"])
+                let token = try await CommandHarness.run(["token", "--config", path])
                 #expect(token.status == 8, "\(damage.name): \(token.talk)")
                 #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
                 #expect(refreshes(emulator) == 0)
@@ -197,33 +191,28 @@ import Testing
                 )
                 #expect(added.status == 0, "\(added.talk)")
                 let listed = try await CommandHarness.run(
-                    ["accounts", "--config", path],
-                    environment: ["PASSWORD": "x"]
+                    ["accounts", "--config", path]
                 )
                 #expect(listed.output == "248289761002  Bob Example\n248289761001  Alice Example\n")
                 let alice = try await CommandHarness.run(
-                    ["status", "--account", "248289761001", "--config", path],
-                    environment: ["PASSWORD": "x"]
+                    ["status", "--account", "248289761001", "--config", path]
                 )
                 #expect(alice.output.contains("Alice Example"))
                 // A misspelled account name does not count as a sign-out.
                 let mistyped = try await CommandHarness.run(
-                    ["logout", "--account", "alice", "--config", path],
-                    environment: ["PASSWORD": "x"]
+                    ["logout", "--account", "alice", "--config", path]
                 )
                 #expect(mistyped.status == 4)
                 #expect(mistyped.talk.contains(#"The account "alice" is not signed in"#), "\(mistyped.talk)")
                 _ = try await CommandHarness.run(
-                    ["accounts", "--select", "248289761001", "--config", path],
-                    environment: ["PASSWORD": "x"]
+                    ["accounts", "--select", "248289761001", "--config", path]
                 )
-                let out = try await CommandHarness.run(["logout", "--config", path], environment: ["PASSWORD": "x"])
+                let out = try await CommandHarness.run(["logout", "--config", path])
                 #expect(out.status == 0)
                 #expect(out.talk.contains("Alice Example is signed out"))
                 #expect(out.talk.contains("The tokens were revoked"))
                 let left = try await CommandHarness.run(
-                    ["accounts", "--json", "--config", path],
-                    environment: ["PASSWORD": "x"]
+                    ["accounts", "--json", "--config", path]
                 )
                 #expect(left.output.contains("Bob Example"))
                 #expect(!left.output.contains("Alice"))

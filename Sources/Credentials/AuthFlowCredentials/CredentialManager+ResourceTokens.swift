@@ -72,11 +72,14 @@ extension ManagedCredential {
     ) async throws -> TokenSet {
         let margin = max(margin ?? .zero, freshnessMargin)
         @Sendable func fresh(_ credential: Credential) -> TokenSet? {
-            let stored =
-                credential.tokens(for: resource, scopes)
-                ?? (credential.isOnly(for: resource, scopes) ? credential : nil)
-            guard let stored, stored.isFresh(at: client.host.now(), margin: margin) else { return nil }
-            return stored.tokens.accessToken != rejected ? stored.tokens : nil
+            let now = client.host.now()
+            let stored = credential.tokens(for: resource, scopes).flatMap {
+                $0.isFresh(at: now, margin: margin) ? $0 : nil
+            }
+            // It cannot be replaced, so it is used until it expires.
+            let only = credential.isOnly(for: resource, scopes) && !credential.isExpired(at: now) ? credential : nil
+            guard let tokens = (stored ?? only)?.tokens, tokens.accessToken != rejected else { return nil }
+            return tokens
         }
         if let known = checkedCredential(), let tokens = fresh(known) { return tokens }
         if let tokens = fresh(try await lastCredential()) { return tokens }

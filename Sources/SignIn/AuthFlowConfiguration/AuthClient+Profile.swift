@@ -29,7 +29,7 @@ extension AuthClient {
     ///   - profile: The profile.
     ///   - providers: The provider adapters to choose from.
     ///   - userAgents: The user agents to choose from. Without `user_agent`, or with `auto`, the first that works in this
-    ///     environment is used.
+    ///     environment is used. The first sign-in creates the agent, and reads its secrets.
     ///   - devicePresenter: Shows the user code of the device flow (RFC 8628); nil to disable that flow.
     ///   - stores: The token stores to choose from.
     ///   - assertions: The sources of assertions to choose from.

@@ -103,7 +103,7 @@ extension ResourceClient {
     /// - Parameters:
     ///   - address: The URL of the resource.
     ///   - settings: The settings; default: the defaults.
-    ///   - userAgents: The user agents to choose from.
+    ///   - userAgents: The user agents to choose from. The first sign-in creates the agent, and reads its secrets.
     ///   - stores: The token stores to choose from.
     ///   - launchEnvironment: The environment that the program runs in; default: detected.
     ///   - userAgent: The name of the user agent, which overrides the choice in the settings; default: the settings' choice.

@@ -1,5 +1,6 @@
 import AuthFlowOAuth
 import AuthFlowSignIn
+import Synchronization
 
 /// The choice of a user agent: by a profile, by the user, or by `auto`, which selects an agent that works in this environment.
 ///
@@ -97,8 +98,8 @@ struct UserAgentChoice: Sendable {
 
     /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.
     /// - Parameter devicePresenter: Shows the user code of the device flow; nil when the program does not support that flow.
-    /// - Throws: Any error from creating the agent. A missing agent is not reported before a user must sign in, because most
-    ///   operations of a client need no agent.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the flow jwt_bearer has no assertion. A missing agent is not reported
+    ///   before a user must sign in, because most operations of a client need no agent.
     func methods(
         _ flows: [SignInFlow],
         devicePresenter: (any DevicePresenter)?,
@@ -126,7 +127,7 @@ struct UserAgentChoice: Sendable {
                     result.passedOver.append((flow, noUserAgent))
                     continue
                 }
-                let method = SignInMethod.userAgent(try chosen(best))
+                let method = SignInMethod.userAgent(chosen(best))
                 if case .lastResort(let reason) = best.availability, flows.contains(.device),
                     context.launchEnvironment.mayOpenBrowser
                 {
@@ -148,13 +149,8 @@ struct UserAgentChoice: Sendable {
         )
     }
 
-    private func chosen(_ candidate: Candidate) throws -> ChosenUserAgent {
-        ChosenUserAgent(
-            name: candidate.factory.name,
-            because: candidate.availability.reason,
-            passedOver: passedOver(for: candidate),
-            base: try candidate.factory.make(candidate.options, context)
-        )
+    private func chosen(_ candidate: Candidate) -> ChosenUserAgent {
+        ChosenUserAgent(candidate, passedOver: passedOver(for: candidate), context)
     }
 }
 
@@ -195,20 +191,46 @@ extension Profile {
 }
 
 /// A user agent that was chosen by configuration, and that reports the choice when it is used.
-private struct ChosenUserAgent: UserAgent {
-    let name: String
-    let because: String
-    let passedOver: [String]
-    let base: any UserAgent
+///
+/// The agent is created at the first sign-in, so that a program that only uses stored tokens does not read the agent's secrets.
+private final class ChosenUserAgent: UserAgent {
+    private let candidate: UserAgentChoice.Candidate
+    private let passedOver: [String]
+    private let context: UserAgentContext
+    private let agent = Mutex<(any UserAgent)?>(nil)
+
+    init(_ candidate: UserAgentChoice.Candidate, passedOver: [String], _ context: UserAgentContext) {
+        self.candidate = candidate
+        self.passedOver = passedOver
+        self.context = context
+    }
 
     func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
-        var details = ["name": name]
-        if !because.isEmpty { details["because"] = because }
+        var details = ["name": candidate.factory.name]
+        let reason = candidate.availability.reason
+        if !reason.isEmpty { details["because"] = reason }
         if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
         options.reporter.report(.userAgentChoice, details: details)
-        return try await base.withRedirectSession(options, body)
+        return try await created().withRedirectSession(options, body)
+    }
+
+    /// The agent, which the first call creates.
+    func created() throws -> any UserAgent {
+        try agent.withLock { agent in
+            let created = try agent ?? candidate.factory.make(candidate.options, context)
+            agent = created
+            return created
+        }
+    }
+}
+
+extension SignInMethods {
+    /// Creates the user agents that the first sign-in would create, so that an error in their options is reported now.
+    /// - Throws: ``ConfigurationError``, for example for a secret that cannot be read.
+    package func createUserAgents() throws {
+        for case .userAgent(let agent) in methods { _ = try (agent as? ChosenUserAgent)?.created() }
     }
 }

@@ -101,7 +101,7 @@ struct HTMLForm: Sendable {
 
     /// The words on a button that denies or cancels.
     static let refusals = [
-        "deny", "cancel", "reject", "decline", "disallow", "refuse", "no", "abort", "abbrechen", "ablehnen", "annuler",
+        "deny", "cancel", "reject", "decline", "disallow", "refuse", "abort", "abbrechen", "ablehnen", "annuler",
         "cancelar",
     ]
 

@@ -16,7 +16,7 @@ public struct HTMLFormDriver: Sendable {
         fileprivate var words: [String] {
             switch self {
             case .allow: ["allow", "accept", "approve", "agree", "authorize", "grant", "yes", "continue", "confirm"]
-            case .deny: HTMLForm.refusals
+            case .deny: HTMLForm.refusals + ["no"]
             }
         }
     }

@@ -32,11 +32,12 @@ struct HTMLReader {
     private var identified: [[UInt8]: Int?] = [:]
     private var button: (field: HTMLForm.Field, owner: Owner)?
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
-    private var hasTable = false
     private var hasTitle = false
     private var isInTitle = false
     /// The open `select` element. It has no owner if it is disabled or in no form.
     private var select: (field: HTMLForm.Field, owner: Owner?, options: HTMLSelect)?
+    /// The number of open `table` elements.
+    private var tables = 0
     /// The number of open `template` elements. Their content is not part of the page.
     private var templates = 0
     /// The open `fieldset` elements, and whether their fields are disabled.
@@ -78,7 +79,7 @@ struct HTMLReader {
             return
         }
         if tag.name == "frameset" { discard() }
-        if tag.name == "table" { hasTable = true }
+        if tag.name == "table" { tables += 1 }
         // Section 13.2.6.4.7: its attributes are added to the existing `html` or `body` element.
         if tag.name == "html" || tag.name == "body", let identifier = tag[.id] {
             identified[Array(identifier.utf8)] = .some(nil)
@@ -171,7 +172,7 @@ struct HTMLReader {
         guard let identifier = tag[.id].map({ Array($0.utf8) }), !identifier.isEmpty else { return }
         if identified[identifier] == nil {
             identified[identifier] = .some(form)
-        } else if hasTable {
+        } else if tables > 0 {
             // Section 13.2.6.1: an element that a table may not contain is moved before the table.
             identified[identifier] = .some(nil)
         }
@@ -190,6 +191,7 @@ struct HTMLReader {
         }
         if select != nil, !["select", "option", "optgroup", "script"].contains(name) { return giveUp() }
         switch name {
+        case "table": tables = max(tables - 1, 0)
         case "title": (isInTitle, hasTitle) = (false, hasTitle || isInTitle)
         case "select": endSelect()
         case "option": select?.options.endOption()

@@ -25,7 +25,7 @@ public final class ResourceClient: Sendable {
     /// The options that the client was created with.
     public let options: Options
 
-    let methods: SignInMethods
+    package let methods: SignInMethods
     let registered: OAuthClient?
     let store: any TokenStore
     let registrations: KeptRegistrations

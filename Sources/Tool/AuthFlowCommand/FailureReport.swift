@@ -13,7 +13,8 @@ struct FailureReport {
     init?(_ error: any Error, _ status: ExitCode, arguments: [String] = CommandLine.arguments) {
         let own = ProgramName.arguments(arguments)
         let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }
-        guard !Terminal.hasResult, !Self.others.contains(own.first ?? "") else { return nil }
+        let isOthers = Self.others.contains(own.first ?? "") && own.prefix(2) != ["mcp", "status"]
+        guard !Terminal.hasResult, !isOthers else { return nil }
         guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperAnswered),
             status != ExitStatus.signedOutHereOnly
         else { return nil }

@@ -39,7 +39,7 @@ import AuthFlowSystem
             if UnfinishedClients.isBusy {
                 let words = UnfinishedClients.words
                 if let began = words.began { Terminal.talk(began) }
-                Terminal.talk(await UnfinishedClients.drain() ? words.done : words.late)
+                if let end = await UnfinishedClients.drain() ? words.done : words.late { Terminal.talk(end) }
             }
             status = ExitStatus.of(error)
             report(error, status)

@@ -76,10 +76,26 @@ extension UserAgentFactory {
     }
 }
 
+/// A user agent with a secret, which its options must name, and which counts the agents that were created.
+private final class SecretiveAgents: Sendable {
+    private let created = Mutex(0)
+    var count: Int { created.withLock { $0 } }
+
+    var factory: UserAgentFactory {
+        let word = ConfigurationKey("word", required: .secret, "The secret word.")
+        return UserAgentFactory("secretive", keys: [word]) { [self] options, _ in
+            _ = try options[word]
+            created.withLock { $0 += 1 }
+            return FakeUserAgent()
+        }
+    }
+}
+
 @Suite struct ConfigurationTests {
     private func client(
         _ profile: String,
         environment: [String: String] = ["SECRET": "s"],
+        userAgents: [UserAgentFactory] = [.fake, .absent, .lastResort, .needy],
         devicePresenter: (any DevicePresenter)? = nil,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
@@ -93,7 +109,7 @@ extension UserAgentFactory {
         return try AuthClient(
             profile: try ConfigurationFile(text: Array(text.utf8), name: "auth.json").profile("work"),
             providers: [.fake],
-            userAgents: [.fake, .absent, .lastResort, .needy],
+            userAgents: userAgents,
             devicePresenter: devicePresenter,
             stores: [.memory, .file],
             host: HostServices(environment: environment),
@@ -323,6 +339,29 @@ extension UserAgentFactory {
         #expect(events.withLock { $0.isEmpty })
         // Calls that need no user agent still work.
         #expect(try await client.credential() == nil)
+    }
+
+    /// The user agent's secret is not needed for the stored tokens.
+    @Test(arguments: [[:], ["SECRET": "s"]]) func theFirstSignInCreatesTheUserAgent(
+        _ environment: [String: String]
+    ) async throws {
+        let agents = SecretiveAgents()
+        let client = try client(
+            "{\(Self.good), \"store\": \"memory\", \"user_agent\": {\"name\": \"secretive\", \"word\": {\"env\": \"SECRET\"}}}",
+            environment: environment,
+            userAgents: [agents.factory]
+        )
+        #expect(try await client.credential() == nil)
+        #expect(agents.count == 0)
+        for _ in 0..<2 {
+            if environment.isEmpty {
+                let error = await #expect(throws: ConfigurationError.self) { try await client.signIn() }
+                #expect(error?.issues.first?.keyPath == "profiles.work.user_agent.word")
+            } else {
+                await expectError(.userAgentFailed) { try await client.signIn() }
+            }
+        }
+        #expect(agents.count == (environment.isEmpty ? 0 : 1))
     }
 
     /// The chosen user agent and the rejected agents.

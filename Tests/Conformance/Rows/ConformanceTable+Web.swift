@@ -133,7 +133,7 @@ extension ConformanceTable {
             server,
             browser in
             let target = try await browser.visitProvider(web, at: server, returnTo: "/orders?page=2")
-            // The first process has ended.
+            // No later request reaches the first process.
             let other = try web.process()
             let response = try await browser.send(.get, target, to: other)
             let page = String(decoding: response.body, as: UTF8.self)

@@ -49,6 +49,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         stores: Known.stores,
                         assertions: Known.assertions
                     )
+                    try client.methods.createUserAgents()
                     let isKnown = client.isWithoutUser || client.client.identifiesUsers
                     let unknown = isKnown ? "" : " (\(DoctorCommand.unknownUser))"
                     Terminal.result("  ok  \(name)\(unknown)")
@@ -59,13 +60,14 @@ struct ConfigCommand: AsyncParsableCommand {
             if file.hasResourceClient, options.profile == nil {
                 do {
                     // A placeholder for any resource: no request is sent to it.
-                    _ = try ResourceClient(
+                    let client = try ResourceClient(
                         "https://resource.invalid",
                         settings: file.resourceClient,
                         userAgents: Known.userAgents,
                         stores: Known.stores,
                         host: ToolEnvironment.host
                     )
+                    try client.methods.createUserAgents()
                     Terminal.result("  ok  resource_client")
                 } catch let error as ConfigurationError {
                     issues += error.issues

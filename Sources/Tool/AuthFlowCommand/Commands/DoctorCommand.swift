@@ -122,6 +122,7 @@ struct DoctorCommand: AsyncParsableCommand {
         // Only the findings are printed, with no progress messages between them.
         quiet.isQuiet = !options.verbose
         let client = try quiet.client(launchEnvironment: launchEnvironment, transport: clock.over)
+        try client.methods.createUserAgents()
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
             findings.good("user", "not needed: the client requests tokens for itself (\(flow.rawValue))")

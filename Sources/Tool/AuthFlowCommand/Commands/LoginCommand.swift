@@ -101,7 +101,13 @@ struct LoginCommand: AsyncParsableCommand {
                 observer: flowTrace.observer
             )
             defer { if let trace { write(flowTrace, to: trace) } }
-            try await client.signIn()
+            // Fails before the first request rather than after it.
+            try client.methods.createUserAgents()
+            do {
+                try await client.signIn()
+            } catch let error as AuthError where error.code == .noUserAgent {
+                throw error.withAdvice(besides: ["--device"] + (noBrowser ? ["--no-browser"] : []))
+            }
             try await ResourceReport.print(client, asJSON: json)
             return
         }
@@ -118,12 +124,15 @@ struct LoginCommand: AsyncParsableCommand {
         }
         // Also written when the login fails, which is when a trace is needed most.
         defer { if let trace { write(flowTrace, to: trace) } }
+        // Fails before the first request rather than after it.
+        try client.methods.createUserAgents()
         let signIn: SignIn
         do {
             signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
         } catch let error as AuthError where error.code == .noUserAgent {
             adviseScheme(client)
-            throw error.withAdvice(besides: noBrowser ? ["--no-browser"] : [])
+            let account = addAccount ? ["--add-account"] : replaceAccount ? ["--replace-account"] : []
+            throw error.withAdvice(with: account, besides: noBrowser ? ["--no-browser"] : [])
         }
         try Report.print(
             signIn.credential,
@@ -170,9 +179,11 @@ struct LoginCommand: AsyncParsableCommand {
 
 extension AuthError {
     /// The error for a sign-in without a usable user agent, with the commands that do not require a user agent.
-    /// - Parameter options: The options that were already given.
-    func withAdvice(besides options: [String] = []) -> AuthError {
-        let command = SignInAdvice.command ?? "authflow login"
+    /// - Parameters:
+    ///   - given: The options to repeat.
+    ///   - options: The options that were already given, or that the sign-in does not support.
+    func withAdvice(with given: [String] = [], besides options: [String] = []) -> AuthError {
+        let command = ([SignInAdvice.command ?? "authflow login"] + given).joined(separator: " ")
         let advice = [
             ("--no-browser", "To show the URL anyway"),
             ("--device", "To sign in on another device, if the provider supports that"),

@@ -96,7 +96,7 @@ extension RegisterCommand {
             Terminal.talk("Registered. The provider's response is in \(registrationFile).")
             let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
             Terminal.talk("Warning: secrets are stored in \(secrets.joined(separator: " and ")). Never commit them.")
-            Terminal.talk("Sign in: authflow login --config \(output)")
+            Terminal.talk("Sign in: \(ShellWord.line(["authflow", "login", "--config", output]))")
             try Terminal.result(["profiles": .object([profile: members])])
         }
 

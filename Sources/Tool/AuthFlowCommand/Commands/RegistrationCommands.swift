@@ -107,15 +107,15 @@ enum RegistrationCommands {
 
         func run() async throws {
             let place = try Place(config: config)
-            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
-            let (new, old) = try await client.renewRegistration()
+            let choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
+            let (new, old) = try await choice.client().renewRegistration()
             if let old {
                 await unregister(old, place, name: "The old registration")
             } else {
                 Terminal.talk("The old registration, if any, is still used for other resources of the same server.")
             }
             Terminal.talk(
-                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in. Run: \(ShellWord.line(["authflow", "login", address] + (config.map { ["--config", $0] } ?? [])))"
+                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in. Run: \(choice.loginCommand)"
             )
         }
     }

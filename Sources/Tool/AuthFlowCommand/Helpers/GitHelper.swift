@@ -33,7 +33,10 @@ extension CredentialCommand {
             var lines = ["username=\(found.git.username)", "password=\(token.exposed)"]
             if let end { lines.append("password_expiry_utc=\(Int(end.timeIntervalSince1970))") }
             guard lines.allSatisfy({ !$0.utf8.contains(UInt8(ascii: "\n")) && !$0.utf8.contains(0) }) else {
-                throw AuthError(.invalidResponse, "The access token contains a newline, which Git cannot accept.")
+                throw AuthError(
+                    .invalidResponse,
+                    "The user name or the access token contains a newline or a NUL byte, which Git does not accept."
+                )
             }
             Terminal.result(lines.joined(separator: "\n"))
         }

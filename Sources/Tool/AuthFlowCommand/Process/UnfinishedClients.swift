@@ -20,7 +20,8 @@ enum UnfinishedClients {
     struct Words: Sendable {
         /// nil when the wait is short, because no refresh token was sent.
         let began: String?
-        let done: String
+        /// nil when nothing was sent that could have finished.
+        let done: String?
         let late: String
     }
 
@@ -38,10 +39,10 @@ enum UnfinishedClients {
                     "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
             )
         }
+        guard hasSent else { return Words(began: nil, done: nil, late: "The request did not finish in time.") }
         return Words(
-            began: !hasSent
-                ? nil
-                : "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
+            began:
+                "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
             done: "The request has finished, and any new token was stored. See: \(SignInAdvice.status)",
             late: "The request did not finish in time. You may have to sign in again."
         )

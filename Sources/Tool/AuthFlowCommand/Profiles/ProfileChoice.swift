@@ -69,8 +69,7 @@ struct ProfileChoice: Hashable {
         let profile = try file().profile(profile)
         var chosen = self
         chosen.profile = profile.name
-        // The requested account may not be signed in, although another account is.
-        SignInAdvice.choose(chosen.words, signIn: account == nil ? [] : ["--add-account"])
+        SignInAdvice.choose(chosen.words, signIn: account.map { ["--account", $0] } ?? [])
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(

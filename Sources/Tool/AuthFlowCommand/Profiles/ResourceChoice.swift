@@ -118,10 +118,14 @@ struct ResourceChoice: Hashable {
 
     /// The instruction to the user for signing in with this choice after an error; nil if its requirements do not fit on a command line.
     func loginAdvice(after error: any Error) -> String? {
-        let command = ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
-        return SignInAdvice.extended(command, for: error).map {
+        SignInAdvice.extended(loginCommand, for: error).map {
             "Run: \($0)" + (shownAddress == address ? "" : ", with the URL from your host's configuration.")
         }
+    }
+
+    /// The command that signs in with this choice.
+    var loginCommand: String {
+        ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
     }
 
     /// The transport for requests to the resource.
