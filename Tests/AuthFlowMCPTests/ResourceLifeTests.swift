@@ -442,6 +442,29 @@ import Testing
         }
     }
 
+    /// One request contains at most 100 scopes.
+    @Test func requiredScopesAreRequestedEvenIfAResourceListsMoreThanARequestCanContain() async throws {
+        let settings = Self.settings {
+            ($0.challengeScopes, $0.supportedScopes) = (nil, (0..<120).map { "scope-\($0)" })
+        }
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            var options = ResourceClient.Options()
+            options.scopes = ["important"]
+            let client = try scene.client(options: options)
+            try await client.signIn()
+            let requested = try #require(scene.emulator.authorizations.last)
+            #expect(requested.contains("important"))
+            #expect(requested.filter { $0 != "offline_access" }.count == 100)
+        }
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            var options = ResourceClient.Options()
+            options.scopes = (0..<101).map { "scope-\($0)" }
+            let client = try scene.client(options: options)
+            await expectError(.unsupported) { _ = try await client.signIn() }
+            #expect(scene.emulator.authorizations.isEmpty)
+        }
+    }
+
     @Test func aTokenThatIsNeverAcceptedOpensOnePageAMinute() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.refusesTokens = true }) { scene in
             var options = ResourceClient.Options()
@@ -694,7 +717,7 @@ import Testing
             let store = MemoryTokenStore()
             let client = try scene.client(store: store)
             #expect(try await Self.list(client) == 200)
-            let (new, old) = try await client.renewRegistration()
+            let (new, old, _) = try await client.renewRegistration()
             #expect(new.clientID != old?.clientID)
             #expect(try await client.status() == nil)
             #expect(try await Self.list(client) == 200)

@@ -77,7 +77,7 @@ import Testing
 
     @Test func renewingARetiredRegistrationRegistersOnce() async throws {
         let clientID = try await mistake()
-        let (new, old) = try await first.renewRegistration()
+        let (new, old, _) = try await first.renewRegistration()
         #expect(scene.emulator.registrations == 2)
         #expect(new.clientID != clientID)
         // The other resource still uses the old registration.

@@ -47,6 +47,35 @@ import Testing
         #expect(try await bob.accounts().map(\.displayName) == ["Bob Example"])
     }
 
+    @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
+    func aClientForOneAccountAcceptsNoOtherUser(_ policy: AccountPolicy) async throws {
+        let store = MemoryTokenStore()
+        _ = try await life.client(store: store, user: .bob).signIn()
+        for account in ["248289761002", "nobody"] {
+            let client = try life.client(store: store, account: account)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn(policy) }
+            #expect(error?.code == .accountMismatch)
+            #expect(error?.message.contains("the account \(account) was requested") == true)
+        }
+        #expect(try await life.client(store: store).accounts().map(\.displayName) == ["Bob Example"])
+        // The requested user can be added, although another is signed in.
+        _ = try await life.client(store: store, account: "248289761001").signIn(policy)
+        #expect(try await life.client(store: store).accounts().count == 2)
+    }
+
+    @Test func aLocalSignOutOfOneAccountLeavesTheOthers() async throws {
+        let store = MemoryTokenStore()
+        let alice = try life.client(store: store)
+        _ = try await alice.signIn()
+        _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
+        let named = try life.client(store: store, account: "248289761001")
+        #expect(try await named.signOutLocally())
+        #expect(try await !named.signOutLocally())
+        #expect(try await alice.accounts().map(\.displayName) == ["Bob Example"])
+        #expect(try await alice.signOutLocally())
+        #expect(try await alice.accounts().isEmpty)
+    }
+
     // MARK: Calling an API
 
     @Test func sendsTheTokenOnlyToConfiguredAPIOrigins() async throws {

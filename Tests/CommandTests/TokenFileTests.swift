@@ -16,6 +16,41 @@ import Testing
         }
     }
 
+    /// A clock that records the durations of its sleeps, which return immediately.
+    private final class RecordingClock: Clock {
+        typealias Instant = ContinuousClock.Instant
+        let start = ContinuousClock.Instant.now
+        let pauses = Mutex<[Duration]>([])
+        var now: Instant { start }
+        var minimumResolution: Duration { .zero }
+        func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+            try Task.checkCancellation()
+            pauses.withLock { $0.append(start.duration(to: deadline)) }
+            await Task.yield()
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: [(5, 5), (0, 1), (600, 30), (nil, 30)] as [(Int?, Int)])
+    func theNextAttemptIsMadeAsSoonAsItIsPossible(_ asked: Int?, _ expected: Int) async throws {
+        let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
+        let clock = RecordingClock()
+        let (attempts, hasTried) = AsyncStream.makeStream(of: Void.self)
+        let tokenFile = TokenFile(file: file, clock: clock) {
+            hasTried.yield()
+            throw AuthError(.temporarilyUnavailable, "No token.", retryAfter: asked.map { .seconds($0) })
+        } report: { _ in
+        }
+        let task = Task { await tokenFile.keepUpToDate(TokenSet(accessToken: Secret("old"))) }
+        var count = 0
+        for await _ in attempts {
+            count += 1
+            if count == 3 { break }
+        }
+        task.cancel()
+        await task.value
+        #expect(clock.pauses.withLock { $0[1] } == .seconds(expected))
+    }
+
     @Test(.timeLimit(.minutes(1)), arguments: [AuthError.Code.loginRequired, .networkFailed])
     func aFileIsUpdatedAfterAFailureThatIsReportedOnce(_ code: AuthError.Code) async throws {
         let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")

@@ -41,7 +41,7 @@ struct Backoff: Sendable {
         // Even if the clock was set back, no caller waits longer than intended.
         guard now >= since, now < until else { return nil }
         let wait = Int(until.timeIntervalSince(now).rounded(.up))
-        let advice = failure.code == .loginRequired ? "" : " Retrying in \(wait) s."
+        let advice = failure.code == .loginRequired ? "" : " The next attempt is possible in \(wait) s."
         return AuthError(
             failure.code,
             "\(failure.message)\(advice)",

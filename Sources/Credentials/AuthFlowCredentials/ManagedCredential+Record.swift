@@ -190,10 +190,11 @@ extension ManagedCredential {
                     "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
                 )
             }
-            if let account, accounts.entry(account) == nil, other != nil, policy == .sameAccount {
+            // No policy adds another account, or replaces an account with it, through a client for one account.
+            if let account, !credential.account.isNamed(account) {
                 throw AuthError(
                     .accountMismatch,
-                    "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested."
+                    "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested. Sign in as that user."
                 )
             }
             if other != nil, policy == .sameAccount {
@@ -208,9 +209,8 @@ extension ManagedCredential {
                 try await write(accounts, lease, epoch, attributes: attributes)
             }
             let (new, isUndisturbed) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
-            // A client for one account stores the credentials of other accounts that sign in through it, but does not
-            // use them. A credential that another task of this process is removing is not returned from memory.
-            if isUndisturbed, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
+            // A credential that another task of this process is removing is not returned from memory.
+            if isUndisturbed { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }
@@ -406,8 +406,9 @@ extension ManagedCredential {
         return removed
     }
 
-    /// Removes the entire record, even if it cannot be read.
+    /// Removes this object's account or, without an account, the entire record. A record that cannot be read is removed entirely.
     package func clear() async throws -> Bool {
+        if account != nil, (try? await accounts()) != nil { return try await remove() != nil }
         beginEpoch()
         let existed = try await store.withLease(on: key) { lease in
             // A record that cannot be read still exists.

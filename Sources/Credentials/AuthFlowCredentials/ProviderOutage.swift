@@ -47,7 +47,7 @@ struct ProviderOutage: Sendable {
             // Not the original failure, because it belongs to another user, and its message may refer to that user.
             return AuthError(
                 wait.code,
-                "The provider is not responding. Retrying in \(seconds) s.",
+                "The provider is not responding. The next attempt is possible in \(seconds) s.",
                 retryAfter: .seconds(seconds)
             )
         }

@@ -152,10 +152,10 @@ extension EncryptedTokenStore: TokenStore {
 
     private var wrongKeyHint: String {
         switch source {
-        case .file(let path): "\(path) contains a different key."
-        case .passphrase: "the passphrase is different."
+        case .file(let path): "\(path) contains a different key. Restore the original file."
+        case .passphrase: "the passphrase is different. Use the passphrase that the credential was stored with."
         case .store: "the system's key store contains a different key."
-        case .keys: "none of the configured keys has its key ID."
+        case .keys: "none of the configured keys has its key ID. Add the key to the list."
         }
     }
 }
@@ -336,7 +336,7 @@ extension EncryptedTokenStore {
             guard let version = json["encrypted"]?.integer else {
                 throw AuthError(
                     .credentialUnusable,
-                    "The stored credential is not encrypted: it was written by another kind of store. Sign out with that store, and sign in again with this one."
+                    "The stored credential is not encrypted: it was written with other settings of the store. Sign out with those settings, and sign in again with these."
                 )
             }
             guard version == Self.version, let keyID = json["key_id"]?.string,

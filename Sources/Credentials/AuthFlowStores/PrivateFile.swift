@@ -211,10 +211,11 @@ package struct PrivateFile {
         return unsafe lstat(path, &status) == 0
     }
 
-    /// Removes the file, if there is one.
+    /// Removes the file, if there is one, and the temporary files that killed processes left.
     package func remove() throws(AuthError) {
+        removeLeftovers()
         guard unsafe unlink(path) == 0 else {
-            if errno == ENOENT { return }
+            if errno == ENOENT { return try makeDirectoryDurable() }
             throw failure("cannot be removed")
         }
         try makeDirectoryDurable()

@@ -113,7 +113,8 @@ extension MCPBridge {
                 cause: "no_response"
             )
         }
-        let words = TransportResponse(head: response.head, body: body).providerError.map { " (\($0))" } ?? ""
+        let error = await endpoint.client.providerError(in: TransportResponse(head: response.head, body: body))
+        let words = error.map { " (\($0))" } ?? ""
         return .failure(
             of: id,
             status == 200

@@ -78,7 +78,7 @@ struct HTMLForm: Sendable {
             action.isEmpty ? page.endpoint.url : action,
             against: try baseURL(of: page)
         )
-        return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
+        return try HeadlessBrowser.endpoint(address, name: "form action")
     }
 
     /// The HTML Standard, "set the frozen base URL": a base that is not a URL, or has the scheme data or javascript, is ignored. Any other base that
@@ -87,7 +87,7 @@ struct HTMLForm: Sendable {
         guard let base, let address = try? HeadlessBrowser.resolve(base, against: page.endpoint),
             !["data:", "javascript:"].contains(where: address.lowercased().hasPrefix)
         else { return page.endpoint }
-        return try Endpoint(address, name: "base URL")
+        return try HeadlessBrowser.endpoint(address, name: "base URL")
     }
 
     /// The button that signs in: the first button, which is the form's default button. Buttons such as "Cancel" are

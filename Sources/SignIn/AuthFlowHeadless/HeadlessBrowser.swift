@@ -117,7 +117,7 @@ public actor HeadlessBrowser {
             if Self.isAnswer(location, redirectURI) { return .redirect(location) }
             let next = try Self.resolve(location, against: endpoint)
             if Self.isAnswer(next, redirectURI) { return .redirect(next) }
-            var target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
+            var target = try Self.endpoint(next, name: "redirect")
             try Self.require(endpoint.mayName(target), target, from: endpoint)
             target.limitReach(to: response.reach, unlessAt: endpoint)
             // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. Data entered at one site must not be
@@ -171,6 +171,16 @@ public actor HeadlessBrowser {
         guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
         return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
             || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")
+    }
+
+    /// The URL that a page or a redirect refers to, without its fragment.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the URL cannot be visited.
+    static func endpoint(_ url: String, name: String) throws(AuthError) -> Endpoint {
+        do {
+            return try Endpoint(String(url.prefix { $0 != "#" }), name: name)
+        } catch {
+            throw AuthError(.userAgentFailed, error.message, underlyingError: error)
+        }
     }
 
     /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).

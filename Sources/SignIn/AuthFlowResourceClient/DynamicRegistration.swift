@@ -176,15 +176,10 @@ public struct DynamicRegistration: Sendable {
             authentication: authentication,
             clientSecret: authentication.secret,
             clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(secondsSince1970: expiry),
-            registrationEndpoint: try json["registration_client_uri"]?.string.map {
-                let address = try Endpoint($0, name: "registration_client_uri")
-                guard endpoint.mayName(address) else {
-                    throw AuthError(
-                        .invalidResponse,
-                        "The registration_client_uri is at \(address.origin), a loopback or private address, which a public provider must not refer to."
-                    )
-                }
-                return address
+            // The client is registered already, and an error would lead to another registration. Without this URL, or with one that a public
+            // provider must not refer to, the registration cannot be managed.
+            registrationEndpoint: json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap {
+                endpoint.mayName($0) ? $0 : nil
             },
             registrationAccessToken: json["registration_access_token"]?.string.map(Secret.init),
             metadata: RedactedJSON(json)

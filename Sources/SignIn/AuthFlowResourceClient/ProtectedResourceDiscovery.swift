@@ -76,9 +76,18 @@ struct ProtectedResourceDiscovery: Sendable {
         }
         // Section 3.2: a successful response "MUST use the 200 OK HTTP status code and return a JSON object using the
         // application/json content type". Applications that serve a page for every path have no document there.
-        guard response.mediaType == "application/json" || response.mediaType.hasSuffix("+json"),
-            let json = try? response.parsed(), json.object != nil
-        else { return nil }
+        guard response.mediaType == "application/json" || response.mediaType.hasSuffix("+json") else { return nil }
+        let json: JSON
+        do {
+            json = try response.parsed()
+        } catch {
+            // The document of the host, which may be broader, must not replace one that cannot be parsed.
+            throw AuthError(
+                .discoveryFailed,
+                "The resource metadata at \(place) is not valid JSON.",
+                underlyingError: error
+            )
+        }
         return try ProtectedResourceMetadata(json, of: address, at: place)
     }
 }

@@ -1,5 +1,6 @@
 import AuthFlowHTTP
 import AuthFlowJSON
+import AuthFlowOAuth
 
 /// The metadata of a protected resource: the authorization servers that it trusts, and its requirements (RFC 9728 section 2).
 struct ProtectedResourceMetadata: Sendable, Hashable {
@@ -63,7 +64,8 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         }
         self.resource = resource
         self.authorizationServers = servers
-        self.scopes = try strings("scopes_supported")
+        // A value that RFC 6749 section 3.3 does not allow cannot be requested.
+        self.scopes = try strings("scopes_supported")?.filter(ClientRegistration.Values.isScopeToken)
         self.requiresDPoP = json["dpop_bound_access_tokens_required"]?.bool ?? false
         self.location = location
         self.fit = fit

@@ -1,6 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowOAuth
-import AuthFlowSignIn
+public import AuthFlowSignIn
 import Synchronization
 
 /// The authorization server for a resource, after discovery and validation.
@@ -101,16 +101,28 @@ extension ResourceClient {
     /// The scopes to request.
     ///
     /// MCP authorization, "Scope Selection Strategy": the scopes in the challenge, else all of `scopes_supported`, else none.
+    /// - Throws: ``AuthError`` with `unsupported` when the challenge and the options have more scopes than one request can contain.
     func scopes(for challenge: ResourceChallenge?, _ found: FoundServer) async throws -> [String] {
+        let required = Set((challenge?.scopes ?? []) + options.scopes)
+        guard required.count <= Self.maximumScopes else {
+            throw AuthError(
+                .unsupported,
+                "\(address) requires \(required.count) scopes; at most \(Self.maximumScopes) can be requested."
+            )
+        }
         let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
         let known = try await known()
         // "Step-Up Authorization Flow": the union with the previously requested scopes, so that no permission is lost.
         let before =
             known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
         var scopes: [String] = []
+        var room = Self.maximumScopes - required.count
         for scope in before + demanded + options.scopes
             + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
-        where !scopes.contains(scope) && scopes.count < Self.maximumScopes { scopes.append(scope) }
+        where !scopes.contains(scope) && (required.contains(scope) || room > 0) {
+            scopes.append(scope)
+            if !required.contains(scope) { room -= 1 }
+        }
         // "Refresh Tokens": offline_access only if the authorization server lists it. As the only scope, it would
         // replace the scopes that the server grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
@@ -183,10 +195,10 @@ extension ResourceClient {
 
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
     /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
-    /// - Returns: The new registration, and the old one, which continues to exist at the server; nil for the old one if another resource has
-    ///   tokens from it.
+    /// - Returns: The new registration; the old one, which continues to exist at the server, or nil if another resource has tokens from it; and the
+    ///   outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
-    public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
+    public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?, signOut: SignOut) {
         let challenge = try await askForChallenge()
         let found = try await find(challenge)
         let scopes = try await scopes(for: challenge, found)
@@ -202,11 +214,11 @@ extension ResourceClient {
             try await registrations.keep(made, for: redirectURI)
             new = made
         }
-        _ = try await signOut()
+        let signOut = try await signOut()
         guard let new else { throw AuthError(.storageFailed, "The registration with \(present.issuer) is not stored.") }
-        guard let old, try await !isUsed(clientID: old.clientID, at: old.issuer) else { return (new, nil) }
+        guard let old, try await !isUsed(clientID: old.clientID, at: old.issuer) else { return (new, nil, signOut) }
         try await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID)
-        return (new, old)
+        return (new, old, signOut)
     }
 
     /// Registers the client (RFC 7591).

@@ -53,6 +53,12 @@ extension ResourceClient {
         }
     }
 
+    /// The error that the resource describes in a response, without the access token, which a resource may echo.
+    package func providerError(in response: TransportResponse) async -> ProviderError? {
+        let token = try? await client()?.credential()?.tokens.accessToken
+        return response.providerError(without: [token].compactMap { $0 })
+    }
+
     /// Records the network reach of a connection to the resource.
     package func learn(reach: NetworkReach?) { transport.learn(reach) }
 

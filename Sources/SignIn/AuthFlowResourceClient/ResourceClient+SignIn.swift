@@ -266,7 +266,7 @@ extension ResourceClient {
         // the sign-in succeeded.
         do {
             try await changeRecord { [known] in $0.begin(known) }
-            await KnownResources(store: store).add(address: address.url)
+            await list()
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.
             guard methods.withoutUser != nil else { throw error }

@@ -205,6 +205,12 @@ public final class ResourceClient: Sendable {
     func keep(_ known: KnownResource) async throws {
         try await changeRecord { $0.use(known) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
+        await list()
+    }
+
+    /// Adds the resource to the list of resources, unless only a profile can find its tokens.
+    func list() async {
+        guard registered == nil else { return }
         await KnownResources(store: store).add(address: address.url)
     }
 

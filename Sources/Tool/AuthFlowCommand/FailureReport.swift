@@ -18,6 +18,11 @@ struct FailureReport {
         guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperAnswered),
             status != ExitStatus.signedOutHereOnly
         else { return nil }
+        self.json = .object(Self.members(error))
+    }
+
+    /// The members that describe an error: its code, the sentence for the user, and the command that signs in, if a sign-in is required.
+    static func members(_ error: any Error) -> [String: JSON] {
         let code =
             switch error {
             case let error as AuthError: error.code.rawValue
@@ -32,13 +37,14 @@ struct FailureReport {
             case is CancellationError: "Cancelled."
             // Without the usage text, which is printed to standard error.
             case let error as CommandLineError: AuthFlowCommand.message(for: error.error)
+            case let error as MisspelledCommand: error.description
             default: ExitStatus.message(for: error)
             }
         var members: [String: JSON] = ["error": .string(code), "message": .string(message)]
         if code == AuthError.Code.loginRequired.rawValue, !(error is AccountIsUnknown) {
             members["command"] = SignInAdvice.command(after: error).map(JSON.string)
         }
-        self.json = .object(members)
+        return members
     }
 
     func print() { try? Terminal.result(json) }

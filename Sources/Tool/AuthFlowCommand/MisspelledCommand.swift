@@ -3,7 +3,8 @@ import AuthFlow
 
 /// An error for a command that does not exist, because the parser would report only an unexpected argument.
 struct MisspelledCommand: CommandFailure {
-    private let description: String
+    /// The message without the prefix "Error: ".
+    let description: String
 
     var status: ExitCode { ExitStatus.usage }
     var message: String { "Error: \(description)" }

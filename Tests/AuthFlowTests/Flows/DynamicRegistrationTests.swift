@@ -67,6 +67,13 @@ private struct PlainProvider: ProviderAdapter {
         await #expect(throws: AuthError.self) { try await register(response) }
     }
 
+    /// An error would lead to another registration at the next attempt.
+    @Test(arguments: ["javascript:1", "http://127.0.0.1/register/c", "", "https://id.example.com/register/c"])
+    func aRegistrationWithAnUnusableManagementURLIsKept(_ url: String) async throws {
+        let registered = try await register(["client_id": "c", "registration_client_uri": .string(url)])
+        #expect(registered.registrationEndpoint?.url == (url.hasPrefix("https") ? url : nil))
+    }
+
     @Test(arguments: [nil, "none", "client_secret_post"])
     func anEmptyClientSecretIsNone(_ method: String?) async throws {
         var response: [String: JSON] = ["client_id": "c", "client_secret": ""]

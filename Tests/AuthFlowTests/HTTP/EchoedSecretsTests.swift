@@ -39,6 +39,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        #"{"error":"invalid_token","error_description":"token abc.def-ghi is not valid here"}"#,
+        #"{"message":"abc.def-ghi"}"#,
+    ]) func wordsOfAResourceDoNotHaveItsToken(_ body: String) {
+        let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: Array(body.utf8))
+        let words = response.providerError(without: [Secret("abc.def-ghi")]).map { "\($0)" }
+        #expect(words?.contains("<redacted>") == true)
+        #expect(words?.contains("abc") == false)
+    }
+
     @Test func aRefusalWithStatus200HasNoneEither() throws {
         let body = #"{"error":"bad_refresh_token","error_description":"a/refresh+token=="}"#
         #expect(try redacted(body, status: .ok).contains("<redacted>"))

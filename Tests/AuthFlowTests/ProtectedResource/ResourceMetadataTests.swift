@@ -51,6 +51,25 @@ import Testing
         #expect(urls.withLock { $0 } == place.places)
     }
 
+    /// The document of the host describes a broader resource.
+    @Test(arguments: [#"{"resource": "https://a.example/mcp", "resource": "x"}"#, "{", "[]", "\u{0}", ""])
+    func theDocumentOfTheHostDoesNotReplaceABrokenOne(_ document: String) async throws {
+        let transport = InProcessTransport(origin: "https://a.example") { request, _ in
+            let isOwn = request.path?.hasSuffix("/mcp") == true
+            let body =
+                isOwn
+                ? document : #"{"resource": "https://a.example", "authorization_servers": ["https://id.example"]}"#
+            let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+            return TransportResponse(head: head, body: Array(body.utf8))
+        }
+        let discovery = ProtectedResourceDiscovery(
+            address: Endpoint("https://a.example/mcp"),
+            transport: transport,
+            host: .system
+        )
+        await expectError(.discoveryFailed) { _ = try await discovery.metadata(named: nil) }
+    }
+
     @Test(arguments: [
         ("https://a.example/.well-known/oauth-protected-resource", true),
         ("https://a.example/.well-known/oauth-protected-resource/mallory/mcp", true),
@@ -97,11 +116,20 @@ import Testing
         #expect(ProtectedResourceMetadata.fit(of: test.resource, to: address) == test.fit)
     }
 
+    @Test func scopesThatCannotBeRequestedAreIgnored() throws {
+        let json: JSON = [
+            "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"],
+            "scopes_supported": ["read write", "read", "", "a\"b"],
+        ]
+        let address = Endpoint("https://a.example/mcp")
+        #expect(try ProtectedResourceMetadata(json, of: address, at: address).scopes == ["read"])
+    }
+
     @Test func unknownMembersOfMetadataAreIgnored() throws {
         let json: JSON = [
             "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"], "x": ["y": 1],
             "resource_name": "A",
-            "scopes_supported": .null,
+            "scopes_supported": .null, "bearer_methods_supported": ["header"],
         ]
         let address = Endpoint("https://a.example/mcp")
         let metadata = try ProtectedResourceMetadata(json, of: address, at: address)

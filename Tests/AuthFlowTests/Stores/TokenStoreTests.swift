@@ -57,6 +57,25 @@ import Testing
         }
     }
 
+    /// A process that was killed while it replaced the file leaves the tokens in a temporary file.
+    @Test(arguments: [true, false]) func fileStoreRemovesTheFilesOfAKilledProcessToo(_ hasRecord: Bool) async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let file = try #require(try files(directory, ".json").first)
+            let program = Process()
+            program.executableURL = URL(fileURLWithPath: "/bin/true")
+            try program.run()
+            program.waitUntilExit()
+            let left = "\(directory)/\(file).\(program.processIdentifier).abc.tmp"
+            _ = FileManager.default.createFile(atPath: left, contents: Data([1]))
+            if !hasRecord { try FileManager.default.removeItem(atPath: "\(directory)/\(file)") }
+            try await store.set(nil, for: key)
+            #expect(try files(directory, ".tmp").isEmpty)
+            #expect(try files(directory, ".json").isEmpty)
+        }
+    }
+
     @Test func fileStoreFollowsNoLink() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)

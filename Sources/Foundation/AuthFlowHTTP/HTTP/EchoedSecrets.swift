@@ -9,6 +9,11 @@ extension TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
 
+    /// The server's description of an error, without the secrets that its request contained.
+    package func providerError(without secrets: [Secret]) -> ProviderError? {
+        EchoedSecrets(secrets.map(\.exposed)).redacted(self).providerError
+    }
+
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
     private var namesError: Bool {
         let name = Array(#""error""#.utf8)
@@ -52,6 +57,10 @@ struct EchoedSecrets {
         for pair in form?.pairs ?? [] where Self.names.contains(pair.name) {
             secrets += [pair.value, FormURLEncoding.encode(pair.value)]
         }
+        self.init(secrets)
+    }
+
+    fileprivate init(_ secrets: [String]) {
         // A value this short would match by coincidence.
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }

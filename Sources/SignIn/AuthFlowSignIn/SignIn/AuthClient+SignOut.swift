@@ -156,7 +156,8 @@ extension AuthClient {
         }
     }
 
-    /// Removes every stored credential of this client, including unreadable ones. For a machine-to-machine client, these are the tokens that it
+    /// Removes every stored credential of this client, including unreadable ones; with ``Options/account``, only that account, unless the record
+    /// cannot be read. For a machine-to-machine client, these are the tokens that it
     /// requests with its current scopes, resources and parameters. It sends no request to the
     /// provider, where the tokens and the session stay valid.
     /// - Returns: Whether there was a credential.

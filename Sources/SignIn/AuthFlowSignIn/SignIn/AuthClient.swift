@@ -41,7 +41,7 @@ public final class AuthClient: Sendable {
         public var name = "default"
 
         /// The subject of the account to use when several are signed in; default: the account that signed in or was selected
-        /// last.
+        /// last. Sign-ins of other users are rejected.
         public var account: String?
 
         /// The timeout of a sign-in, including the user's interaction; default: five minutes. A device flow may take as

@@ -86,7 +86,7 @@ struct CurlCommand: AsyncParsableCommand {
             throw AuthError(
                 .invalidResponse,
                 "\(Redaction.url(target)) responded with status \(response.status).",
-                providerError: response.providerError,
+                providerError: await client.providerError(in: response),
                 status: response.status
             )
         }

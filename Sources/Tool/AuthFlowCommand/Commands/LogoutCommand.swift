@@ -16,7 +16,10 @@ struct LogoutCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Flag(help: "Send no request, and remove everything stored for the profile, even if it is damaged.")
+    @Flag(
+        help:
+            "Send no request, and remove everything stored for the profile, even if it is damaged; with --account, only that account, unless the record is damaged."
+    )
     var local = false
 
     @Flag(help: "End your session at the provider too, on its sign-out page.")
@@ -48,6 +51,7 @@ struct LogoutCommand: AsyncParsableCommand {
         if local {
             let hadTokens = try await client.signOutLocally()
             await forgetAWSKeys(of: client)
+            guard hadTokens || options.account == nil else { throw unknownAccount }
             return Terminal.talk(hadTokens ? "Signed out on this machine." : absence(client))
         }
         let wasEnded = try await isEnded(client)
@@ -55,11 +59,7 @@ struct LogoutCommand: AsyncParsableCommand {
             try await client.signOut(endingSession: browser && !client.isWithoutUser)
         }
         await forgetAWSKeys(of: client)
-        if let account = options.account, signOut.credential == nil, !wasEnded {
-            throw AccountIsUnknown(
-                message: "The account \"\(DisplayText.sanitized(account, limit: 80))\" is not signed in."
-            )
-        }
+        if options.account != nil, signOut.credential == nil, !wasEnded { throw unknownAccount }
         if wasEnded, signOut.credential == nil {
             Terminal.talk("The session had already ended. Its record was removed from this machine.")
             guard browser else { return }
@@ -73,6 +73,11 @@ struct LogoutCommand: AsyncParsableCommand {
             Terminal.talk("\(next.displayName) is the current account.")
         }
         try say(signOut, tokens: client.tokensWithoutSignIn)
+    }
+
+    private var unknownAccount: AccountIsUnknown {
+        let account = DisplayText.sanitized(options.account ?? "", limit: 80)
+        return AccountIsUnknown(message: "The account \"\(account)\" is not signed in.")
     }
 
     private func absence(_ client: AuthClient) -> String {

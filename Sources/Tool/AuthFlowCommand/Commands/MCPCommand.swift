@@ -89,7 +89,8 @@ struct MCPCommand: AsyncParsableCommand {
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the protected resources you are signed in to, with the tokens' expiry. Sends no request."
+            abstract:
+                "Show the protected resources you are signed in to without a profile, with the tokens' expiry. Sends no request."
         )
 
         @Option(name: [.short, .long], help: "The configuration file, which names the store.")

@@ -89,7 +89,7 @@ enum RegistrationCommands {
             if json {
                 try Terminal.result(.array(all))
             } else if all.isEmpty {
-                Terminal.talk(Place.absence(config))
+                Terminal.talk(address == nil ? "There are no registrations." : Place.absence(config))
             }
         }
     }
@@ -108,7 +108,7 @@ enum RegistrationCommands {
         func run() async throws {
             let place = try Place(config: config)
             let choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
-            let (new, old) = try await choice.client().renewRegistration()
+            let (new, old, signOut) = try await choice.client().renewRegistration()
             if let old {
                 await unregister(old, place, name: "The old registration")
             } else {
@@ -117,6 +117,7 @@ enum RegistrationCommands {
             Terminal.talk(
                 "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in. Run: \(choice.loginCommand)"
             )
+            guard RegistrationCommands.isRevoked(signOut, address) else { throw ExitStatus.signedOutHereOnly }
         }
     }
 
@@ -143,6 +144,7 @@ enum RegistrationCommands {
                 origins.insert(origin)
                 all.append((registrations, kept))
             }
+            var areRevoked = true
             // Signs out first, because the tokens could not be revoked without the registration.
             for resource in try await KnownResources(store: place.store).addresses() {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
@@ -151,10 +153,13 @@ enum RegistrationCommands {
                     guard let status = try await client.status(),
                         all.contains(where: { $0.kept.issuer == status.issuer })
                     else { continue }
-                    guard try await client.signOut().credential != nil else { continue }
+                    let signOut = try await client.signOut()
+                    guard signOut.credential != nil else { continue }
                     Terminal.talk("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
+                    if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
                 } catch let error as AuthError {
                     Terminal.talk("Warning: tokens for \(DisplayText.sanitized(resource)) may remain: \(error)")
+                    areRevoked = false
                 }
             }
             var isRemoved = false
@@ -167,7 +172,20 @@ enum RegistrationCommands {
             if !isRemoved {
                 Terminal.talk(Place.absence(config))
             }
+            guard areRevoked else { throw ExitStatus.signedOutHereOnly }
         }
+    }
+
+    /// Whether a sign-out revoked the tokens; if not, the user is told why.
+    private static func isRevoked(_ signOut: SignOut, _ resource: String) -> Bool {
+        let reason: String
+        switch signOut.revocation {
+        case .done, .nothingToDo: return true
+        case .unsupported(let words): reason = words
+        case .failed(let error): reason = "\(error)"
+        }
+        Terminal.talk("The tokens for \(Redaction.url(resource)) may remain valid: \(reason)")
+        return false
     }
 
     private static func unregister(_ kept: KeptRegistration, _ place: Place, name: String) async {

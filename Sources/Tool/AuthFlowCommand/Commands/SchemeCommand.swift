@@ -28,7 +28,7 @@ struct SchemeCommand: AsyncParsableCommand {
                 try handler.install(program: program, replacing: replace)
             } catch {
                 if !replace, let other = handler.program, other != program {
-                    Terminal.talk("To take over the scheme from \(other), run: authflow scheme install --replace")
+                    Terminal.talk("To take over the scheme from \(other), run: \(handler.installCommand) --replace")
                 }
                 throw error
             }
@@ -59,17 +59,21 @@ struct SchemeCommand: AsyncParsableCommand {
             guard handler.isInstalled, let program = handler.program else {
                 let other =
                     handler.handler.map { "opens with \(DisplayText.sanitized($0))" } ?? "has no registered handler"
-                throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: authflow scheme install")
+                throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: \(handler.installCommand)")
             }
             guard FileManager.default.isExecutableFile(atPath: program) else {
                 throw AuthError(
                     .userAgentFailed,
-                    "\(handler.scheme): opens with \(program), which does not exist. Run: authflow scheme install"
+                    "\(handler.scheme): opens with \(program), which does not exist. Run: \(handler.installCommand)"
                 )
             }
             Terminal.result("\(handler.scheme): opens with \(program)")
         }
     }
+}
+
+extension SchemeHandler {
+    fileprivate var installCommand: String { ShellWord.line(["authflow", "scheme", "install", scheme]) }
 }
 
 /// The options that select the scheme.

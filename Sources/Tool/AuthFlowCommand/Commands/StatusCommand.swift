@@ -60,10 +60,7 @@ struct StatusRequest: Hashable {
                 tokens: client.tokensWithoutSignIn
             )
         }
-        guard credential.state(isRenewable: isRenewable) != .ended else {
-            let reason = credential.isRefused ? "the provider has refused to refresh it" : "there is no refresh token"
-            throw AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
-        }
+        if let error = credential.end(isRenewable: isRenewable) { throw error }
     }
 
     /// Prints why there is no credential, and distinguishes a session that has ended from a user who never signed in.
@@ -73,9 +70,6 @@ struct StatusRequest: Hashable {
             if case .ended = current { state = "ended" }
             break
         }
-        try Terminal.result([
-            "state": .string(state), "error": .string(error.code.rawValue), "message": .string(error.description),
-            "command": SignInAdvice.command.map(JSON.string) ?? .null,
-        ])
+        try Terminal.result(.object(FailureReport.members(error).merging(["state": .string(state)]) { $1 }))
     }
 }

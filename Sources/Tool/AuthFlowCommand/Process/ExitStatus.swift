@@ -50,11 +50,11 @@ enum ExitStatus {
         switch error {
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
-            "\(error.description) Run: \(SignInAdvice.localLogout)"
+            "\(error.description) To discard the credential without revoking its tokens, run: \(SignInAdvice.localLogout)"
         case let error as AuthError where error.code == .storeDamaged:
             "\(error.description) Run: \(SignInAdvice.storeReset)"
-        case let error as AuthError where error.code == .accountMismatch && SignInAdvice.command != nil:
-            "\(error.description) Run: \(SignInAdvice.command(adding: "--add-account") ?? ""), or use --replace-account."
+        case let error as AuthError where error.code == .accountMismatch:
+            error.description + (SignInAdvice.addAccount.map { " Run: \($0), or use --replace-account." } ?? "")
         // The user of a helper does not know which profile the request was for.
         case let error as AuthError where error.code == .loginRequired:
             error.description + (SignInAdvice.command(after: error).map { " Run: \($0)" } ?? "")

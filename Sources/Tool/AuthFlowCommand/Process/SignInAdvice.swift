@@ -8,6 +8,8 @@ enum SignInAdvice {
         /// The arguments that select the same profile or resource and, for a sign-in, request the same access.
         var place: [String]
         var signIn: [String]
+        /// Whether a user other than the one who is signed in can sign in.
+        var addsAccount = true
     }
 
     private static let chosen = Mutex<Chosen?>(nil)
@@ -20,6 +22,11 @@ enum SignInAdvice {
     /// The command that signs in with an option; nil before a profile or resource was chosen.
     static func command(adding option: String) -> String? {
         command.map { $0.hasSuffix(" \(option)") ? $0 : "\($0) \(option)" }
+    }
+
+    /// The command that adds an account; nil for a resource or a profile with only one account.
+    static var addAccount: String? {
+        chosen.withLock { $0?.addsAccount == true } ? command(adding: "--add-account") : nil
     }
 
     /// The command that signs in after an error: with the access that a resource requires, if any; nil if the command would be too long.
@@ -38,8 +45,11 @@ enum SignInAdvice {
         return words.utf8.count <= 1000 ? "\(command) \(words)" : nil
     }
 
-    /// The command that diagnoses problems.
-    static var doctor: String { line("doctor", \.profile) }
+    /// The command that diagnoses problems of a profile; nil for a resource without a profile.
+    static var doctor: String? {
+        let isOnlyResource = chosen.withLock { $0.map { $0.profile.isEmpty && !$0.place.isEmpty } ?? false }
+        return isOnlyResource ? nil : line("doctor", \.profile)
+    }
 
     /// The command that tests a machine-to-machine client's token request.
     static var token: String { line("token", \.profile) + " --refresh" }
@@ -49,6 +59,9 @@ enum SignInAdvice {
 
     /// The command that removes data that can no longer be read.
     static var localLogout: String { line("logout", \.place) + " --local" }
+
+    /// The command that checks the store of a profile.
+    static var storeCheck: String { line("store check", \.profile) }
 
     /// The command that renames a damaged database.
     static var storeReset: String { line("store reset", \.profile) }
@@ -65,8 +78,11 @@ enum SignInAdvice {
     ///   - signIn: The options of the sign-in.
     static func choose(_ profile: [String], address: String? = nil, signIn: [String] = []) {
         let place = (address.map { [$0] } ?? []) + profile
-        chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn) }
+        chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn, addsAccount: address == nil) }
     }
+
+    /// Records that the profile or the user has requested one account.
+    static func chooseOneAccount() { chosen.withLock { $0?.addsAccount = false } }
 }
 
 extension RequiredAuthentication {

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 
 /// A file with an access token that is kept up to date while another program reads it.
 struct TokenFile: Sendable {
-    /// The pause after a failed refresh.
+    /// The pause after a failed refresh, unless the next attempt is possible earlier.
     static let pauseAfterFailure = Duration.seconds(30)
 
     let file: PrivateFile
@@ -35,9 +35,11 @@ struct TokenFile: Sendable {
                 (reported, pause) = (nil, timeToRefresh(last))
             } catch {
                 guard !Task.isCancelled else { return }
-                let code = (error as? AuthError)?.code
+                let (code, wait) = ((error as? AuthError)?.code, (error as? AuthError)?.retryAfter)
                 if code == nil || code != reported { report(error) }
-                (reported, pause) = (code, Self.pauseAfterFailure)
+                (reported, pause) = (
+                    code, min(max(wait ?? Self.pauseAfterFailure, .seconds(1)), Self.pauseAfterFailure)
+                )
             }
         }
     }

@@ -87,6 +87,7 @@ struct ProfileChoice: Hashable {
                 observer(event)
             }
         )
+        if client.options.account != nil { SignInAdvice.chooseOneAccount() }
         UnfinishedClients.add(client)
         return client
     }

@@ -70,6 +70,7 @@ enum Report {
         ]
         members["authorization_details"] = credential.tokens.authorizationDetails
         members["authorization_details_as_requested"] = coversDetails.map(JSON.bool)
+        if let error = credential.end(isRenewable: isRenewable) { members.merge(FailureReport.members(error)) { $1 } }
         return .object(members)
     }
 }
@@ -83,6 +84,14 @@ extension Credential {
         case expired
         /// The access token has expired, and the user must sign in again.
         case ended
+    }
+
+    /// The reason why the user must sign in again; nil if they need not.
+    /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
+    func end(isRenewable: Bool = false) -> AuthError? {
+        guard state(isRenewable: isRenewable) == .ended else { return nil }
+        let reason = isRefused ? "the provider has refused to refresh it" : "there is no refresh token"
+        return AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
     }
 
     /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.

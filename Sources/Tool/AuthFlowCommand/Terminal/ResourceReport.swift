@@ -10,18 +10,20 @@ enum ResourceReport {
             // If the session has ended, throws the reason.
             return try await client.freshCredential()
         }
-        let end = credential.tokens.expiresAt?.formatted(.iso8601)
+        let expiry = credential.tokens.expiresAt?.formatted(.iso8601)
         if asJSON {
-            try Terminal.result([
+            let end = credential.end().map(FailureReport.members) ?? [:]
+            let members: [String: JSON] = [
                 "resource": .string(status.resource), "issuer": .string(status.issuer),
                 "client_id": .string(status.clientID), "identification": .string(status.identification.rawValue),
                 "requested_scopes": .array(status.requestedScopes.map(JSON.string)),
                 "scopes": .array(credential.tokens.scopes.map(JSON.string)),
-                "expires_at": end.map(JSON.string) ?? .null,
+                "expires_at": expiry.map(JSON.string) ?? .null,
                 "state": .string(credential.state().rawValue),
                 "token_type": .string(credential.tokens.tokenType),
                 "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
-            ])
+            ]
+            try Terminal.result(.object(members.merging(end) { $1 }))
             return credential
         }
         let title = credential.state() == .ended ? "The session has ended at" : "Signed in to"

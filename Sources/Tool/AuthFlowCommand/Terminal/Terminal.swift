@@ -109,7 +109,9 @@ struct Progress: Sendable {
             guard showsSteps else { break }
             tellChoice(event)
         case (.authorizationRequest, .note):
-            guard let issuer = event.details["issuer"], let resource = event.details["resource"] else { break }
+            guard showsSteps, let issuer = event.details["issuer"], let resource = event.details["resource"] else {
+                break
+            }
             let scopes = event.details["scopes"] ?? ""
             Terminal.talk(
                 "Signing in at \(DisplayText.sanitized(issuer)) for \(DisplayText.sanitized(resource))"
@@ -126,9 +128,8 @@ struct Progress: Sendable {
                 {
                     Terminal.talk("To use a browser on your own machine, first run this command there:  \(command)")
                 }
-                Terminal.talk(
-                    "Waiting for you to finish (Ctrl-C to stop). If the page shows an error, see what to register: \(SignInAdvice.doctor)"
-                )
+                let advice = SignInAdvice.doctor.map { " If the page shows an error, see what to register: \($0)" }
+                Terminal.talk("Waiting for you to finish (Ctrl-C to stop).\(advice ?? "")")
             } else if event.details["ignored"] != nil {
                 Terminal.talk(
                     "A redirect without the expected state was ignored. If the page in the browser shows an error, press Ctrl-C to stop."
@@ -137,8 +138,9 @@ struct Progress: Sendable {
                 Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
             }
         case (.storing, .failed):
+            let advice = SignInAdvice.doctor.map { " To find out why, run: \($0)" }
             Terminal.talk(
-                "Warning: the credential could not be stored, so it will be lost when this command exits. To find out why, run: \(SignInAdvice.doctor)"
+                "Warning: the credential could not be stored, so it will be lost when this command exits.\(advice ?? "")"
             )
         case (.sharing, .failed):
             Terminal.talk("Warning: the sign-in could not be shared with the other apps in the group.")
