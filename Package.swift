@@ -204,7 +204,7 @@ let package = Package(
             "SignIn/AuthFlowSignIn",
             protocolLayer + ["AuthFlowCredentials", "AuthFlowStores", httpTypes, crypto]
         ),
-        // The client for protected resources (RFC 9728), which needs only their URL.
+        // The client for protected resources (RFC 9728), which needs only the URL of a resource.
         module(
             "SignIn/AuthFlowResourceClient",
             protocolLayer + ["AuthFlowCredentials", "AuthFlowSignIn", httpTypes, crypto]
@@ -287,12 +287,12 @@ let package = Package(
             "Server/AuthFlowResourceServer",
             protocolLayer + [httpTypes, crypto]
         ),
-        // An API that is configured by a file.
+        // A resource server that is configured from a file.
         module(
             "Server/AuthFlowResourceServerConfiguration",
             protocolLayer + ["AuthFlowResourceServer", "AuthFlowConfiguration", httpTypes]
         ),
-        // A web application that is configured by a file.
+        // A web application that is configured from a file.
         module("Server/AuthFlowServerConfiguration", engine + ["AuthFlowServer"]),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(
@@ -345,7 +345,7 @@ let package = Package(
         // The bridge between an MCP host and a remote server: JSON-RPC, event streams, sessions, mirrored headers.
         module("Server/AuthFlowMCP", engine + [httpTypes]),
 
-        // Emulators (an OpenID provider, GitHub, Okta, ForgeRock, protected resources), faults, virtual time, conformance suites, and the harness of the adapters' tests.
+        // Emulators (an OpenID provider, GitHub, Okta, ForgeRock, protected resources), faults, virtual time, conformance suites, and the test harness for adapters.
         module(
             "Testing/AuthFlowTesting",
             engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]

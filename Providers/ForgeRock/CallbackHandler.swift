@@ -38,8 +38,8 @@ extension [any CallbackHandler] {
     }
 }
 
-/// Does not cancel a wait: a step that waits for a push notification contains a confirmation, in which the value 100
-/// means that no option was selected.
+/// Answers the confirmation in a step that waits for a push notification without cancelling the wait:
+/// the value 100 means that no option was selected.
 struct WaitingCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
@@ -74,7 +74,7 @@ struct PassiveCallbacks: CallbackHandler {
 /// Answers questions from a configuration: a user name, a password, and answers to specific questions.
 ///
 /// The user name and the password are used only for questions that ask for them. A one-time code is requested with the
-/// same callback as a password, and the password must not be sent instead.
+/// same callback as a password, but must not be answered with the password.
 public struct ConfiguredAnswers: CallbackHandler {
     public let mayAnswerOtherwise = false
 

@@ -107,7 +107,7 @@ private struct TreeKeys: Sendable {
     var all: [any AnyConfigurationKey] { [tree, username, password, answers, consent, sharedCookies] }
 }
 
-/// The settings that several apps with shared cookies have in common.
+/// The settings of a group of apps that share cookies.
 private struct SharedCookieSettings: Sendable {
     private static let group = ConfigurationKey(
         "group",

@@ -25,7 +25,7 @@ public struct ForgeRockRealm: Sendable, Hashable {
         guard base.query == nil, isName, !names.contains("..") else {
             throw AuthError(
                 .invalidConfiguration,
-                "The realm \"\(DisplayText.sanitized(path))\" of \(base) is not valid. Use a path such as / or /alpha/sales."
+                "The realm \"\(DisplayText.sanitized(path))\" of \(base) is not valid. Use a base URL without a query, and a path such as / or /alpha/sales."
             )
         }
         let context = base.url.hasSuffix("/") ? String(base.url.dropLast()) : base.url

@@ -75,7 +75,7 @@ public struct TreeStep: Sendable {
         self.stage = json["stage"]?.string ?? ""
         self.header = json["header"]?.string ?? ""
         self.callbacks = callbacks.compactMap(TreeCallback.init)
-        // The server rejects a step with a missing callback, and a callback that cannot be parsed cannot be sent back.
+        // The server rejects a step with a missing callback, so every callback must be parsed to be sent back.
         guard self.callbacks.count == callbacks.count else { return nil }
     }
 

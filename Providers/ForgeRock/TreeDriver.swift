@@ -90,7 +90,7 @@ extension TreeDriver: LoginDriver {
         guard let name = await sessionCookieName(in: browser) else {
             throw AuthError(
                 .userAgentFailed,
-                "The session at \(realm.origin) may continue, because the name of its cookie could not be read from serverinfo."
+                "The session at \(realm.origin) may remain active, because the name of its cookie could not be read from serverinfo."
             )
         }
         guard await browser.hasCookie(named: name, for: endpoint) else { return }
@@ -104,7 +104,7 @@ extension TreeDriver: LoginDriver {
         guard response.isSuccessful || response.status == 401 else {
             throw AuthError(
                 .providerRejected,
-                "The session at \(realm.origin) may continue: the server responded to the logout request with status \(response.status).",
+                "The session at \(realm.origin) may remain active: the server responded to the logout request with status \(response.status).",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -21,7 +21,7 @@ extension GitHubProvider: UserInfoProviding {
 }
 
 extension GitHubProvider {
-    /// An API request. "All API requests must include a valid User-Agent header", and should name the version of the
+    /// An API request. "All API requests must include a valid User-Agent header", and should specify the version of the
     /// API that they were written for.
     func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> TransportRequest {
         var fields: HTTPFields = [.accept: "application/vnd.github+json", .userAgent: "AuthFlow"]

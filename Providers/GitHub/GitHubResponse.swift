@@ -23,11 +23,11 @@ private enum OAuthDocument {
         for element in root.children {
             // GitHub's XML has no repeated or nested elements.
             guard element.children.isEmpty, members[element.name] == nil else {
-                throw AuthError(.invalidResponse, "GitHub's response is not valid XML.")
+                throw AuthError(.invalidResponse, "GitHub's XML response has an unexpected structure.")
             }
             members[element.name] = .string(element.text)
         }
-        guard root.name == "OAuth" else { throw AuthError(.invalidResponse, "GitHub's response is not valid XML.") }
+        guard root.name == "OAuth" else { throw AuthError(.invalidResponse, "GitHub's XML has an unexpected root.") }
         return .object(members)
     }
 }

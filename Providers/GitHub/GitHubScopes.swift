@@ -1,4 +1,4 @@
-/// The scopes of OAuth Apps. A scope can imply others: GitHub leaves implied scopes out of its responses, and users may
+/// The scopes of OAuth Apps. A scope can imply others: GitHub omits implied scopes from its responses, and users may
 /// deselect scopes ("Scopes for OAuth apps").
 public enum GitHubScopes {
     /// The scopes that each scope implies directly.

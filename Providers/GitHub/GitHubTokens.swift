@@ -17,7 +17,7 @@ extension GitHubProvider: TokenRevoking {
             if !hasExpired { _ = try await delete("token", named: tokens, in: context) }
             guard tokens.refreshToken == nil else {
                 throw unsupported(
-                    "The access token no longer works, but GitHub revokes a refresh token only together with the user's grant",
+                    "The access token is no longer valid, but GitHub revokes a refresh token only together with the user's grant",
                     context
                 )
             }
@@ -29,7 +29,7 @@ extension GitHubProvider: TokenRevoking {
             {
                 return
             }
-            throw unsupported("No valid token is left with which to identify the grant to GitHub", context)
+            throw unsupported("No valid token remains to identify the grant to GitHub", context)
         }
     }
 
@@ -57,7 +57,7 @@ extension GitHubProvider: TokenRevoking {
             guard standardErrorNames[code] == "invalid_grant" else {
                 throw AuthError(
                     .providerRejected,
-                    "\(host.pagesURL) did not refresh the token whose grant was to be revoked.",
+                    "\(host.pagesURL) did not refresh the token, so its grant could not be revoked.",
                     providerError: ProviderError(error: code)
                 )
             }

@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension AuthClient {
-    /// Creates a client of an OpenID Connect provider from values, for an app or a tool.
+    /// Creates a client of an OpenID Connect provider without a configuration file, for an app or a tool.
     ///
     /// ```swift
     /// let client = try AuthClient(
@@ -17,7 +17,7 @@ extension AuthClient {
     ///   - clientID: `client_id`, as registered with the provider.
     ///   - scopes: The scopes to request. Many providers issue a refresh token only for `offline_access`.
     ///   - userAgents: The user agents, in order of preference: if one cannot be used, the next one is tried.
-    ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), when no user agent can be used; default: none.
+    ///   - devicePresenter: Shows the user code of the device flow (RFC 8628), when no user agent can be used; default: none.
     ///   - store: The store for the tokens; default: memory, so users must sign in each time the program starts.
     ///   - options: The options; default: the defaults of ``/AuthFlow/AuthClient/Options``.
     ///   - transport: The transport for every request, for example through a proxy; default: the system's.

@@ -6,7 +6,7 @@ public struct OIDCProvider: Sendable {
     public enum IdentitySource: String, Sendable, Hashable, CaseIterable {
         /// The ID Token, with the claims of userinfo. Without the `openid` scope, the user is not identified.
         case idToken = "id_token"
-        /// The userinfo endpoint, even if there is no ID Token to compare it with.
+        /// The userinfo endpoint, even if there is no ID Token to compare its response with.
         case userInfo = "userinfo"
         /// The introspection endpoint (RFC 7662).
         case introspection

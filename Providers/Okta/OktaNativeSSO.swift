@@ -39,7 +39,7 @@ private struct SharedEnd: Sendable {
     /// The app that signed the user out of all apps.
     let clientID: String
     let subject: String?
-    /// The device secret, if it could not be revoked, so that the sign-out page must revoke it.
+    /// The device secret, if it could not be revoked, in which case the sign-out page must revoke it.
     let unrevoked: Secret?
 
     init(clientID: String, subject: String?, unrevoked: Secret?) {
@@ -78,7 +78,7 @@ extension OktaProvider {
         return shared
     }
 
-    /// The device secret for the sign-out page: the app's own, or the one that signed its user in.
+    /// The device secret for the sign-out page: this app's device secret, or the shared one that signed its user in.
     func deviceSecret(endedBy tokens: TokenSet?, in context: ProviderContext) async throws -> Secret? {
         if let own = tokens?.deviceSecret { return own }
         let subject = tokens?.verifiedIDToken?.claims["sub"]?.string

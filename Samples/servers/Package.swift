@@ -78,7 +78,7 @@ let package = Package(
             ],
             [hummingbird, httpTypes, .product(name: "Configuration", package: "swift-configuration")]
         ),
-        // Resource servers, configured by a file
+        // Resource servers, configured from a file
         program("orders-api", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
         program("mcp-server", ["AuthFlowHummingbird", "AuthFlowResourceServerConfiguration"]),
         // Products that require a package trait are tested here, because this package enables the trait.

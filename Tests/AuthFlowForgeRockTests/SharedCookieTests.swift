@@ -146,7 +146,7 @@ import Testing
                 Issue.record("The tree's session was not ended.")
                 return
             }
-            #expect(error.message.contains("may continue"))
+            #expect(error.message.contains("may remain active"))
             // The other apps no longer use the session, and the end session endpoint was visited.
             let other = try scene.client(handlers: [], cookies: cookies)
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await other.signIn() }

@@ -22,7 +22,7 @@ import Testing
         )
     }
 
-    /// A user agent whose browser is a function that receives the redirect URI from the URL.
+    /// A user agent whose browser is a function; the query of the URL that it opens is the redirect URI.
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in
@@ -44,7 +44,7 @@ import Testing
         try await transport.send(TransportRequest(method, Endpoint(url), headerFields: fields))
     }
 
-    /// Requests a URL verbatim: URLSession on Linux rejects IPv6 literals and normalizes paths.
+    /// Requests a URL verbatim, because URLSession on Linux rejects IPv6 literals and normalizes paths.
     private func getRaw(_ redirectURI: String, path: String, host: String? = nil) async throws -> String {
         let endpoint = try Endpoint(redirectURI)
         let text = "GET \(path) HTTP/1.1\r\nHost: \(host ?? endpoint.authority)\r\nConnection: close\r\n\r\n"

@@ -465,7 +465,7 @@ import Glibc
         await bridge.close()
     }
 
-    /// The bridge reads the exact values from the bytes of a message, because the headers derived from it must match
+    /// The bridge reads the exact values from the bytes of a message, because header fields derived from it must match
     /// the body.
     @Test(arguments: [
         (#""x-1e999-20250101123000000001\u0000""#, #""x-1e999-20250101123000000001\ufffd""#),

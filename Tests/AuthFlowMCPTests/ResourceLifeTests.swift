@@ -739,7 +739,7 @@ import Testing
         }
     }
 
-    /// The response may come from a server that has not yet received the registration: data that cannot be obtained again is not deleted.
+    /// The response may come from a server that has not yet received the registration, so data that cannot be obtained again is not deleted.
     @Test func anUnknownClientLosesItsRegistrationButNotItsTokens() async throws {
         var settings = Self.settings()
         settings.refreshes = true

@@ -96,7 +96,7 @@ import Testing
             testDescription: "for another audience",
             claims: ["aud": "https://other.example.com"],
             text: nil,
-            words: "for another audience"
+            words: "for an audience other than"
         ),
     ]
 
@@ -302,7 +302,7 @@ import Testing
         }
     }
 
-    /// The failure to read an assertion is not cached: the next call reads a file that has since been created.
+    /// The failure to read an assertion is not cached, so the next call reads a file that has since been created.
     @Test func anAssertionThatAppearsLateIsUsedAtOnce() async throws {
         let scene = try Scene()
         try await withFile { path in

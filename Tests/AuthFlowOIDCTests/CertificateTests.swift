@@ -84,10 +84,10 @@ import Testing
         let bound = thumbprint.map(JSON.string) ?? 7
         scene.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: bound)))
         let error = await #expect(throws: AuthError.self) { try await Self.machine(scene).freshTokens() }
-        #expect(error?.code == .invalidResponse && error?.message.contains("another certificate") == true)
+        #expect(error?.code == .invalidResponse && error?.message.contains("a certificate other than") == true)
     }
 
-    /// A profile requires sender-constrained tokens, and a JWT without a binding in its claims is a plain bearer token.
+    /// A profile requires sender-constrained tokens, so a JWT without a binding in its claims is rejected.
     @Test func aClientOfAProfileRefusesATokenThatSaysNothing() throws {
         let binding = CertificateBinding(certificate: Self.certificate)
         let unbound = Secret(Self.token(boundTo: nil).string ?? "")

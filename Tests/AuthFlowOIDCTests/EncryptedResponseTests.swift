@@ -204,7 +204,7 @@ import Testing
         let error = await #expect(throws: AuthError.self) {
             try await scene.client(registration: try Self.registration([])).signIn()
         }
-        #expect(error?.code == .unsupported && error?.message.contains("no key") == true)
+        #expect(error?.code == .unsupported && error?.message.contains("no decryption key") == true)
     }
 
     /// A refreshed token that cannot be decrypted must not end the session.

@@ -149,7 +149,7 @@ import Testing
         #expect(thrown?.message.contains("not confirmed") == true)
     }
 
-    /// RFC 6749 section 4.1.2.1: the codes stand for the statuses 503 and 500.
+    /// RFC 6749 section 4.1.2.1: the error codes correspond to the statuses 503 and 500.
     @Test(arguments: ["temporarily_unavailable", "server_error"])
     func aProviderThatIsAwayAtTheAuthorizationEndpointIsReportedAsAway(_ error: String) async throws {
         let scene = try scene()
@@ -290,7 +290,7 @@ import Testing
 
     // MARK: Signing out
 
-    /// Without an ID Token, the request must name the client.
+    /// Without `id_token_hint`, the request must contain `client_id`.
     @Test(arguments: [(true, true), (false, true), (true, false), (false, false)])
     func sendsTheClientIDAndTheIDTokenAtSignOutAsConfigured(_ isNamed: Bool, _ hasHint: Bool) async throws {
         let scene = try scene()
@@ -325,7 +325,7 @@ import Testing
     }
 }
 
-/// A transport that answers some requests itself.
+/// A transport that responds to some requests itself.
 struct ScriptedResponses: HTTPTransport {
     let base: any HTTPTransport
     let respond: @Sendable (TransportRequest) -> TransportResponse?

@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Refreshes that neither succeed nor end the session, and when they require the user to sign in.
+/// Refreshes that neither succeed nor end the session, and the cases in which the user must sign in.
 @Suite struct RefusedRefreshTests {
     private let life: TokenLifeScene
     private let empty = TransportResponse(head: HTTPResponse(status: .badRequest))
@@ -82,7 +82,7 @@ import Testing
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
     }
 
-    /// A refresh of the main token shows whether the session has ended, unless that token is recent, even if it has not expired or has no expiry.
+    /// A refresh of the main token shows whether the session has ended, unless that token is recent. This applies even if the token has not expired or has no expiry.
     @Test(
         arguments: [(400, "token_revoked"), (400, ""), (401, "")],
         [(0, true), (400, true), (3600, true), (400, false)]
@@ -143,7 +143,7 @@ import Testing
         // With an expired main access token, a refused refresh would be counted.
         life.time.advance(age)
         for round in 1...3 {
-            // The second caller receives the same error, and causes no request.
+            // The second caller receives the same error, without another request.
             for _ in 0..<2 { #expect(await code { try await client.freshTokens(for: refused) } == refusal.expected) }
             #expect(requests.withLock { $0 } == round)
             #expect(await code { try await client.freshTokens(for: other) } == nil)
@@ -244,7 +244,7 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
-    /// A user who may no longer be identified must sign in again, and the provider is not considered unavailable.
+    /// A user who can no longer be identified must sign in again, and the provider is not considered unavailable.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting])
     func userinfoThatRefusesTheNewTokensIsARefusedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
         let emulator = life.scene.emulator

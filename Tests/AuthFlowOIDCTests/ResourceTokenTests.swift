@@ -53,7 +53,7 @@ import Testing
             )
             let new = try await client.freshTokens(for: Self.a, replacing: rejected.accessToken)
             #expect(new.accessToken != rejected.accessToken && new.refreshToken == nil)
-            // Another caller whose token was rejected gets the new one.
+            // Another caller whose token was rejected receives the new token.
             #expect(try await client.freshTokens(for: Self.a, replacing: rejected.accessToken) == new)
             #expect(try await client.freshTokens(for: Self.b) == other)
             #expect(try await client.freshTokens().accessToken == main)

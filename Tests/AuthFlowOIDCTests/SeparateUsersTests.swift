@@ -127,7 +127,7 @@ import Testing
         }
     }
 
-    /// A client with an expired credential, for which validating the refreshed ID Token requires fetching keys.
+    /// A client with an expired credential, which must fetch keys to validate the refreshed ID Token.
     private func expired() async throws -> (OAuthClient, Credential, KeysTransport) {
         let transport = KeysTransport(scene.transport)
         let client = try client(transport: transport)

@@ -107,7 +107,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         let previous = try credential(test.previousUser, data: "old")
         let succession = try Self.succession(of: test.user, after: [("old", previous)])
         #expect(succession.revokesRejectedTokens == test.revokesRejected)
-        // Unknown users of one issuer share an account; here neither has an issuer.
+        // Unknown users of one issuer share an account; here, neither user has an issuer.
         #expect(succession.revokes(previous, at: "") == test.revokesReplaced)
         #expect(succession.revokes(previous, at: "other"))
         #expect(try succession.start(with: nil).credential.applicationData?.exposed == test.data)

@@ -187,7 +187,7 @@ import Testing
         }
     }
 
-    /// With Lax cookies, a request from a cross-site page can contain the session cookie, so the method is checked.
+    /// With Lax cookies, a request from a cross-site page may contain the session cookie, so the method is checked.
     @Test(arguments: [
         ("POST", "cross-site", 403), ("GET", "cross-site", 204), ("HEAD", "cross-site", 204),
         ("get", "cross-site", 403),

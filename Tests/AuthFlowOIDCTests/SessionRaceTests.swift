@@ -260,7 +260,7 @@ final class SlowRefreshes: HTTPTransport {
         let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
         #expect(twice?.message.contains("Sign in again") == true)
-        // The credential remains stored: the provider's fault may be temporary, so the session might not have ended.
+        // The credential remains stored, because the fault may be temporary and the session might not have ended.
         #expect(try await first.credential()?.tokens == credential.tokens)
         transport.respond(nil)
         #expect(try await client(store: store).freshTokens() != credential.tokens)

@@ -112,7 +112,7 @@ struct HeldRequests: HTTPTransport {
         #expect(failure?.step == .codeExchange)
         #expect(failure?.details["error"] == "invalid_client")
         #expect(failure?.description.contains("error=invalid_client") == true)
-        // Messages can name the user.
+        // Messages may identify the user.
         #expect(failure?.details["message"] == nil)
     }
 
@@ -242,7 +242,7 @@ struct HeldRequests: HTTPTransport {
         #expect(SessionServer.response(for: AuthError(.invalidIDToken, "No.")) == nil)
     }
 
-    /// A request counts towards the user's limit until the response body has been read.
+    /// A request counts toward the user's limit until the response body has been read.
     @Test func aStreamedResponseArrivesWithItsBodyAndHoldsItsPlace() async throws {
         try await withWeb { web, _ in
             let api = APITransport(web.scene.transport) { _, _ in
@@ -281,7 +281,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// An API that does not read the body of such a request would parse it as the next request on the connection (RFC 9112 section 11.2).
+    /// An API that does not read the body of such a request would parse it as the next request on the connection (request smuggling, RFC 9112 section 11.2).
     @Test(arguments: [HTTPRequest.Method.get, .head, .options])
     func aBodyThatAPIsDoNotReadIsNotForwarded(_ method: HTTPRequest.Method) async throws {
         try await withWeb { web, _ in

@@ -7,7 +7,7 @@ import Expectations
 import HTTPTypes
 import Testing
 
-/// Sign-ins with additional parameters: from the application, from the URL, for a step-up, without user interaction.
+/// Sign-ins with additional parameters: from the application, from the URL, for a step-up and without user interaction.
 @Suite struct SessionSignInTests {
     private static let navigation: HTTPFields = fields(["Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"])
     private static let fromElsewhere: HTTPFields = fields([

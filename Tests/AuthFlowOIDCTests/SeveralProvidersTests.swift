@@ -206,7 +206,7 @@ import Testing
         }
     }
 
-    /// Two users of different providers can have the same subject.
+    /// Two users of different providers may have the same subject.
     @Test func aProxyLearnsTheUsersOfOneProviderAlone() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    /// An API gets only the tokens of its own provider.
+    /// An API receives only the tokens of its route's provider.
     @Test func theProxySendsNoTokenOfAnotherProvider() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())

@@ -11,7 +11,7 @@ final class TestTime: Sendable {
     private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
     private let error = Mutex(TimeInterval(0))
     var now: Date { time.withLock { $0 } }
-    /// The host services of a machine whose clock can be wrong.
+    /// The host services of a machine whose clock may be wrong.
     var host: HostServices { HostServices(now: { self.now + self.error.withLock { $0 } }) }
     func setError(_ seconds: TimeInterval) { error.withLock { $0 = seconds } }
     func advance(_ seconds: TimeInterval) { time.withLock { $0 += seconds } }

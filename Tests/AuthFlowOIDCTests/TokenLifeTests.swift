@@ -117,7 +117,7 @@ import Testing
         let store = MemoryTokenStore()
         _ = try await life.client(store: store).signIn()
         life.time.advance(3600)
-        // Each client represents a process: they share only the store.
+        // Each client represents a process; the clients share only the store.
         let clients = try (0..<4).map { _ in try life.client(store: store) }
         let tokens = try await withThrowingTaskGroup(of: TokenSet.self) { group in
             for number in 0..<1000 { group.addTask { try await clients[number % clients.count].freshTokens() } }
@@ -186,7 +186,7 @@ import Testing
             #expect(error?.message.contains("refresh token is invalid") == true)
         }
         #expect(life.refreshes == 1)
-        // The provider's text could name the user.
+        // The provider's text may identify the user.
         #expect(ends.withLock { $0 } == ["invalid_grant"])
         #expect(try await client.credential() == nil)
         // Another process receives the reason without sending a request.

@@ -271,7 +271,7 @@ import Testing
 
     // MARK: Revocation
 
-    /// RFC 7009 section 2.1: when the refresh token is revoked, the server also invalidates its access tokens.
+    /// RFC 7009 section 2.1: when the refresh token is revoked, the server should also invalidate its access tokens.
     @Test(arguments: [
         ("invalid_token", true, true), ("unsupported_token_type", true, true), ("unsupported_token_type", false, false),
         ("server_error", true, false),

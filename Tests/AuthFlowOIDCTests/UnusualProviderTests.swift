@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    /// Azure AD B2C names an issuer with the tenant's ID, and publishes the document at a URL with the tenant's name.
+    /// Azure AD B2C uses the tenant's ID in the issuer, but publishes the document at a URL with the tenant's name.
     @Test func theMetadataDocumentCanBeElsewhere() async throws {
         let issuer = "https://id.example.com/1234/v2.0/"
         let place = "https://id.example.com/contoso/sign-in/v2.0/.well-known/openid-configuration"
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    /// RFC 6749 section 5.2 defines a description for developers. Some servers copy received values into it.
+    /// RFC 6749 section 5.2 defines `error_description` for developers. Some servers copy received values into it.
     @Test(arguments: ["json", "challenge", "page"]) func whatAServerRepeatsOfARequestIsNotShown(_ place: String)
         async throws
     {

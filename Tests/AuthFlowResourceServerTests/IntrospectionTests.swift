@@ -106,7 +106,7 @@ import Testing
         let api = try api(scene, introspectsJWTs: true)
         scene.advance(11)
         _ = try await api.authorize(request)
-        // A token that was accepted a moment ago can also become inactive.
+        // A token that was accepted a moment ago may also become inactive.
         scene.provider.introspect(as: ["active": false])
         scene.advance(31)
         #expect(try await refusal(api, request).error == "invalid_token")

@@ -220,13 +220,13 @@ import Glibc
         /// A part of the error message.
         var reason: String {
             switch self {
-            case .othersCanRead: "Other users can read"
+            case .othersCanRead: "Other users can access"
             case .link, .folder: "not a regular file"
             case .text: "not a database"
             case .otherProgram: "another program"
             case .newerVersion: "Upgrade the program"
             case .logWithoutFile: "remove these files"
-            case .folderOfOthers: "Other users can write"
+            case .folderOfOthers: "other users can write"
             }
         }
     }

@@ -58,8 +58,8 @@ import Testing
         let code = try #require(QRCode("https://id.example.com/device?user_code=ABCD-EFGH"))
         let width = code.rows.count
         #expect(code.rows.allSatisfy { $0.count == width })
-        // ISO/IEC 18004: a finder pattern in three corners: concentric dark, light and dark squares, 7, 5 and 3 modules
-        // wide.
+        // ISO/IEC 18004: a finder pattern in three corners, with concentric dark, light and dark squares, 7, 5 and 3
+        // modules wide.
         let finder = ["#######", "#.....#", "#.###.#", "#.###.#", "#.###.#", "#.....#", "#######"]
         for (x, y) in [(0, 0), (width - 7, 0), (0, width - 7)] {
             let corner = (0..<7).map { row in

@@ -113,7 +113,7 @@ import Testing
         server.stop()
     }
 
-    /// A server that does not read a body would parse it as the next request on the connection.
+    /// A server that does not read a body would parse it as the next request on the connection (request smuggling).
     @Test(arguments: ["302 Found", "401 Unauthorized", "503 Service Unavailable"])
     func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain(_ status: String) async throws {
         let refusal = "HTTP/1.1 \(status)\r\nContent-Length: 0\r\n\r\n"

@@ -138,7 +138,7 @@ import Testing
         }
     }
 
-    /// Many concurrent exchanges, so that the cancellation and the start of an exchange occur in every order.
+    /// Many concurrent requests, so that the cancellation and the start of a request occur in every order.
     @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
         let origin = try await serve { _, _ in
             self.response(200)

@@ -3,8 +3,8 @@ import Glibc
 
 /// A child process, with its output.
 ///
-/// Foundation's `Process` is not used: it crashed in `run()` in about one of fifteen runs of these tests, which start
-/// several processes concurrently.
+/// Foundation's `Process` is not used, because it crashed in `run()` in about one of fifteen runs of these tests, which
+/// start several processes concurrently.
 struct ChildProcess: Sendable {
     let identifier: pid_t
     /// The read ends of standard output and standard error.

@@ -37,7 +37,7 @@ private actor Gate {
     }
 }
 
-/// The command line tool from the user's perspective: the built program, its two streams and its exit status.
+/// The command-line tool from the user's perspective: the built program, its two streams and its exit status.
 public enum CommandHarness {
     /// The result of a run.
     public struct Outcome: Sendable {
@@ -61,7 +61,7 @@ public enum CommandHarness {
 
     /// Runs a program that was built with the tests.
     /// - Parameter folder: The working directory.
-    /// - Parameter isAlone: Whether the run counts towards the limit on concurrent runs.
+    /// - Parameter isAlone: Whether the run counts toward the limit on concurrent runs.
     /// - Parameter onStart: Called with the process ID once the program is running.
     /// - Parameter onTalk: Called with the output so far; returning true interrupts the program like Ctrl-C.
     public static func run(

@@ -17,17 +17,17 @@ import Testing
     }
 
     @Test(arguments: [
-        (#"{"profiles": {"a": 1,}}"#, "1:22", "Remove the comma before it"),
-        (#"{"a": [1,]}"#, "1:10", "Remove the comma before it"), (#"{"a": ]}"#, "1:7", "invalid syntax\n"),
-        ("{\"a\": 1\n \"b\": 2}", "2:2", "A comma is missing before it"),
-        (#"{"a": {} "b": 2}"#, "1:10", "A comma is missing before it"),
-        (#"{"issuer" "https://x"}"#, "1:11", "A colon is missing before it"),
+        (#"{"profiles": {"a": 1,}}"#, "1:22", "Remove the comma before this position"),
+        (#"{"a": [1,]}"#, "1:10", "Remove the comma before this position"), (#"{"a": ]}"#, "1:7", "invalid syntax\n"),
+        ("{\"a\": 1\n \"b\": 2}", "2:2", "A comma is missing before this position"),
+        (#"{"a": {} "b": 2}"#, "1:10", "A comma is missing before this position"),
+        (#"{"issuer" "https://x"}"#, "1:11", "A colon is missing before this position"),
         (#"{"a": 1} "x""#, "1:10", "continues after the end"), ("{'a': 1}", "1:2", "in double quotes"),
         ("{\"a\": \"http://127.0.0.1/\n}", "1:25", "no closing quote"),
         ("{\u{201C}a\u{201D}: 1}", "1:2", "in straight double quotes"),
         ("{\"a\": 1 // no\n}", "1:9", "JSON has no comments"), ("{\n  // no\n}", "2:3", "JSON has no comments"),
         ("\u{FEFF}{}", "1:1", "without a byte order mark"), (" \n", ":", "The file is empty"),
-        (#"{"a": 1, "b": 2, "a": 3}"#, "1:18", #"the same key twice: "a""#),
+        (#"{"a": 1, "b": 2, "a": 3}"#, "1:18", #"duplicate key: "a""#),
         (#"{"a": tru}"#, "1:10", "invalid syntax\n"), ("{\"", "1:3", "ends too early\n"),
         ("\u{201C}", "1:1", "in straight double quotes"), ("}", "1:1", "invalid syntax\n"),
         ("\"", "1:2", "ends too early\n"),
@@ -75,7 +75,7 @@ import Testing
             name: "an unreachable issuer",
             changes: ["issuer": #""http://127.0.0.1:1""#],
             status: 7,
-            words: "Nothing responds at 127.0.0.1:1"
+            words: "Could not connect to 127.0.0.1:1"
         ),
         Mistake(
             name: "an issuer with a query",

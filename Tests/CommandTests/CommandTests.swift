@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The command line tool from the user's perspective: the built program, its two streams and its exit status.
+/// The command-line tool from the user's perspective: the built program, its two streams and its exit status.
 @Suite struct CommandTests {
     @Test func signsInUsesTheTokensAndSignsOut() async throws {
         try await EmulatorServer.run {

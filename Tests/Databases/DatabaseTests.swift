@@ -158,7 +158,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await other.withLease(on: key) { _ in }
     }
 
-    /// SQLite is not included: each process polls the file several times per second.
+    /// SQLite is not included, because each process polls the file several times per second.
     @Test(.timeLimit(.minutes(1)), arguments: [Database.postgreSQL, .redis])
     func aWaitingProcessIsWokenByTheHolder(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"

@@ -83,7 +83,7 @@ private struct Comparison {
 
     private mutating func take(_ key: RecordKey, _ number: Int) async throws {
         let owner = try choose(Self.owners)
-        // Not shorter than another holder's lease, which two databases would interpret as a clock that was set back.
+        // Not shorter than another holder's lease: a shorter lease would look like a clock that was set back.
         let isFree = model.holder(of: key.digest).map { $0 == owner } ?? true
         let duration: Duration = isFree && random.happens(0.4) ? .zero : .seconds(3600)
         let (taken, expected) = (

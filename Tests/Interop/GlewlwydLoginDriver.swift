@@ -7,7 +7,7 @@ import HTTPTypes
 struct GlewlwydLoginDriver: LoginDriver {
     let username: String
     let password: Secret
-    /// The only origin that the password is sent to.
+    /// The only origin to which the password is sent.
     let origin: String
 
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {

@@ -7,8 +7,8 @@ import Testing
 
 /// Sign-in at a third-party provider. Run by `Tests/Interop/glewlwyd.sh`, which starts the provider.
 ///
-/// Every test that signs in at Glewlwyd is in this serialized suite: with SQLite, concurrent writes read each other's
-/// last inserted row ID, and fail with status 500.
+/// Every test that signs in at Glewlwyd is in this serialized suite, because with SQLite, concurrent writes read
+/// each other's last inserted row ID, and fail with status 500.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment

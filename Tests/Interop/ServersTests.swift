@@ -59,7 +59,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     }
 
     @Test(arguments: [
-        ("expired", "it has expired"), ("other-name", "it is for another name"), ("self-signed", "self-signed"),
+        ("expired", "it has expired"), ("other-name", "it is for a different name"), ("self-signed", "self-signed"),
         ("sha1", "too weak"), ("small-key", "too weak"),
         ("no-names", "no subjectAltName"), ("mail-only", "no subjectAltName"),
     ]) func refusesAWrongCertificateWithTheReason(_ server: String, _ reason: String) async throws {
@@ -121,7 +121,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         arguments: [
             ("password-proxy", nil, "requires a user name and a password"),
             ("password-proxy", "wrong", "requires a user name and a password"),
-            ("refusing-proxy", nil, "refuses to connect"), ("dead", nil, "Nothing responds at the proxy"),
+            ("refusing-proxy", nil, "refuses to connect"), ("dead", nil, "Could not connect to the proxy"),
         ] as [(String, String?, String)]
     ) func reportsWhyAProxyDoesNotConnect(
         _ proxy: String,

@@ -3,7 +3,7 @@
 #
 #   Tests/Interop/desktop.sh PATH/TO/authflow
 #
-# uses an X server (Xvfb), xdg-open, xdg-mime, .desktop entries, and Chromium with a window. The first redirect uses a
+# uses an X server (Xvfb), xdg-open, xdg-mime, .desktop entries, and a headed Chromium. The first redirect uses a
 # private-use scheme, which Chromium passes to xdg-open, and xdg-open to `authflow handle-redirect`; the second uses a
 # loopback port. Then a sign-in is denied, and another fails. Screenshots of the result pages, in light and dark mode,
 # are saved in .build-browser/.

@@ -39,7 +39,7 @@ import Testing
             }
             try await CommandHarness.withConfiguration(configuration("mail", emulator.origin)) { mail, folder in
                 let calendar = "\(folder)/calendar.json"
-                // The second app cannot enter credentials: the provider's origin is not in its list of origins.
+                // The second app cannot enter credentials, because the provider's origin is not in its list of origins.
                 try configuration("calendar", "https://nowhere.example.com")
                     .write(toFile: calendar, atomically: true, encoding: .utf8)
                 var said = ""

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A signal to the real tool while a token response is in transit: the provider has already rotated the token.
+/// A signal to the real tool while a token response is in transit, when the provider has already rotated the token.
 @Suite struct InterruptionTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// timeout(1) signals its child, and then the process group of both. When a terminal is closed, the process can
+    /// timeout(1) signals its child, and then the process group of both. When a terminal is closed, the process may
     /// also receive the signal twice: from the kernel and from the shell.
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalThatIsSentTwiceCountsOnce(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in

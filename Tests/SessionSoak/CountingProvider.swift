@@ -29,7 +29,7 @@ final class CountingProvider: ProviderEmulator {
         var used: [String: Int64] = [:]
         var revoked: Set<Int64> = []
         var families: Int64 = 0
-        /// The number of refreshes so far, of which the first hang and the next are slow.
+        /// The number of refreshes so far; the initial refreshes hang or are slow.
         var requests = 0
         /// The nonce and the client of each code.
         var codes: [String: (nonce: String?, client: String)] = [:]

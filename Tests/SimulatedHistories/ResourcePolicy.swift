@@ -44,7 +44,7 @@ struct ResourcePolicy {
         return sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
     }
 
-    /// Whether an error can be the refusal, which may have no code.
+    /// Whether an error may be the refusal, which may have no code.
     func mayCause(_ error: AuthError) -> Bool {
         code != nil ? isCause(of: error) : [.invalidResponse, .loginRequired].contains(error.code)
     }

@@ -124,7 +124,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     /// Whether the tokens of a grant may be revoked now.
     package var mayRevoke: (Int) -> Bool = { _ in true }
 
-    /// The adapter of the provider, whose endpoints are fixed, and whose token responses name the user.
+    /// The adapter of the provider, whose endpoints are fixed, and whose token responses identify the user.
     package struct Adapter: UserInfoProviding {
         package init() {}
         package func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {

@@ -34,7 +34,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private var listeners: [(process: Simulation.Process, receive: @Sendable (DatabaseMessage) -> Void)] = []
     /// The grants in each record, with the numbers of their refresh tokens.
     private var stored: [[UInt8]: [Int: Int]] = [:]
-    /// The highest number of a stored refresh token, for each grant.
+    /// The highest stored refresh token number, for each grant.
     private(set) var newest: [Int: Int] = [:]
     /// The removal time of each grant that is no longer stored.
     private(set) var removals: [Int: Duration] = [:]

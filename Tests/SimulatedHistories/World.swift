@@ -33,7 +33,7 @@ package struct Faults: Sendable {
         self.ends = ends
     }
 
-    /// The kinds of histories: each kind shows which rules hold in the absence of the other kinds' faults.
+    /// The kinds of histories: each kind shows which invariants hold without the faults of the other kinds.
     package static let kinds: [(name: String, faults: Faults)] = [
         ("calm", Faults()),
         ("provider", Faults(provider: 0.15, ends: 20)),
@@ -44,7 +44,7 @@ package struct Faults: Sendable {
     ]
 }
 
-/// The state that the simulated processes share, and the rules that hold at every step.
+/// The state that the simulated processes share, and the invariants that are checked at every step.
 package final class World: @unchecked Sendable {  // All jobs of a simulation run on one thread.
     package let simulation: Simulation
     package var faults: Faults
@@ -54,7 +54,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     private var pauses: [Int: [Range<Duration>]] = [:]
     /// The time at which each process last failed to reach the store.
     private var failures: [Int: Duration] = [:]
-    /// The first rule that was violated.
+    /// The first invariant that was violated.
     package private(set) var violation: String?
 
     /// Whether the provider has ended a grant.

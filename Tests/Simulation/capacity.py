@@ -10,7 +10,7 @@ import sys
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 COLUMNS = ["of them failed/s", "token requests/s", "database calls/s"]
-EVENTS = {"steady": "nothing", "restart": "all processes are killed, and start within 30 s", "provider": "the provider responds with 503 for an hour",
+EVENTS = {"steady": "nothing", "restart": "all processes are killed, and restart within 30 s", "provider": "the provider responds with 503 for an hour",
     "database": "the database cannot be reached for ten minutes"}
 
 

@@ -6,7 +6,7 @@ import SimulatedHistories
 //
 //   simulate COUNT [SEED]     COUNT histories, with seeds from SEED upward (default: a random seed), in one process per
 //                             core; then the seeds in failed-seeds.txt. Prints the trace of the first history that
-//                             violates a rule, and exits with status 1
+//                             violates an invariant, and exits with status 1
 //   simulate replay SEED      one history, with its trace
 //   simulate load EVENT PROCESSES SESSIONS MINUTES
 //                             many sessions, from seed 1: prints the load on the provider and the database per minute.
@@ -15,7 +15,7 @@ import SimulatedHistories
 let arguments = Array(CommandLine.arguments.dropFirst())
 
 guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] != nil else {
-    // The variable fixes the order of sets and dictionaries, and is read when a process starts.
+    // The variable fixes the iteration order of sets and dictionaries, and is read when a process starts.
     exit(try runSelf(arguments))
 }
 
@@ -55,8 +55,8 @@ func start(_ arguments: [String], output: Pipe?) throws -> Process {
     return process
 }
 
-/// Runs the histories of one process. The memory of a killed simulated process is never freed, so each process runs few
-/// histories.
+/// Runs the histories of one process. The memory of a killed simulated process is never freed, so each process runs
+/// only a few histories.
 func batch(_ first: UInt64, _ count: UInt64) {
     var (steps, calls) = (0, 0)
     for seed in first..<(first + count) {
@@ -120,7 +120,7 @@ func failedSeeds() -> [UInt64] {
     return text.split(separator: "\n").compactMap { UInt64($0.prefix { $0 != " " }) }
 }
 
-/// Prints a line immediately, because a campaign can take hours, and may be stopped early.
+/// Prints a line without buffering, because a campaign can take hours and may be stopped early.
 func tell(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
 func explore(_ count: UInt64, from seed: UInt64) async throws {

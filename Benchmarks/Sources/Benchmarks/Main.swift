@@ -71,7 +71,7 @@ import Synchronization
         try await parts(bench)
     }
 
-    /// Measures how long it takes to get fresh tokens.
+    /// Measures the time to obtain fresh tokens.
     private static func freshTokens(_ isWithinBounds: inout Bool) async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com")
         let transport = InProcessTransport(emulator)

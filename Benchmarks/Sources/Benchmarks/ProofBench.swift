@@ -7,7 +7,7 @@ import CryptoExtras
 import Foundation
 import HTTPTypes
 
-/// Measures client assertions and encrypted tokens against the bare operations of the same library.
+/// Measures client assertions and encrypted tokens against the bare operations of swift-crypto.
 enum ProofBench {
     static func run() async throws {
         print(
@@ -81,7 +81,7 @@ enum ProofBench {
         show("\(algorithm.rawValue), \(encryption)", result)
     }
 
-    /// The bare operations of the library, with keys in memory.
+    /// The bare swift-crypto operations, with keys in memory.
     private static func bareDecryption(
         _ algorithm: KeyManagementAlgorithm,
         _ encryption: String,

@@ -1,8 +1,8 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// The backoff after a provider failure: exponentially increasing delays, or a longer delay if the provider
-/// requests it.
+/// The backoff after a provider failure: exponential backoff, or a longer delay if the provider
+/// requests one.
 struct Backoff: Sendable {
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
@@ -32,8 +32,8 @@ struct Backoff: Sendable {
         self.until = now + max(spread, asked)
     }
 
-    /// Whether a failure at this time continues the same series. A series ends some time after its last backoff
-    /// interval.
+    /// Whether a failure at this time continues the same series. A series ends ``longest`` seconds after its last
+    /// backoff interval.
     func counts(at now: Date) -> Bool { now >= since && now < until + Self.longest }
 
     /// The error for a caller during the backoff interval; nil afterwards.

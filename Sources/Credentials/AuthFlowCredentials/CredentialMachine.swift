@@ -165,7 +165,7 @@ extension CredentialMachine {
 
     /// An account was signed in, and is now the current one.
     /// - Parameter epoch: The epoch in which the store was read.
-    /// - Returns: The new epoch; and whether the user stayed the same in the meantime, so that the new tokens can be
+    /// - Returns: The new epoch; and whether the signed-in user has not changed since, so that the new tokens can be
     ///   returned.
     mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isUndisturbed: Bool) {
         let isUndisturbed = self.epoch == epoch

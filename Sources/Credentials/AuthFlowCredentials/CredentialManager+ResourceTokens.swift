@@ -9,7 +9,7 @@ extension Credential {
         resourceTokens.first { $0.isFor(resource, scopes) }.map(using)
     }
 
-    /// Whether the main token is the only token for a resource: the resource is the only one of the grant, and there is no
+    /// Whether the main token is the only token for a resource: the resource is the grant's only resource, and there is no
     /// refresh token to exchange.
     func isOnly(for resource: String, _ scopes: [String]?) -> Bool {
         tokens.refreshToken == nil && scopes == nil && resources.count == 1 && resources[0].isIdentical(to: resource)

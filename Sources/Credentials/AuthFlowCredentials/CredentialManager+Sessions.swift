@@ -86,13 +86,13 @@ extension CredentialManager {
         }
     }
 
-    /// The record under a key, even if this process cannot read it; nil when there is none, in which case a cached copy is no longer used either.
+    /// The record under a key, even if this process cannot read it; nil when there is none, in which case a cached copy is also dropped.
     /// The result is not cached.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {
         do {
             guard let bytes = try await store.bytes(for: key) else {
-                // Another process has removed it, and the notification may have been lost.
+                // Another process has removed the record, and the notification may have been lost.
                 forget(key.digest)
                 return nil
             }

@@ -51,8 +51,8 @@ public final class CredentialManager: Sendable {
     ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
     ///     this closure would now request other scopes: use a different key for different scopes. Default: none.
-    ///   - refreshesAhead: Whether tokens that are used shortly before they expire are refreshed in the background,
-    ///     at a random time in their last 30 seconds, so that busy sessions never wait. Default: no.
+    ///   - refreshesAhead: Whether tokens in use are refreshed in the background before they are treated as expired,
+    ///     at a random time in the last 30 seconds, so that busy sessions never wait. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
     ///   - onEnd: Called with the last credential when the provider has ended the session and this process has detected it; ``drain(within:)``
     ///     waits for it.
@@ -279,7 +279,7 @@ public final class CredentialManager: Sendable {
     /// | `authflow_credentials_in_memory` | at most the cache limit, plus the credentials in use |
     /// | `authflow_credential_work_in_progress` | refreshes, sign-ins and sign-outs |
     /// | `authflow_credentials_unsaved` | refreshed or obtained, but not yet stored: the only copies |
-    /// | `authflow_provider_is_held_back` | 1 while the provider does not respond and refreshes are throttled |
+    /// | `authflow_provider_is_held_back` | 1 while the provider is unavailable and refreshes are throttled |
     public var gauges: [FlowGauge] {
         let (work, now) = (unfinished.counts, client.host.now())
         return [
@@ -366,7 +366,7 @@ public struct CredentialKey: Sendable, Hashable {
         self.resource = resource
     }
 
-    /// Compares two keys code point by code point. Names that differ only in Unicode normalization are different users.
+    /// Compares two keys by code point. Names that differ only in Unicode normalization identify different users.
     public static func == (left: CredentialKey, right: CredentialKey) -> Bool {
         left.session.isIdentical(to: right.session) && left.resource.isIdentical(to: right.resource)
     }

@@ -28,7 +28,7 @@ import AuthFlowOAuth
 ///
 /// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
 /// not counted, and suspends only requests for the same resource; if it may mean that the session has ended, the main token is refreshed
-/// to find out.
+/// to determine whether it has.
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again, because some providers end a session with an empty 400
     /// response. The credential remains stored, because it is not known to be invalid.
@@ -88,7 +88,7 @@ struct CredentialRefresh {
 
     /// The consequences of a response, in the order in which they take effect.
     struct Consequence {
-        /// The error after which no request is sent for a while; nil ends the backoff.
+        /// The error that starts a backoff; nil ends the backoff.
         var backoff: AuthError?
         /// Whether only requests for the same resource are suspended, rather than every request of the sign-in.
         var isOfResource = false

@@ -43,7 +43,7 @@ extension ManagedCredential {
         return (found.stored, found.known, found.epoch)
     }
 
-    /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it, because
+    /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it:
     /// after a new sign-in by the same user, the tokens may belong to the same grant.
     private func revokeAfterSignOut(_ credentials: [Credential]) {
         guard let store = store as? any SessionTokenStore else { return }
@@ -226,13 +226,13 @@ extension ManagedCredential {
         return known == signedIn ? nil : known
     }
 
-    /// Whether an account is known to differ from the one that is signed in, so that a sign-in for the same account would
-    /// reject it.
+    /// Whether an account is known to differ from the signed-in account, so that a sign-in with the policy
+    /// ``AccountPolicy/sameAccount`` would reject it.
     package func isOtherAccount(_ signedIn: AccountID) async throws -> Bool {
         isOtherAccount(signedIn, in: try await accounts())
     }
 
-    /// Whether an account is also known to have no tokens here, which could belong to the same grant.
+    /// Like ``isOtherAccount(_:)``, but false if tokens of the account, which may belong to the same grant, are stored.
     package func isUnknownAccount(_ signedIn: AccountID) async throws -> Bool {
         let accounts = try await accounts()
         return isOtherAccount(signedIn, in: accounts) && accounts.entry(of: signedIn)?.credential == nil
@@ -303,7 +303,7 @@ extension ManagedCredential {
     }
 
     /// Tries to write the unsaved credentials.
-    /// - Returns: Whether none are left.
+    /// - Returns: Whether no unsaved credentials are left.
     private func isWritten() async -> Bool {
         _ = try? await unfinished.finish { [self] in
             // First try the lease under which the write failed, which the store may still accept. After its expiry,

@@ -251,8 +251,8 @@ extension ManagedCredential {
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         let code = error.isOfAnotherUser ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
         reporter.report(.sessionEnd, details: ["reason": code].merging(circumstance) { $1 })
-        // In the background, because the lease is still held here. Tokens of another user do not show that the provider
-        // has ended this user's grant, whose tokens are no longer stored. An adapter's revocation could end other grants.
+        // In the background, because the lease is still held here. This user's grant may still be valid, but its
+        // tokens are no longer stored, so they are revoked. An adapter's revocation could end other grants.
         if error.isOfAnotherUser {
             _ = revocations.begin { [client] in
                 try await reporter.step(.revocation) {

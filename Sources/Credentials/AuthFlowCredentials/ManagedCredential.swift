@@ -34,7 +34,7 @@ package final class ManagedCredential: Sendable {
         var machine: CredentialMachine
         /// The read in progress that determines whether the cached tokens are still stored.
         var check: SharedTask<Void>?
-        /// The refreshes in progress, by the UTF-8 of the subject they are for, so that normalization cannot merge two users.
+        /// The refreshes in progress, keyed by the UTF-8 bytes of the subject, so that normalization cannot merge two users.
         var running: [[UInt8]?: SharedTask<Credential>] = [:]
         /// The number of callers that use this object.
         var users = 0

@@ -18,7 +18,7 @@ public struct PendingAuthorizations: Sendable {
     private let store: any TokenStore
     private let now: @Sendable () -> Date
 
-    /// Creates a collection of requests in a store. A ``SessionTokenStore`` removes those of users who never return.
+    /// Creates a collection of requests in a store. A ``SessionTokenStore`` removes requests of users who never return.
     /// - Parameters:
     ///   - store: The store.
     ///   - host: The clock; default: the system's.
@@ -58,7 +58,7 @@ public struct PendingAuthorizations: Sendable {
     /// process, can retrieve it again.
     /// - Parameters:
     ///   - callback: The complete URL that the user was redirected to.
-    ///   - browser: The value of the browser that sent the callback.
+    ///   - browser: The value that identifies the browser that sent the callback.
     ///   - client: The client that made the request.
     /// - Throws: ``AuthError`` with `invalid_callback` when there is no pending request for this response because the
     ///   request was already used, was never created, or has been removed; `timed_out` when the request has expired.

@@ -5,7 +5,7 @@ import Synchronization
 /// The detection of a provider outage, based on the refreshes of one process.
 ///
 /// The failure of one user's refresh does not indicate an outage. If the refreshes of several users fail with no
-/// response in between, the provider is considered unavailable: one caller retries after a while, and the others fail
+/// response in between, the provider is considered unavailable: one caller retries after a delay, and the others fail
 /// immediately.
 struct ProviderOutage: Sendable {
     /// The number of users whose refreshes must fail before other refreshes are throttled.
@@ -31,7 +31,7 @@ struct ProviderOutage: Sendable {
     private var failedAt: Date?
     private var wait: Wait?
 
-    /// Whether refreshes are throttled, because the provider did not respond to the latest ones. The value becomes
+    /// Whether refreshes are throttled, because the provider did not handle the latest ones. The value becomes
     /// false if no refresh is requested for a while.
     func isHeldBack(at now: Date) -> Bool {
         wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
@@ -47,7 +47,7 @@ struct ProviderOutage: Sendable {
             // Not the original failure, because it belongs to another user, and its message may refer to that user.
             return AuthError(
                 wait.code,
-                "The provider is not responding. The next attempt is possible in \(seconds) s.",
+                "The provider is unavailable. The next attempt is possible in \(seconds) s.",
                 retryAfter: .seconds(seconds)
             )
         }

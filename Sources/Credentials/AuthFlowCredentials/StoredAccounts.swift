@@ -13,8 +13,8 @@ public struct EndedSession: Sendable, Hashable {
     /// The time at which the end of the session was detected, according to this machine's clock.
     public let endedAt: Date
 
-    /// Whether an earlier lease holder never released its lease, for example because its process was killed. It may
-    /// have refreshed the tokens, and the new refresh token may be lost.
+    /// Whether an earlier lease holder never released its lease, for example because its process was killed. That
+    /// holder may have refreshed the tokens, and the new refresh token may be lost.
     public let isAfterUnfinishedRefresh: Bool
 
     let account: AccountID

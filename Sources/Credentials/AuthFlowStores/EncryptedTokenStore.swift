@@ -17,13 +17,13 @@ import Synchronization
 public struct EncryptedTokenStore: Sendable {
     /// The source of the key.
     public enum KeySource: Sendable {
-        /// A file of 32 random bytes that only its owner can read; created on the first write if it does not exist.
+        /// A file that only its owner can read: 32 random bytes in base64url; created on the first write if missing.
         /// Store the file on a different disk from the credentials; otherwise, the encryption provides no protection.
         case file(path: String)
         /// A passphrase, stretched with scrypt (RFC 7914).
         case passphrase(Secret)
-        /// At least 32 bytes in another store, such as the system's key store; created on the first write if they do
-        /// not exist.
+        /// At least 32 random bytes in base64url in another store, such as the system's key store; created on the first
+        /// write if they do not exist.
         case store(any TokenStore)
         /// Keys with IDs, for a store that many processes share. The first key encrypts, and every key decrypts, so
         /// the key can be rotated while the processes run.
@@ -280,7 +280,7 @@ extension EncryptedTokenStore {
     private static func key(_ text: [UInt8], from place: String) throws(AuthError) -> SymmetricKey {
         let trimmed = text.filter { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
         guard let bytes = Base64URL.decode(String(decoding: trimmed, as: UTF8.self)), bytes.count >= 32 else {
-            throw AuthError(.storageFailed, "\(place) does not contain a key of 32 random bytes in base64url.")
+            throw AuthError(.storageFailed, "\(place) does not contain a key of at least 32 random bytes in base64url.")
         }
         return SymmetricKey(data: bytes)
     }

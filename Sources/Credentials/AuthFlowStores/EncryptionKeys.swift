@@ -22,15 +22,15 @@ public struct EncryptionKeys: Sendable {
     /// Creates a list of keys.
     /// - Parameter keys: The key IDs, which are not secret, each with 32 random bytes in base64url. The first key
     ///   encrypts; every key decrypts.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key is not 32 bytes long, or
-    ///   two keys have the same ID.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the list is empty, a key is not 32 bytes long, an
+    ///   ID is not 1 to 60 bytes long, or two keys have the same ID.
     public init(_ keys: [(id: String, key: Secret)]) throws(AuthError) {
         var named: [Named] = []
         for (id, key) in keys {
             guard !id.isEmpty, id.utf8.count <= 60, !named.contains(where: { $0.id.isIdentical(to: id) }) else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "Each encryption key must have a unique ID of at most 60 bytes."
+                    "Each encryption key must have a unique ID of 1 to 60 bytes."
                 )
             }
             guard let bytes = Base64URL.decode(key.exposed), bytes.count == 32 else {

@@ -40,7 +40,7 @@ package struct PrivateFile {
         guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Other users can write to \(directory), so no credential is stored there. Run: chmod 700 \(ShellWord.path(directory))"
+                "\(directory) is not a directory of this user, or other users can write to it, so no credential is stored there. Run: chmod 700 \(ShellWord.path(directory))"
             )
         }
     }
@@ -89,7 +89,7 @@ package struct PrivateFile {
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Other users can read \(path), so its tokens may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"
+                "Other users can access \(path), so its tokens may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"
             )
         }
     }
@@ -109,7 +109,7 @@ package struct PrivateFile {
     }
 
     /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
-    /// bytes are still there.
+    /// bytes are unchanged.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
         let temporary = try writeTemporary(bytes, suffix: "tmp")
         guard unsafe rename(temporary, path) == 0 else {

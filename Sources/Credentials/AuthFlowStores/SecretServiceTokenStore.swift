@@ -13,7 +13,7 @@ import Synchronization
 /// libsecret is loaded when it is first needed, so that programs also run on systems without it. Secrets are
 /// encrypted when they cross the session bus. Every process of the same user can read an unlocked keyring.
 public struct SecretServiceTokenStore: Sendable {
-    /// The timeout for responses from the service. It is exceeded when the service asks the user to unlock the
+    /// The timeout for responses from the service. It may be exceeded when the service asks the user to unlock the
     /// keyring.
     private static let patience = Duration.seconds(3)
 

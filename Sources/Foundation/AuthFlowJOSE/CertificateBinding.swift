@@ -53,7 +53,7 @@ public struct CertificateBinding: Sendable {
             guard !isRequired else {
                 throw AuthError(
                     .invalidResponse,
-                    "The access token is not bound to the client's certificate (RFC 8705 section 3.1), although the client requires it."
+                    "The access token is not bound to the client's certificate (RFC 8705 section 3.1), although the client requires certificate-bound tokens."
                 )
             }
             return
@@ -61,7 +61,7 @@ public struct CertificateBinding: Sendable {
         guard bound.string == (try thumbprint()) else {
             throw AuthError(
                 .invalidResponse,
-                "The access token is bound to another certificate, not to the client's (RFC 8705 section 3.1), so no resource server would accept it."
+                "The access token is bound to a certificate other than the client's (RFC 8705 section 3.1), so no resource server would accept it."
             )
         }
     }

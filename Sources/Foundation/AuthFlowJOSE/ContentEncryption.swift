@@ -17,7 +17,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
     /// AES CBC with a 128-bit key, authenticated with HMAC SHA-256.
     case a128CBCHS256 = "A128CBC-HS256"
 
-    /// The size of its key, in bytes.
+    /// The size of the key, in bytes.
     var keySize: Int {
         switch self {
         case .a128GCM: 16
@@ -28,8 +28,8 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
         }
     }
 
-    /// Decrypts the ciphertext after the tag has been verified.
-    /// - Throws: An error that does not reveal the reason.
+    /// Verifies the authentication tag, then decrypts the ciphertext.
+    /// - Throws: An error that does not reveal the reason for the failure.
     func decrypt(
         _ ciphertext: [UInt8],
         key: SymmetricKey,
@@ -69,7 +69,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
     }
 
     /// Encrypts and authenticates plaintext.
-    /// - Returns: The initialization vector, the ciphertext and the tag.
+    /// - Returns: The initialization vector, the ciphertext and the authentication tag.
     func encrypt(
         _ plain: [UInt8],
         key: SymmetricKey,

@@ -23,17 +23,17 @@ package struct DPoPKey: Sendable, Hashable {
     package let thumbprint: String
 
     /// Generates a key.
-    /// - Throws: ``AuthError`` when the random source yields no valid key.
+    /// - Throws: ``AuthError`` when the random number generator yields no valid key.
     package init(host: HostServices) throws(AuthError) {
-        // A number that is not below the order of the curve is not a valid key: about one random number in four
-        // billion.
+        // A random number is not a valid key if it is not less than the order of the curve (about one in four
+        // billion).
         for _ in 0..<4 {
             if let key = DPoPKey(stored: Secret(Base64URL.encode(host.randomBytes(32)))) {
                 self = key
                 return
             }
         }
-        throw AuthError(.unsupported, "No DPoP key could be generated: the random source is broken.")
+        throw AuthError(.unsupported, "No DPoP key could be generated: the random number generator is broken.")
     }
 
     /// Creates a reference to a non-exportable key.

@@ -47,8 +47,8 @@ public struct DecryptionKey: Sendable {
     /// The public key (RFC 7517) to register: with `use` `enc`, its `kid` and, if it has only one algorithm, its `alg`.
     public let publicJWK: JSON
 
-    /// The algorithms for which the key may be used. A key with an `alg` has only that algorithm; RSA-OAEP with SHA-1
-    /// must be named explicitly.
+    /// The algorithms for which the key may be used. A key with an `alg` has only its `alg`; RSA-OAEP with SHA-1
+    /// must be specified explicitly.
     public let algorithms: [KeyManagementAlgorithm]
 
     /// The `kid`.
@@ -76,7 +76,7 @@ public struct DecryptionKey: Sendable {
     }
 
     /// Generates a key.
-    /// - Parameter algorithm: The algorithm to use the key for; default: ECDH-ES+A256KW, on P-256. An RSA key has 3072
+    /// - Parameter algorithm: The algorithm to use the key for; default: ECDH-ES+A256KW, on P-256. RSA keys have 3072
     ///   bits.
     /// - Throws: ``AuthError`` with `unsupported`.
     public init(generatedFor algorithm: KeyManagementAlgorithm = .ecdhESA256KW) throws(AuthError) {
@@ -144,9 +144,9 @@ extension DecryptionKey {
 extension DecryptionKey {
     /// Reads a key from PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
-    ///   - text: The text, with one private key.
+    ///   - text: The text, which contains one private key.
     ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
-    ///   - algorithm: The algorithm that the key is registered for; default: every algorithm that fits the key, except
+    ///   - algorithm: The key's registered algorithm; default: every algorithm that fits the key, except
     ///     RSA-OAEP with SHA-1.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(pem text: Secret, keyID: String? = nil, algorithm: KeyManagementAlgorithm? = nil) throws(AuthError) {
@@ -163,7 +163,7 @@ extension DecryptionKey {
     /// - Throws: ``AuthError`` with `invalid_configuration` when it has no private part, is not for encryption, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
         guard json["d"] == nil || Self.isForEncryption(json) else {
-            throw Self.refusal("its \"use\" or \"key_ops\" is not for encryption")
+            throw Self.refusal("its \"use\" or \"key_ops\" does not allow decryption")
         }
         let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
         guard let material = Material(parts) else {
@@ -216,7 +216,7 @@ extension DecryptionKey {
             else { continue }
             keys.append(try read(member))
         }
-        guard !keys.isEmpty else { throw refusal("no key in the set is a private key for encryption") }
+        guard !keys.isEmpty else { throw refusal("the set contains no private decryption key") }
         return keys
     }
 }

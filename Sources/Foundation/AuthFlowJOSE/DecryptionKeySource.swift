@@ -4,7 +4,7 @@ public import AuthFlowHTTP
 public struct DecryptionKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> [DecryptionKey]
 
-    /// Fixed keys. During a rotation there are several: the old key must remain until no token encrypted to it is in transit.
+    /// Fixed keys. During a rotation there are several keys: the old key must remain until no token that uses it is in transit.
     public init(_ keys: [DecryptionKey]) {
         self.read = { () throws(AuthError) in keys }
     }
@@ -12,9 +12,9 @@ public struct DecryptionKeySource: Sendable {
     /// The keys in a file: a key in PEM, a JWK, or every private encryption key of a JWK set.
     /// - Parameters:
     ///   - path: The file. It must not be readable by other users.
-    ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: the JWK's, or else the
+    ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: the JWK's `kid`, or the
     ///     thumbprint.
-    ///   - algorithm: The algorithm that the key is registered for; default: the JWK's, or else every algorithm
+    ///   - algorithm: The key's registered algorithm; default: the JWK's `alg`, or else every algorithm
     ///     that fits the key, except RSA-OAEP with SHA-1.
     public static func file(
         path: String,
@@ -27,7 +27,7 @@ public struct DecryptionKeySource: Sendable {
         return DecryptionKeySource(file)
     }
 
-    /// The keys of several sources.
+    /// The keys from several sources.
     public init(_ sources: [DecryptionKeySource]) {
         self.read = { () throws(AuthError) in
             var keys: [DecryptionKey] = []

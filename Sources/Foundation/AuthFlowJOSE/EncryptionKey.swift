@@ -12,8 +12,8 @@ package struct EncryptionKey: Sendable {
     /// Whether the key is explicitly marked as an encryption key, by its `use`, its `key_ops` or its `alg`.
     package let isMarked: Bool
 
-    /// The algorithms for which the key can be used, best first. RSA-OAEP with SHA-1 must be named by the key or its
-    /// owner.
+    /// The algorithms for which the key can be used, in order of preference. RSA-OAEP with SHA-1 must be specified
+    /// by the key or its owner.
     package let algorithms: [KeyManagementAlgorithm]
 
     /// swift-crypto's RSA encryption key type is not `Sendable`, so a key is created from these bytes for each use.
@@ -73,7 +73,7 @@ package struct EncryptionKey: Sendable {
         self.isMarked = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
     }
 
-    /// Encrypts text for the owner of the key, in compact form (RFC 7516 section 7.1).
+    /// Encrypts text for the owner of the key (JWE Compact Serialization, RFC 7516 section 7.1).
     /// - Parameters:
     ///   - text: The text: a signed JWT, unless `header` specifies otherwise.
     ///   - algorithm: One of ``algorithms``.

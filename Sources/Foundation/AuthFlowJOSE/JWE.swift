@@ -3,7 +3,7 @@ package import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
-/// An encrypted token in compact form (RFC 7516 section 7.1).
+/// An encrypted token in the JWE Compact Serialization (RFC 7516 section 7.1).
 package struct JWE: Sendable {
     private let algorithm: KeyManagementAlgorithm
     private let encryption: ContentEncryption
@@ -67,7 +67,7 @@ package struct JWE: Sendable {
     /// Decrypts the token with the key that its `kid` identifies or, without a `kid`, with each matching key in turn.
     /// - Parameters:
     ///   - keys: The client's keys.
-    ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for
+    ///   - mayBeUnsigned: Whether the content may be unsigned claims (OIDC Core section 5.3.2 allows them for
     ///     UserInfo responses, which arrive over TLS from the server itself).
     /// - Returns: The decrypted content: a signed token, or claims.
     /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error, because a

@@ -2,7 +2,7 @@ package import AuthFlowHTTP
 public import AuthFlowJSON
 import Synchronization
 
-/// A signed JSON document in compact form (RFC 7515 section 7.1), parsed but **not verified**.
+/// A signed JSON document in the JWS Compact Serialization (RFC 7515 section 7.1), parsed but **not verified**.
 package struct JWS: Sendable {
     package let header: JWSHeader
     package let payload: JSON
@@ -22,7 +22,7 @@ package struct JWS: Sendable {
         guard bytes.count <= Self.maximumSize else { throw malformed("it is larger than \(Self.maximumSize) bytes") }
         let dots = bytes.indices.filter { bytes[$0] == UInt8(ascii: ".") }
         guard dots.count != 4 else {
-            throw AuthError(.unsupported, "The token is encrypted (JWE), and there is no key to decrypt it with.")
+            throw AuthError(.unsupported, "The token is encrypted (JWE), but no decryption key is available.")
         }
         guard dots.count == 2 else {
             throw malformed("it does not have three parts (RFC 7515 section 7.1), so it may be unsigned or not a JWT")
@@ -47,10 +47,10 @@ package struct JWS: Sendable {
 
 /// The header of a signed token.
 public struct JWSHeader: Sendable, Hashable {
-    /// `alg`: the algorithm it claims to be signed with. Checked against the allowed algorithms before anything is trusted.
+    /// `alg`: the claimed signature algorithm. Checked against the allowed algorithms before anything is trusted.
     public let algorithm: SignatureAlgorithm
 
-    /// `kid`: the ID of the key it claims to be signed with.
+    /// `kid`: the ID of the claimed signing key.
     public let keyID: String?
 
     /// All members.

@@ -49,7 +49,7 @@ package struct JWTClaims: Sendable {
     package func requireSubject() throws(AuthError) -> String {
         guard let subject = json["sub"]?.string, !subject.isEmpty else { throw missing("sub") }
         guard subject.utf8.count <= 255 else { throw refused("its sub is longer than 255 characters") }
-        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw refused("its sub has a character outside ASCII") }
+        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw refused("its sub contains a non-ASCII character") }
         return subject
     }
 
@@ -107,7 +107,7 @@ package struct JWTClaims: Sendable {
         }
     }
 
-    /// A hint about clock skew for an error about a time, because the most common cause is this machine's clock.
+    /// A hint about clock skew for errors about time claims, because the most common cause is this machine's clock.
     package var clockHint: String {
         guard let clockOffset, abs(clockOffset) >= 5 else { return "; check this machine's clock" }
         return

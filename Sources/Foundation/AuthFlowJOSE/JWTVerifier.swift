@@ -101,7 +101,7 @@ package struct JWTVerifier: Sendable {
         // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported by the
         // recipient, then the JWS is invalid." No extension is supported.
         guard header["crit"] == nil else {
-            throw profile.refused("its header has \"crit\", and no critical extensions are supported")
+            throw profile.refused("its header has \"crit\", but no critical extensions are supported")
         }
         // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive string."
         guard header["kid"] == nil || jws.header.keyID != nil else {

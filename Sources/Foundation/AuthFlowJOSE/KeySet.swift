@@ -12,7 +12,7 @@ package protocol KeySet: Sendable {
 package enum SignatureVerdict: Sendable {
     /// The signature was made with one of the keys.
     case verified
-    /// The signature was not made with the key that the token names.
+    /// The signature was not made with the key that the token's `kid` identifies.
     case wrongSignature
     /// None of the keys matches.
     case noKey

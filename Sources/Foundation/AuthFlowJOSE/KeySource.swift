@@ -7,7 +7,7 @@ import Synchronization
 /// The providers' signing keys, which are fetched on demand, cached, and fetched again after a rotation.
 ///
 /// - Only one fetch is in progress at a time, however many tasks wait for it.
-/// - If a token names an unknown key, or its signature does not match the key, the keys are fetched again immediately,
+/// - If a token's `kid` is unknown, or its signature does not match the key, the keys are fetched again immediately,
 ///   but after that at most every ``missInterval`` seconds. Forged tokens therefore cannot make this client flood a
 ///   provider with requests, and a rotation just before the first token is not missed.
 /// - A failed fetch does not discard cached keys.
@@ -93,7 +93,7 @@ package final class KeySource: Sendable {
             do {
                 try await search.value()
             } catch {
-                // If one of the cached keys has that ID, the verdict stands.
+                // If one of the cached keys has that ID, the signature is definitely invalid.
                 try Task.checkCancellation()
                 guard case .wrongSignature = verdict else { throw error }
                 break
@@ -179,7 +179,7 @@ package final class KeySource: Sendable {
             return .refused(
                 AuthError(
                     .temporarilyUnavailable,
-                    "The token names an unknown key. The provider's keys can be fetched again in \(Int(wait)) seconds.",
+                    "The token's key ID is unknown. The provider's keys can be fetched again in \(Int(wait)) seconds.",
                     retryAfter: .seconds(wait)
                 )
             )

@@ -43,10 +43,10 @@ public struct PrivateKey: SigningKey {
 
     private let material: Material
 
-    /// The public key (RFC 7517), with its `kid`: the given one, or else its thumbprint (RFC 7638).
+    /// The public key (RFC 7517), with its `kid`: the given key ID, or else the thumbprint (RFC 7638).
     public let publicJWK: JSON
 
-    /// The algorithms that the key can sign with, best first. A key with an `alg` has only that algorithm.
+    /// The algorithms for signing, in order of preference. A key with an `alg` can sign only with that algorithm.
     public let algorithms: [SignatureAlgorithm]
 
     private init(
@@ -72,7 +72,7 @@ public struct PrivateKey: SigningKey {
     }
 
     /// Generates a key.
-    /// - Parameter algorithm: The algorithm to sign with; default: ES256. An RSA key has 3072 bits.
+    /// - Parameter algorithm: The algorithm to sign with; default: ES256. RSA keys have 3072 bits.
     /// - Throws: ``AuthError`` with `unsupported` for an algorithm that is not asymmetric.
     public init(generatedFor algorithm: SignatureAlgorithm = .es256) throws(AuthError) {
         switch algorithm.definition?.scheme {
@@ -151,7 +151,7 @@ public struct PrivateKey: SigningKey {
 extension PrivateKey {
     /// Reads a key from PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
-    ///   - text: The text, with one private key. Other blocks may precede and follow it.
+    ///   - text: The text, which contains one private key. Other blocks may precede and follow it.
     ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
     /// - Throws: ``AuthError`` with `invalid_configuration` when there is no usable key.
     public init(pem text: Secret, keyID: String? = nil) throws(AuthError) {
@@ -168,7 +168,7 @@ extension PrivateKey {
     /// - Throws: ``AuthError`` with `invalid_configuration` when it has no private part, is not for signing, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
         guard json["d"] == nil || Self.isForSigning(json) else {
-            throw Self.refusal("its \"use\" or \"key_ops\" is not for signing")
+            throw Self.refusal("its \"use\" or \"key_ops\" does not allow signing")
         }
         let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
         guard let material = Material(parts) else {
@@ -210,14 +210,14 @@ extension PrivateKey {
         guard let first = candidates.first else {
             throw Self.refusal(
                 keyID == nil
-                    ? "no key in the set is a private key for signing"
+                    ? "the set contains no private signing key"
                     : "the set contains no private signing key with this kid"
             )
         }
         guard candidates.count == 1 else {
             let names = candidates.map { $0["kid"]?.string ?? "(no kid)" }.joined(separator: ", ")
             throw Self.refusal(
-                "the set has several private keys for signing; select one by its kid: \(DisplayText.sanitized(names))"
+                "the set contains several private signing keys; select one by its kid: \(DisplayText.sanitized(names))"
             )
         }
         try self.init(jwk: first)

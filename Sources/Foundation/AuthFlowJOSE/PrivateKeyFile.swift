@@ -27,7 +27,7 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         guard status.st_uid == geteuid() || status.st_uid == 0 else { throw refusal("it belongs to another user") }
         let isOpenToGroup = status.st_mode & 0o070 != 0 && !PrivateGroup.isOwn(status.st_gid)
         guard status.st_mode & 0o007 == 0, !isOpenToGroup else {
-            throw refusal("other users can read it. Run: chmod 600 \(ShellWord.path(path))")
+            throw refusal("other users can access it. Run: chmod 600 \(ShellWord.path(path))")
         }
         let version = FileVersion(status)
         if let last = last.withLock({ $0 }), last.version == version { return last.key }

@@ -11,7 +11,7 @@ public protocol SigningKey: Sendable {
     /// The public key (RFC 7517), with its `kid`, as it is registered with the authorization server.
     var publicJWK: JSON { get }
 
-    /// The algorithms that the key can sign with, best first; at least one.
+    /// The algorithms that the key can sign with, in order of preference; at least one.
     var algorithms: [SignatureAlgorithm] { get }
 
     /// Signs bytes. It is called once for each JWT.
@@ -54,10 +54,10 @@ extension SigningKey {
 
     /// The algorithm to sign with: the best algorithm of this key that a server advertises.
     /// - Parameters:
-    ///   - wanted: The algorithm that the client is registered for; nil for any.
+    ///   - wanted: The client's registered algorithm; nil for any.
     ///   - allowed: The algorithms that the client's security profile allows; nil for any.
     ///   - announced: The algorithms that the server advertises; nil when it advertises none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` or `unsupported` when there is none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` or `unsupported` when there is no such algorithm.
     package func algorithm(
         _ wanted: SignatureAlgorithm?,
         allowed: [SignatureAlgorithm]?,

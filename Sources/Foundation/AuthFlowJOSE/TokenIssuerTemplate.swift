@@ -11,7 +11,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
     /// `https://login.example.com/{tenantid}/v2.0`.
     public let text: String
 
-    /// The claim that names the tenant.
+    /// The claim that identifies the tenant.
     public let claim: String
 
     /// The tenants whose users are accepted; nil for any.
@@ -22,7 +22,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
     /// Creates a rule.
     /// - Parameters:
     ///   - text: The issuer with a placeholder for the tenant in braces.
-    ///   - claim: The claim that names the tenant.
+    ///   - claim: The claim that identifies the tenant.
     ///   - tenants: The tenants whose users are accepted; default: any. Users of any tenant can then sign in to the program,
     ///     and claims such as `email` are under the control of that tenant's administrator.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the text is not an issuer with exactly one

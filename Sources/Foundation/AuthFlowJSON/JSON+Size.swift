@@ -4,7 +4,7 @@ extension JSON {
     package var maximumSerializedSize: Int {
         switch self {
         case .null, .bool: 5
-        // Nineteen digits and a sign; a finite double has 17 digits, a point and an exponent.
+        // Nineteen digits and a sign; a finite double has 17 digits, a decimal point and an exponent.
         case .integer: 20
         case .double(let value): value.isFinite ? 32 : .max / 2
         // A control character is written as six bytes, and the text is enclosed in quotation marks.

@@ -15,7 +15,7 @@ public struct JSONError: Error, Sendable, Hashable {
         /// The text is not UTF-8 (RFC 8259 section 8.1).
         public static let invalidUTF8 = Self(rawValue: "the text is not valid UTF-8")
         /// An object has duplicate keys (RFC 8259 section 4: behavior is unpredictable; RFC 7519 section 4: reject).
-        public static let duplicateKey = Self(rawValue: "an object has the same key twice")
+        public static let duplicateKey = Self(rawValue: "an object has a duplicate key")
         /// A string contains U+0000, which C libraries treat as its end.
         public static let nullCharacter = Self(rawValue: "a string contains U+0000")
         /// A number does not fit in 64 bits, or is not finite.

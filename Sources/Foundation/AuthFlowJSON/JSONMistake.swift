@@ -1,4 +1,4 @@
-/// An error in JSON text that a user has written: where the unexpected text begins, and which token was expected there.
+/// An error in JSON text that a user has written: the position of the unexpected text, and the expected token.
 ///
 /// The libraries that parse JSON report different positions; this position is the same with all of them.
 package struct JSONMistake: Sendable {

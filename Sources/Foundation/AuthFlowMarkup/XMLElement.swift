@@ -19,7 +19,7 @@ package struct XMLElement: Sendable {
         guard authflow_markup_open() else {
             throw AuthError(
                 .invalidResponse,
-                "\(service)'s response is XML, and libxml2 is not installed. Install it (Debian: libxml2)."
+                "\(service)'s response is XML, but libxml2 is not installed. Install it (Debian: libxml2)."
             )
         }
         // The parser compares every attribute of an element with every other attribute, in quadratic time.
@@ -30,7 +30,7 @@ package struct XMLElement: Sendable {
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
             !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
         else {
-            throw AuthError(.invalidResponse, "\(service)'s response is not valid XML.")
+            throw AuthError(.invalidResponse, "\(service)'s response is not valid XML, or contains a declaration.")
         }
         return root
     }

@@ -37,7 +37,7 @@ package final class PKCS11Key: SigningKey {
     /// Serializes logins, because concurrent logins would each find that the token still allows another attempt.
     private static let logins = Mutex(())
 
-    /// The PINs that a token has rejected, as hashes of the PIN and the token, because a second attempt could lock it.
+    /// The PINs that a token has rejected, as hashes of PIN and token, because a second attempt could lock the token.
     private static let refusedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
@@ -179,7 +179,7 @@ package final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI,
         _ pin: Secret
     ) throws(AuthError) {
-        // The current state of the token, because another login may have failed since it was listed.
+        // Reads the current state of the token, because another login may have failed since it was listed.
         let tokens = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         guard let token = tokens.first(where: { $0.slot == slot }) else {
             throw refusal("the hardware token is no longer present", uri)

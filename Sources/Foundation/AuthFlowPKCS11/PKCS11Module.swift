@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// Only one thread calls it at a time. The library is asked to perform its own locking (`CKF_OS_LOCKING_OK`), but not
 /// every library does so: concurrent calls to tpm2-pkcs11 fail.
-@safe final class PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and used only under the lock
+@safe final class PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and is used only under the lock
     private let pointer: OpaquePointer
     private let lock = Mutex(())
 

@@ -61,7 +61,7 @@ package struct PKCS11URI: Sendable, Hashable {
         func string(_ name: String) throws(AuthError) -> String? {
             guard let bytes = values[name] else { return nil }
             guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty, !text.utf8.contains(0) else {
-                throw refuse("\(name) is empty, or not UTF-8")
+                throw refuse("\(name) is empty, not UTF-8, or contains a NUL character")
             }
             return text
         }

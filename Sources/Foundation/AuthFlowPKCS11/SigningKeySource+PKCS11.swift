@@ -11,7 +11,7 @@ extension SigningKeySource {
     ///     Without `module-path`, every module registered with p11-kit is searched.
     ///   - pin: The PIN of the token; nil for a token that requires none. A PIN that was rejected is not tried again.
     ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a private key.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not identify a private key.
     public static func pkcs11(
         _ uri: String,
         pin: Secret? = nil,

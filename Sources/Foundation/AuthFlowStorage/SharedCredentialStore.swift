@@ -4,8 +4,8 @@ import AuthFlowJSON
 /// The shared store of one vendor's apps on one machine, so that a user signs in once for all of them.
 ///
 /// It is a named record in a ``TokenStore`` that all apps can open: every process of the same user can read it under the
-/// group's name. The provider's adapter defines its content; there is one document for each issuer, which only one
-/// process at a time can change.
+/// group's name. The provider's adapter defines its content; there is one document for each issuer, and only one
+/// process at a time can change it.
 public struct SharedCredentialStore: Sendable {
     /// The name of the group of apps.
     public let group: String

@@ -72,7 +72,7 @@ public struct URLSessionTransport: HTTPTransport {
     }
 }
 
-/// One exchange in progress.
+/// One HTTP request in progress.
 private struct Exchange {
     /// The continuation that waits for the response or, for a stream, its headers; nil once they have arrived.
     var continuation: CheckedContinuation<TransportResponse, any Error>?
@@ -250,7 +250,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         case .cannotConnectToHost:
             return AuthError(
                 .networkFailed,
-                "Nothing responds at \(place). Is the address correct, and is the server running?"
+                "Could not connect to \(place). Is the address correct, and is the server running?"
             )
         case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
             .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
@@ -260,7 +260,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             )
         default:
             let number = code.map { " (URL loading error \($0.rawValue))" } ?? ""
-            return AuthError(.networkFailed, "The exchange with \(place) failed\(number). Try again.")
+            return AuthError(.networkFailed, "The request to \(place) failed\(number). Try again.")
         }
     }
 }

@@ -19,7 +19,7 @@ package protocol DatabaseLink: AnyObject, Sendable {
 
     /// Sends and receives as much as possible without blocking.
     /// - Returns: The result of the request; nil while the request is in progress.
-    /// - Throws: When the connection was lost.
+    /// - Throws: ``DatabaseFailure`` when the connection was lost.
     func advance() throws(DatabaseFailure) -> Result<Response, DatabaseFailure>?
 
     /// Removes and returns the messages received on a listening connection.

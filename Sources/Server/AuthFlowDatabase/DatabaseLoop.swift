@@ -5,7 +5,7 @@ import Synchronization
 /// A bounded pool of connections to one database, driven by one thread.
 ///
 /// A connection serves one request at a time. It is opened when no connection is free for a request, and closed when
-/// it has been idle for a while. Connections are opened on a separate thread, because it may block on a DNS lookup.
+/// it has been idle for a while. Connections are opened on a separate thread, because a DNS lookup may block.
 package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     package typealias Open = @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
 
@@ -37,7 +37,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
 
     private struct State {
         var added: [Job] = []
-        /// The results of attempts to open a connection since the loop's last iteration.
+        /// The results, since the loop's last iteration, of attempts to open a connection.
         var opened: [(use: DatabaseLinkUse, result: Result<Link, DatabaseFailure>)] = []
         var pipe: WakeUpPipe?
         /// Whether to receive messages from other processes.

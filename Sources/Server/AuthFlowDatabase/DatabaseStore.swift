@@ -2,7 +2,7 @@ public import AuthFlow
 
 /// A session store that stores its records in a database.
 public protocol DatabaseStore: SessionTokenStore, GaugeSource {
-    /// The store that performs every operation.
+    /// The underlying store, to which every operation is delegated.
     var base: any SessionTokenStore & GaugeSource { get }
 }
 

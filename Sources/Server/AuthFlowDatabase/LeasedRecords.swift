@@ -6,8 +6,8 @@ import Synchronization
 package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// The durations and timeouts for leases, waits and retries.
     package struct Times: Sendable {
-        /// The duration of a lease that its holder does not renew. A holder renews its lease after every third of
-        /// this duration.
+        /// The duration of a lease that its holder does not renew. A holder renews its lease each time a third of
+        /// this duration has passed.
         package var lease = Duration.seconds(15)
         /// The maximum time to wait for another holder to release the lease.
         package var patience = Duration.seconds(30)

@@ -6,7 +6,7 @@ final class RecordWaiters: Sendable {
     /// A registered task. It is woken by each message after its registration, even if it is not waiting yet.
     struct Waiter: Sendable {
         fileprivate let digest: [UInt8]
-        /// The order of registration, in which tasks are woken, so that a simulated history is determined by its seed.
+        /// The registration order. Tasks are woken in this order, so that a seed fully determines a simulated history.
         fileprivate let number: UInt64
         fileprivate let wakeUp = FirstResult<Void>()
     }
@@ -22,7 +22,7 @@ final class RecordWaiters: Sendable {
     /// The number of waiting tasks.
     var count: Int { state.withLock(\.waiting) }
 
-    /// Registers a task. Register it before the attempt to acquire the lease, so that it cannot miss a message between
+    /// Registers a task. Register it before attempting to acquire the lease, so that it cannot miss a message between
     /// the attempt and the wait.
     func register(for digest: [UInt8]) -> Waiter {
         state.withLock { state in

@@ -12,7 +12,7 @@ extension Application {
     /// try await application.runService(sessions: server)
     /// ```
     ///
-    /// Use it instead of `runService()`, which waits without limit for the responses in progress: a client that stops
+    /// Use it instead of `runService()`, which waits indefinitely for the responses in progress: a client that stops
     /// reading would prevent the process from exiting, and the supervisor would kill it before refreshed tokens are stored.
     /// - Parameters:
     ///   - server: The session server.

@@ -13,7 +13,7 @@ extension Response {
         )
     }
 
-    /// Creates a streamed response. A graceful shutdown aborts the stream instead of waiting for its end.
+    /// Creates a streamed response. A graceful shutdown aborts the stream instead of waiting for it to end.
     init(_ response: ResponseStream) {
         let body = response.body
         self.init(

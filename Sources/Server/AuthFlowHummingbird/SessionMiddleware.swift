@@ -75,7 +75,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
 }
 
 extension ResourceProxy {
-    /// Streams a request to the API. A graceful shutdown aborts the stream instead of waiting for its end.
+    /// Streams a request to the API. A graceful shutdown aborts the stream instead of waiting for it to end.
     fileprivate func upload(_ request: Request) async throws -> Response {
         let length = request.headers[.contentLength].flatMap { Int($0) }
         let parts = request.body.map { Array($0.readableBytesView) }

@@ -6,8 +6,8 @@ public import ServiceLifecycle
 /// The background service of a session server: it removes expired sessions, and at shutdown it waits until the
 /// results of all refreshes in progress are stored.
 ///
-/// `Application.runService(sessions:)` runs it. With a custom service group, add it to the application, and limit the
-/// graceful shutdown with `maximumGracefulShutdownDuration`, which by default waits for clients that do not read.
+/// `Application.runService(sessions:)` runs it. With a custom service group, add the service to the application and set
+/// `maximumGracefulShutdownDuration`: by default, a graceful shutdown waits for clients that do not read.
 public struct SessionService: Service {
     private let server: SessionServer
     private let patience: Duration

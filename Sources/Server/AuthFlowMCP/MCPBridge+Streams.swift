@@ -157,7 +157,7 @@ extension MCPBridge {
         if endpoint.hasOtherToken, state.withLock({ $0.isListenerRejected }) { listen() }
     }
 
-    /// Ends the listening stream until the server accepts another token.
+    /// Records that the listening stream was rejected, and listens again once the server accepts another token.
     private func rejectListener(of session: MCPSession) {
         state.withLock { if $0.session.number == session.number { $0.isListenerRejected = true } }
         listenAfterRejection()

@@ -5,7 +5,7 @@ import Synchronization
 /// Connects a host that speaks MCP over standard input and output to a remote server that requires a sign-in.
 ///
 /// Bodies pass through unchanged. The bridge handles only the header fields for tokens and sessions, and the fields
-/// that the transport requires. It supports revisions 2025-03-26 and later, because the host chooses the revision.
+/// that the transport requires. The host chooses the revision, so the bridge supports 2025-03-26 and later.
 ///
 /// ```swift
 /// let bridge = MCPBridge(client: client) { line in output.write(Data(line)) }
@@ -39,14 +39,14 @@ public final class MCPBridge: Sendable {
     struct State {
         var session = MCPSession()
         var tools = ToolList()
-        /// The requests in progress, by `id` as JSON text.
+        /// The requests in progress, keyed by `id` as JSON text.
         var running: [String: Task<Void, Never>] = [:]
         /// The notifications and responses being delivered.
         var others: [Int: Task<Void, Never>] = [:]
         var lastOther = 0
         var repair: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
-        /// Whether the listening stream was rejected, which only a new token can resolve.
+        /// Whether the server rejected the listening stream; only a new token can resolve this.
         var isListenerRejected = false
         /// The delivery of `notifications/initialized`. Servers reject other requests until it completes.
         var greeting: Task<Void, Never>?

@@ -10,7 +10,7 @@ final class MCPEndpoint: Sendable {
     /// The URL to which the server has redirected requests; initially the URL of the resource.
     private let address: Mutex<Endpoint>
 
-    /// The maximum number of redirects of one request. Only redirects within the same origin are followed.
+    /// The maximum number of redirects per request. Only redirects within the same origin are followed.
     private static let maximumRedirects = 3
 
     /// The maximum size, in bytes, of a response that is not a stream, and of stream data that the host has not
@@ -95,7 +95,7 @@ final class MCPEndpoint: Sendable {
                 throw Self.refusedRedirect(of: request, response.head)
             }
             if [401, 403].contains(response.head.status.code) {
-                // Read the body completely, so that the connection can be reused, and because the body is needed twice.
+                // Read the body completely: the connection can then be reused, and the body is needed twice.
                 let bytes =
                     (try? await withDeadline(.seconds(10), clock: clock) {
                         AuthError(.timedOut, "The server did not complete its error response in time.")

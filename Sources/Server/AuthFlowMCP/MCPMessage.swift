@@ -26,7 +26,7 @@ struct MCPMessage: Sendable {
     /// - Returns: nil when the bytes are not a JSON-RPC message.
     init?(_ bytes: [UInt8]) {
         let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512, maximumValues: 1_000_000)
-        // The parsed JSON only determines how the message is routed. Its bytes pass through unchanged.
+        // The parsed JSON only determines how the message is routed. The message's bytes pass through unchanged.
         guard
             let json = (try? JSON(parsing: bytes, limits: limits))
                 ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: limits))

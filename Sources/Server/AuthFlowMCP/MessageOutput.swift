@@ -97,7 +97,7 @@ package final class MessageOutput: Sendable {
         }
     }
 
-    /// Waits until everything is written, but at most two seconds, because the host may no longer read.
+    /// Waits at most two seconds for all output to be written, because the host may have stopped reading.
     package func finish() async {
         for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }

@@ -1,10 +1,10 @@
-/// Rewrites JSON text so that the JSON library can parse it. The result is used only to classify messages; their
+/// Rewrites JSON text so that Jansson can parse it. The result is used only to classify messages; their
 /// bytes pass through unchanged.
 ///
 /// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size.
-/// The library rejects both.
+/// Jansson rejects both.
 enum ReadableJSON {
-    /// Replaces the elements that the library rejects: escapes with the escape of U+FFFD, and integers of more than
+    /// Replaces the elements that Jansson rejects: escapes with the escape of U+FFFD, and integers of more than
     /// 64 bits with floating-point numbers.
     static func bytes(_ text: [UInt8]) -> [UInt8] {
         var readable: [UInt8] = []

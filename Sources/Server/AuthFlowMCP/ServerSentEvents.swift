@@ -12,7 +12,7 @@ struct ServerSentEvent: Sendable, Hashable {
 
 /// Parses an event stream incrementally.
 struct ServerSentEventReader {
-    /// The maximum size of an event, in bytes. It exceeds the size of any message that a host reads as one line.
+    /// The maximum size of an event, in bytes. It is the same as the maximum size of a message.
     static let maximumSize = 64 * 1024 * 1024
 
     /// The latest `id` of the stream; nil for none. It persists across events.
@@ -87,7 +87,7 @@ struct ServerSentEventReader {
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
             {
-                // A server must not cause this client to poll without a pause, or only very rarely.
+                // Clamped, so that a server cannot make this client poll without a pause or almost never.
                 retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
         default: break

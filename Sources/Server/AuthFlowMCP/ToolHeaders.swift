@@ -112,7 +112,7 @@ struct ToolParameter: Sendable, Hashable {
     private static let maximumName = 64
     /// The maximum length of a property path, in bytes.
     private static let maximumPath = 1024
-    /// The maximum number of annotations of a tool.
+    /// The maximum number of annotations per tool.
     private static let maximumParameters = 32
 
     private static func isTokenCharacter(_ byte: UInt8) -> Bool {

@@ -10,7 +10,7 @@ extension AuthorizationDecision {
     /// ```swift
     /// let api = try ResourceServer(resource, issuers: issuers, observer: AuthorizationDecision.metrics())
     /// ```
-    /// - Parameter factory: Creates the metrics; default: the factory that the program has bootstrapped.
+    /// - Parameter factory: Creates the metrics; default: the factory with which `MetricsSystem` was bootstrapped.
     public static func metrics(
         factory: (any MetricsFactory)? = nil
     ) -> @Sendable (AuthorizationDecision) -> Void {

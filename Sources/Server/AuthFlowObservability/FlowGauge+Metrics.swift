@@ -11,7 +11,7 @@ extension FlowGauge {
     /// ```
     /// - Parameters:
     ///   - gauges: The gauges.
-    ///   - factory: Creates the metrics; default: the factory that the program has bootstrapped.
+    ///   - factory: Creates the metrics; default: the factory with which `MetricsSystem` was bootstrapped.
     public static func record(_ gauges: [Self], factory: (any MetricsFactory)? = nil) {
         let factory = factory ?? MetricsSystem.factory
         for gauge in gauges {

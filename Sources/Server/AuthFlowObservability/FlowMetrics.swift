@@ -17,7 +17,7 @@ extension FlowEvent {
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.metrics())
     /// ```
-    /// - Parameter factory: Creates the metrics; default: the factory that the program has bootstrapped.
+    /// - Parameter factory: Creates the metrics; default: the factory with which `MetricsSystem` was bootstrapped.
     public static func metrics(factory: (any MetricsFactory)? = nil) -> @Sendable (FlowEvent) -> Void {
         let steps = OpenSteps<Date>()
         return { event in

@@ -13,7 +13,7 @@ extension FlowEvent {
     /// ```swift
     /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.spans())
     /// ```
-    /// - Parameter tracer: Creates the spans; default: the tracer that the program has bootstrapped.
+    /// - Parameter tracer: Creates the spans; default: the tracer with which `InstrumentationSystem` was bootstrapped.
     public static func spans(tracer: (any Tracer)? = nil) -> @Sendable (FlowEvent) -> Void {
         let steps = OpenSteps<any Span>()
         return { event in

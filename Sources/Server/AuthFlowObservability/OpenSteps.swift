@@ -4,7 +4,7 @@ import Synchronization
 
 /// The steps that have begun but not ended, each with a stored value. In every flow, the outermost step comes first.
 final class OpenSteps<Value: Sendable>: Sendable {
-    /// The maximum number of flows, in case some steps never end, for example because an adapter of another module
+    /// The maximum number of flows, in case some steps never end, for example because an adapter in another module
     /// fails to report their end.
     private static var limit: Int { 10_000 }
 
@@ -34,7 +34,7 @@ final class OpenSteps<Value: Sendable>: Sendable {
 }
 
 extension FlowEvent {
-    /// The outcome of a step, for a label; nil when the step has not ended.
+    /// The outcome of a step, for use in labels; nil when the step has not ended.
     var outcome: (name: String, code: String)? {
         switch progress {
         case .succeeded: ("succeeded", "none")

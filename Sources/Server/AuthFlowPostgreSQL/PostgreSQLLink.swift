@@ -64,7 +64,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         unsafe authflow_pq_close(connection)
     }
 
-    /// Runs statements and blocks until they complete. Call it only while the loop does not use the connection.
+    /// Runs statements and blocks until they complete. Call it only while the loop is not using the connection.
     /// - Returns: The first field of the last result; nil when the field is NULL or there are no rows.
     @discardableResult
     func run(_ statements: String) throws(DatabaseFailure) -> String? {

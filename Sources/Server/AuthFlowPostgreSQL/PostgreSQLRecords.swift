@@ -9,7 +9,7 @@ struct PostgreSQLRecords: RecordTable {
     /// The schema-qualified name of the table, because a pooler may run each statement on a connection with a
     /// different search path.
     private let table: String
-    /// The notification channel, as an SQL literal. It has the name of the schema, so that the stores of other
+    /// The notification channel, as an SQL literal. It is named after the schema, so that stores in other
     /// schemas are not woken.
     private let channel: String
 

@@ -41,7 +41,7 @@ enum PostgreSQLSchema {
         let name = PostgreSQLSettings.quoted(schema)
         try link.run("SET statement_timeout = '60s'; SET lock_timeout = '60s'; BEGIN")
         do throws(DatabaseFailure) {
-            // The lock admits one process at a time, because concurrent CREATE SCHEMA IF NOT EXISTS statements fail.
+            // The lock admits one process at a time, because concurrent CREATE SCHEMA IF NOT EXISTS may fail.
             // It is released at the end of the transaction.
             try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
             try link.run(

@@ -33,7 +33,7 @@ struct PostgreSQLSettings: Sendable {
         }
         // PostgreSQL limits names to 63 bytes.
         guard (1...63).contains(schema.utf8.count), !schema.utf8.contains(0), !schema.hasPrefix("pg_") else {
-            throw AuthError(.invalidConfiguration, "The schema name is empty, too long, or reserved by PostgreSQL.")
+            throw AuthError(.invalidConfiguration, "The schema name is empty, too long, reserved, or contains a NUL.")
         }
         var values = Dictionary(given, uniquingKeysWith: { $1 })
         let hosts = [values["host"], values["hostaddr"]].compactMap(\.self)

@@ -68,7 +68,7 @@ typealias RedisCommand = [[UInt8]]
         unsafe authflow_redis_close(context)
     }
 
-    /// Sends a command and blocks until the reply arrives. Call it only while the loop does not use the connection.
+    /// Sends a command and blocks until the reply arrives. Call it only while the loop is not using the connection.
     @discardableResult
     func run(_ command: String...) throws(DatabaseFailure) -> RedisValue {
         try append(command.map { Array($0.utf8) })

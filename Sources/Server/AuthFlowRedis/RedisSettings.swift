@@ -28,7 +28,7 @@ struct RedisSettings: Sendable {
                 || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0) || "._-".utf8.contains($0)
         }
         guard !prefix.isEmpty, isName else {
-            throw AuthError(.invalidConfiguration, "The key prefix may contain only letters, digits and . _ - :")
+            throw AuthError(.invalidConfiguration, "The key prefix must be one or more letters, digits, or . _ - :")
         }
         self.prefix = prefix
         if text.hasPrefix("unix:") {

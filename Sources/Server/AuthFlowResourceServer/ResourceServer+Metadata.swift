@@ -8,7 +8,7 @@ extension ResourceServer {
         var members: [String: JSON] = [
             "resource": .string(resource.url),
             "authorization_servers": .array(issuers.map { .string($0.server.issuer) }),
-            // RFC 9700 section 4.3.2: tokens in queries are not accepted. Tokens in forms are not accepted either.
+            // RFC 9700 section 4.3.2: tokens in queries are not accepted, nor are tokens in form-encoded bodies.
             "bearer_methods_supported": ["header"],
         ]
         if !rules.supportedScopes.isEmpty {

@@ -81,7 +81,7 @@ public final class ResourceServer: Sendable {
             )
         }
         guard issuers.allSatisfy({ !$0.introspectsJWTs || $0.introspector != nil }) else {
-            throw AuthError(.invalidConfiguration, "JWT introspection is enabled, but the issuer has no introspector.")
+            throw AuthError(.invalidConfiguration, "JWT introspection is enabled for an issuer with no introspector.")
         }
         self.issuers = issuers
         self.rules = rules
@@ -94,8 +94,8 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether a request is authorized.
     /// - Parameters:
-    ///   - request: The request. Its body is never read: tokens in forms (RFC 6750 section 2.2) and in queries (section
-    ///     2.3) are not accepted.
+    ///   - request: The request. Its body is never read: tokens in form-encoded bodies (RFC 6750 section 2.2) and
+    ///     queries (section 2.3) are not accepted.
     ///   - requirement: The requirement of the route; default: a valid token.
     ///   - certificate: The client certificate of the TLS connection, in DER; default: none. Behind a proxy, set
     ///     ``ResourceServerRules/certificateField`` to the field that the proxy sets.

@@ -26,7 +26,7 @@ struct IssuerSettings: Sendable {
         "token_type",
         ConfigurationValue<TrustedIssuer.TokenType>.named(["at+jwt": .accessToken, "risky-any-jwt": .riskyAnyJWT]),
         default: .accessToken,
-        "The typ header that the issuer's tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would also accept an ID Token without the claims that distinguish ID Tokens."
+        "The typ header parameter that the issuer's tokens must have. risky-any-jwt also accepts JWT or no type, because Entra and Keycloak issue such tokens; it would also accept an ID Token without the claims that distinguish ID Tokens."
     )
     private static let algorithms = ConfigurationKey(
         "algorithms",
@@ -56,7 +56,7 @@ struct IssuerSettings: Sendable {
                 try TokenIssuerTemplate(text, claim: claim, tenants: names)
             }
         },
-        "The tenants whose tokens are accepted, if each tenant has its own issuer. Default: only the issuer."
+        "The tenants whose tokens are accepted, if each tenant has its own issuer. Default: only the issuer itself."
     )
     private static let requiresEncryption = ConfigurationKey(
         "requires_encryption",

@@ -349,7 +349,7 @@ final class SQLiteRecords: RecordTable {
                     let read = try? await lane.run { connection throws(DatabaseFailure) in
                         try Self.messages(after: position, at: now, connection)
                     }
-                    // Messages may have been missed, so everything that is waiting or cached is checked again.
+                    // Messages may have been missed, so all waiting tasks and cached records are checked again.
                     if read?.isComplete != true { onMessage(.connected) }
                     for message in read?.messages ?? [] { onMessage(.message(message)) }
                     last = read?.position

@@ -49,7 +49,7 @@ public struct SQLiteTokenStore: Sendable {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The path of the SQLite database must be absolute and must not end with a slash: see the key \"path\" of the store."
+                "The path of the SQLite database must be absolute, and must not end with a slash or contain a NUL: see the key \"path\" of the store."
             )
         }
         self.file = SQLiteFile(path: path)

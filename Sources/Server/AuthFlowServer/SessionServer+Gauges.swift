@@ -9,7 +9,7 @@ extension SessionServer {
     ///
     /// | gauge | |
     /// |---|---|
-    /// | `authflow_sign_ins_beginning` | sign-ins that are being started: at most 32; further requests get 503 |
+    /// | `authflow_sign_ins_beginning` | sign-ins that are being started: at most 32; the rest are rejected (503) |
     /// | `authflow_keys_fetch_failed` | 1 if the last fetch of the provider's keys failed |
     /// | `authflow_keys_age_seconds` | age of the keys, used for at most a day; absent before the first fetch |
     /// | `authflow_is_draining` | 1 when the process is shutting down |

@@ -31,7 +31,7 @@ extension SessionServer {
             returnPath: single("return_to").flatMap { ReturnAddress($0, prefixes: options.returnPrefixes)?.path }
         )
         for parameter in options.signInParameters { single(parameter.rawValue).map { parameter.set($0, in: &signIn) } }
-        // A page of another site must not force a signed-in user to sign in again.
+        // A page on another site must not force a signed-in user to sign in again.
         if isVisit, let session = try? await session(of: request, isUse: false) {
             let isPlain = !options.signInParameters.contains { parameters[$0.rawValue] != nil }
             guard !isPlain || signIn.provider.map({ $0 != session.provider }) ?? false else {

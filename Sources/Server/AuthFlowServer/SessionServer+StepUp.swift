@@ -7,7 +7,7 @@ extension SessionServer {
     }
 
     /// Returns the response to a request whose user is not signed in, or has not authenticated as required (step-up); nil if the session
-    /// meets the requirement. A navigation is redirected to the provider and then returns to the page; a script gets 401, with
+    /// meets the requirement. A navigation is redirected to the provider and then returns to the page; a script receives a 401 response, with
     /// `insufficient_user_authentication` if it has a session.
     ///
     /// A POST is not repeated: specify the page to return to in `returnPath`, and store the posted values in the

@@ -69,7 +69,7 @@ public final class SessionServer: Sendable {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "Each provider must have a unique name of 1 to 32 lowercase letters, digits and hyphens."
+                "Specify one or more providers, each with a unique name: 1 to 32 lowercase letters, digits and hyphens."
             )
         }
         try self.init(checked: providers, store: store, options: options, observer: observer)
@@ -145,7 +145,7 @@ public final class SessionServer: Sendable {
         guard let headerName = HTTPField.Name(options.headerName) else {
             throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is not a header field name.")
         }
-        // Fetch section 2.2.2: pages of other sites can send these fields, or browsers send them automatically.
+        // Fetch section 2.2.2: pages on other sites can send these fields, or browsers send them automatically.
         let unsafeNames = [
             "accept", "accept-language", "content-language", "content-type", "range", "user-agent", "origin", "referer",
             "cookie",
@@ -153,7 +153,7 @@ public final class SessionServer: Sendable {
         ]
         guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
             throw refused(
-                "Any page can send the header field \(headerName.rawName). Choose a custom field, such as X-AuthFlow."
+                "Any page's requests can have \(headerName.rawName). Choose a custom header field, such as X-AuthFlow."
             )
         }
         var options = options
@@ -165,7 +165,7 @@ public final class SessionServer: Sendable {
             (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
         }
         guard !options.cookieName.isEmpty, isName else {
-            throw refused("The cookie name contains characters that are not allowed in cookie names.")
+            throw refused("The cookie name is empty or contains characters that are not allowed in cookie names.")
         }
         // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie whose name lacks this prefix.
         guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
@@ -307,7 +307,7 @@ public final class SessionServer: Sendable {
         return try await provider.credentials.freshTokens(of: key, for: resource)
     }
 
-    /// Whether a request comes from a page of the application, and may therefore change state or read data: pages of
+    /// Whether a request comes from a page of the application, and may therefore change state or read data: pages on
     /// other sites can cause a browser to send requests with its cookies (RFC 10017 section 6.1.3.3).
     ///
     /// Such a request has the ``SessionServerOptions/headerName`` header field, and no `Origin` or `Sec-Fetch-Site`
@@ -335,7 +335,7 @@ public final class SessionServer: Sendable {
     }
 
     /// Whether a browser requests a page rather than an image, a frame or a script's data (Fetch Metadata section 2.1),
-    /// which a page of another site can request without user interaction. Requests without `Sec-Fetch-Dest` are
+    /// which a page on another site can request without user interaction. Requests without `Sec-Fetch-Dest` are
     /// allowed.
     func isNavigation(_ request: HTTPRequest) -> Bool {
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }

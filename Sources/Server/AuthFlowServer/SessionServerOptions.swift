@@ -11,7 +11,7 @@ public struct SessionServerOptions: Sendable {
     /// The path that ends the session; default: `/logout`.
     public var logoutPath = "/logout"
 
-    /// The path at which scripts of a page request information about the signed-in user; default: `/session`.
+    /// The path at which a page's scripts request information about the signed-in user; default: `/session`.
     public var sessionPath = "/session"
 
     /// The path to which the provider posts logout tokens; default: `/backchannel-logout`. Register its URL as
@@ -22,7 +22,7 @@ public struct SessionServerOptions: Sendable {
     /// Front-Channel Logout 1.0); default: nil, none. Register its URL as `frontchannel_logout_uri` with
     /// `frontchannel_logout_session_required`.
     ///
-    /// Browsers do not send the session cookie with this request, so the session is found by the request's
+    /// Browsers do not send the session cookie with this request, so the session is looked up by the request's
     /// unauthenticated `iss` and `sid`: any client that knows a `sid` can end that session. Use back-channel logout if
     /// the provider supports it.
     public var frontChannelLogoutPath: String?
@@ -33,7 +33,7 @@ public struct SessionServerOptions: Sendable {
     /// The allowed prefixes of the return path after sign-in; default: nil, any path in the application.
     public var returnPrefixes: [String]?
 
-    /// The parameters of the sign-in route to forward to the provider; default: none, because a page of another site
+    /// The parameters of the sign-in route to forward to the provider; default: none, because a page on another site
     /// can send the browser to that route with any value of these parameters.
     public var signInParameters: Set<SignInParameter> = []
 
@@ -71,7 +71,7 @@ public struct SessionServerOptions: Sendable {
     public var sameSite = SameSite.strict
 
     /// The header field that the application's scripts must send with every request, with any value (RFC 10017 section
-    /// 6.1.3.3); default: `X-AuthFlow`. Pages of other sites cannot send it without this site's permission (CORS).
+    /// 6.1.3.3); default: `X-AuthFlow`. Pages on other sites cannot send it without this site's permission (CORS).
     public var headerName = "X-AuthFlow"
 
     /// The HMAC keys for the hashes of users and provider sessions that index the sessions in the store: new sessions

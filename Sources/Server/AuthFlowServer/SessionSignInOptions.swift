@@ -27,7 +27,7 @@ public struct SessionSignInOptions: Sendable {
     /// providers; default: no.
     ///
     /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) with which the
-    /// user requests the linking. Otherwise, a page of another site could link an attacker's account to the user's
+    /// user requests the linking. Otherwise, a page on another site could link an attacker's account to the user's
     /// account.
     public var linksAccounts = false
 

@@ -92,7 +92,7 @@ struct SessionSuccession: Sendable {
         replaced.account != credential.account || other != provider
     }
 
-    /// Whether the tokens of a refresh that is in progress are also revoked when it completes after the predecessor was replaced.
+    /// Whether the new tokens are also revoked if a refresh of the predecessor completes after the predecessor was replaced.
     func revokesLateTokens(of key: RecordKey, at other: String) -> Bool {
         predecessors.first { $0.key == key }.map { revokes($0.credential, at: other) } ?? false
     }

@@ -7,7 +7,7 @@ enum ServerKeys {
     static let origin = ConfigurationKey(
         "origin",
         .text,
-        "The origin that browsers see: scheme, host and port. Default: the origin of the first provider's redirect URI."
+        "The public origin: scheme, host and port. Default: the origin of the first provider's redirect URI."
     )
     static let providers = ConfigurationKey(
         "providers",
@@ -20,7 +20,7 @@ enum ServerKeys {
     static let sessionPath = path(
         "session_path",
         "/session",
-        "The path at which scripts of a page request information about the signed-in user."
+        "The path at which a page's scripts request information about the signed-in user."
     )
     static let backChannelLogoutPath = path(
         "backchannel_logout_path",
@@ -30,7 +30,7 @@ enum ServerKeys {
     static let frontChannelLogoutPath = ConfigurationKey(
         "frontchannel_logout_path",
         .text,
-        "The path that the provider loads in a frame when a user signs out at the provider. Any client that knows a sid can use it to end that session. Default: none."
+        "The path that the provider loads in a frame when a user signs out at the provider. Anyone who knows a session's sid can use this path to end that session. Default: none."
     )
     static let startPath = path("start_path", "/", "The page to which users return if no other page is specified.")
     static let returnPrefixes = ConfigurationKey(

@@ -2,7 +2,7 @@ public import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-/// Records a login as it happens: the messages between the parties, their times, and the checks that the login passed.
+/// Records a sign-in as it happens: the messages between the parties, their times, and the checks that passed.
 ///
 /// ```swift
 /// let trace = FlowTrace()
@@ -19,7 +19,7 @@ import Synchronization
 ///
 /// No secrets are recorded: only the names of parameters, and the values of the few parameters that are never secret.
 public final class FlowTrace: Sendable {
-    /// A party to a login.
+    /// A party to a sign-in.
     enum Party: Int, Sendable, CaseIterable {
         /// The user.
         case person

@@ -45,7 +45,7 @@ extension AssertionSourceFactory {
 
     /// `file`: a file that the platform keeps up to date.
     public static var file: AssertionSourceFactory {
-        let path = ConfigurationKey("path", required: .path, "The file with the assertion, which is read for each use.")
+        let path = ConfigurationKey("path", required: .path, "The file that contains the assertion, read for each use.")
         return AssertionSourceFactory("file", keys: [path, audience]) { options, _ in
             .file(path: try options[path], audience: try options[audience])
         }
@@ -53,7 +53,7 @@ extension AssertionSourceFactory {
 
     /// `environment`: a variable that a CI system sets.
     public static var environment: AssertionSourceFactory {
-        let variable = ConfigurationKey("variable", required: .text, "The name of the variable.")
+        let variable = ConfigurationKey("variable", required: .text, "The name of the environment variable.")
         return AssertionSourceFactory("environment", keys: [variable, audience]) { options, _ in
             .environment(try options[variable], audience: try options[audience])
         }

@@ -21,12 +21,12 @@ package struct ClientKey: Sendable {
     static let keyID = ConfigurationKey(
         "kid",
         .text,
-        "The kid of the key; in a set, the key to use. Default: the JWK's kid, otherwise its thumbprint."
+        "The kid of the key; in a JWK set, it selects the key. Default: the JWK's kid, otherwise its thumbprint."
     )
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The signature algorithm; for a client key, as registered. Default: the best algorithm that fits the key and that the provider advertises."
+        "The signature algorithm; for a client key, the registered algorithm. Default: the best algorithm that fits the key and that the provider advertises."
     )
     private static let certificate = ConfigurationKey(
         "certificate",
@@ -36,7 +36,7 @@ package struct ClientKey: Sendable {
     private static let token = ConfigurationKey(
         "pkcs11",
         .text,
-        "Instead of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its module-path names the library; default: p11-kit's."
+        "Instead of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its module-path names the PKCS #11 library; default: p11-kit's."
     )
     private static let pin = ConfigurationKey("pin", .secret, "The PIN of the PKCS #11 token, by reference.")
 

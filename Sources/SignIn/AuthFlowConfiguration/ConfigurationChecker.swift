@@ -95,7 +95,7 @@ struct ConfigurationChecker {
             }
         } else if json.object != nil {
             guard let name = json["name"]?.string else {
-                return report("the key \"name\" is missing: it must be one of \(Self.list(names))", at: path)
+                return report("the key \"name\" is missing or not a string: it must be \(Self.list(names))", at: path)
             }
             guard let variant = variants.first(where: { $0.name == name }) else {
                 unknown("name", name, among: names, at: path.member("name"))
@@ -137,7 +137,7 @@ struct ConfigurationChecker {
         report(isEmpty ? "the string is empty" : "expected \(what), found \(json.kind)", at: path)
     }
 
-    /// - Returns: The name that was probably meant.
+    /// - Returns: The most similar known name; nil if none is similar.
     @discardableResult
     private mutating func unknown(
         _ what: String,

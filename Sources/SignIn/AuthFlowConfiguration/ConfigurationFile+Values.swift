@@ -2,7 +2,7 @@ import AuthFlowHTTP
 import AuthFlowJSON
 
 extension ConfigurationFile {
-    /// Reads a configuration from values that are looked up by key. A secret has its own key instead of a reference.
+    /// Reads a configuration from values that are looked up by key. A secret is read directly, not by reference.
     ///
     /// Values whose names are user-defined (extra request parameters) and objects in a list cannot be looked up. A
     /// misspelled key is treated as a missing key.

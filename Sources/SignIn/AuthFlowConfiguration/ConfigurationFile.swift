@@ -33,7 +33,7 @@ public struct ConfigurationFile: Sendable {
         )
     }
 
-    /// The bytes of a configuration file, after checking that only this user or root could have written them.
+    /// Reads a configuration file, after checking that only this user or root could have written it.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package static func contents(ofFile path: String) throws(AuthError) -> [UInt8] {
         try TrustedFile(path).contents(maximumSize: maximumSize)
@@ -138,7 +138,7 @@ public struct ConfigurationFile: Sendable {
         section("resource_client").map(ResourceClientSettings.init) ?? ResourceClientSettings()
     }
 
-    /// The settings of an API that receives access tokens; nil when the file has none. `AuthFlowResourceServerConfiguration` reads them.
+    /// The settings of a resource server, an API that receives access tokens; nil when the file has none. `AuthFlowResourceServerConfiguration` reads them.
     public var resourceServer: ConfigurationSection? { section("resource_server") }
 
     /// The settings of a web application that signs users in; empty when the file has none. `AuthFlowServerConfiguration` reads them.
@@ -190,7 +190,7 @@ public struct ConfigurationFile: Sendable {
             ConfigurationKeyDeclaration(
                 "resource_server",
                 resourceServer,
-                "An API that receives access tokens: its issuers and rules."
+                "A resource server (an API that receives access tokens): its issuers and rules."
             ),
             ConfigurationKeyDeclaration(
                 "server",

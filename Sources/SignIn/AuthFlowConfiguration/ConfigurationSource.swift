@@ -34,7 +34,7 @@ struct ConfigurationSource: Sendable {
     }
 }
 
-/// The positions of the values in a text, which is parsed again for the first issue.
+/// The positions of the values in a text, which is parsed again only when the first issue is reported.
 private final class Positions: Sendable {
     private let text: [UInt8]
     private let map = Mutex<JSONSourceMap?>(nil)

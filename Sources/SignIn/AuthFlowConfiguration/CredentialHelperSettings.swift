@@ -31,7 +31,7 @@ package struct CredentialHelperSettings: Sendable {
         package let token: Token
     }
 
-    /// For AWS tools: the role whose temporary credentials the token is exchanged for.
+    /// For AWS tools: the role to assume with the token, to obtain temporary credentials.
     package struct AWS: Sendable {
         package let role: String
         package let session: String
@@ -113,7 +113,7 @@ extension CredentialHelperSettings {
     private static let kubernetesAuthorities = ConfigurationKey(
         "ca_file",
         ConfigurationValue<String>.certificateFile,
-        "A PEM file with the certificate authorities of the servers. If \"servers\" is set, a kubeconfig file must not name other authorities. Default: the authorities that the system trusts."
+        "A PEM file with the servers' CA certificates. If \"servers\" is set, a kubeconfig file must not name other CA certificates. Default: the system's CA certificates."
     )
     private static let kubernetesToken = ConfigurationKey(
         "token",
@@ -144,7 +144,7 @@ extension CredentialHelperSettings {
         "token",
         ConfigurationValue<Token>.choice,
         default: .idToken,
-        "The token to exchange. Its audience must be registered for the identity provider at AWS."
+        "The token to exchange. Its audience must be registered with the IAM identity provider in AWS."
     )
     private static let lifetime = ConfigurationKey(
         "duration",
@@ -168,6 +168,6 @@ extension CredentialHelperSettings {
                 endpoint: try object[endpoint] ?? "https://sts.amazonaws.com/"
             )
         },
-        "AWS: the role whose temporary credentials the token is exchanged for (AssumeRoleWithWebIdentity)."
+        "AWS: the role to assume with the token, to obtain temporary credentials (AssumeRoleWithWebIdentity)."
     )
 }

@@ -155,7 +155,7 @@ extension TokenStoreFactory {
         let passphrase = ConfigurationKey(
             "passphrase",
             .secret,
-            "The passphrase that the key is derived from with scrypt."
+            "The passphrase from which scrypt derives the key."
         )
         let keyStore = ConfigurationKey(
             "key_store",
@@ -195,6 +195,6 @@ extension TokenStoreFactory {
         try options[directory] ?? FileTokenStore.defaultDirectory(for: "authflow", environment: host.environment)
     }
 
-    /// The stores that need only this package and the system.
+    /// The stores that depend only on this package and the operating system.
     public static var standard: [TokenStoreFactory] { [.file, .memory, .encryptedFile] + PlatformKeyStore.factories }
 }

@@ -19,7 +19,7 @@ extension NetworkSettings {
                 }
             ),
             default: .environment,
-            "The proxy: its URL, \"none\", or \"environment\" to follow https_proxy and no_proxy. It is never used for loopback addresses. Default: environment."
+            "The proxy: its URL, \"none\", or \"environment\" to use the variables https_proxy and no_proxy. It is never used for loopback addresses. Default: environment."
         )
         private static let proxyURL = ConfigurationKey(
             "url",
@@ -50,7 +50,7 @@ extension NetworkSettings {
                     ClientCertificate(file: try object[certificate], keyFile: try object[certificateKey])
                 }
             ),
-            "The client certificate for servers that request one: a PEM file with the certificate and its private key, or a file for each."
+            "The client certificate for servers that request one: a PEM file with the certificate and its private key, or a separate file for each."
         )
         private static let certificate = ConfigurationKey(
             "certificate",
@@ -177,7 +177,7 @@ private struct PEMFile {
         guard text.contains("PRIVATE KEY-----") else { throw refusal("it contains no private key") }
         // PKCS #8 has a separate label for encrypted keys; older formats have a header line below the label (RFC 1421).
         guard !text.contains("BEGIN ENCRYPTED PRIVATE KEY-----"), !text.contains("Proc-Type: 4,ENCRYPTED") else {
-            throw refusal("its private key has a passphrase, and prompting for it at every request is not possible")
+            throw refusal("its private key has a passphrase, which cannot be entered for every request")
         }
     }
 

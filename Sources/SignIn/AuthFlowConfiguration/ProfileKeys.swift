@@ -8,12 +8,12 @@ public enum ProfileKeys {
     package static let clientID = ConfigurationKey(
         "client_id",
         required: .text,
-        "The client's identifier, as registered with the provider."
+        "The client identifier, as registered with the provider."
     )
     package static let clientSecret = ConfigurationKey(
         "client_secret",
         .secret,
-        "The client's secret, by reference. Omit it for a public client: apps and command-line tools cannot keep a secret confidential."
+        "The client secret, by reference. Omit it for a public client: apps and command-line tools cannot keep a secret confidential."
     )
     package static let clientAuthentication = ConfigurationKey(
         "client_authentication",
@@ -21,12 +21,12 @@ public enum ProfileKeys {
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
             .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
         ]),
-        "The client authentication method. private_key_jwt requires client_key or client_assertion; spiffe_jwt requires client_assertion; the TLS methods require client_certificate. Default: private_key_jwt with a client_key or client_assertion, none if there is no secret, otherwise the adapter's method, usually client_secret_basic."
+        "The client authentication method. private_key_jwt requires client_key or client_assertion; spiffe_jwt requires client_assertion; the mutual-TLS methods require client_certificate. Default: private_key_jwt with a client_key or client_assertion, none if there is no secret, otherwise the adapter's method, usually client_secret_basic."
     )
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",
         .text,
-        "The iss of a client secret that is a JWT signed with client_key for each request. At Apple, this is the team ID. Requires client_authentication client_secret_post."
+        "The iss claim of the client secret, if the secret is a JWT that is signed with client_key for each request. At Apple, this is the team ID. Requires client_authentication client_secret_post."
     )
     package static let clientKey = ConfigurationKey(
         "client_key",
@@ -93,7 +93,7 @@ public enum ProfileKeys {
         "client_assertion_algorithm",
         .choice(of: SignatureAlgorithm.symmetric),
         default: .hs256,
-        "The algorithm of client_secret_jwt."
+        "The HMAC algorithm for client_secret_jwt."
     )
     static let pushedRequests = ConfigurationKey(
         "par",
@@ -173,7 +173,7 @@ public enum ProfileKeys {
         "announced_pkce",
         .flag,
         default: false,
-        "Whether the provider must advertise PKCE with S256 in its metadata; if false, only a provider that advertises other methods without S256 is rejected."
+        "Whether the provider must advertise PKCE with S256 in its metadata; if false, only a provider that advertises PKCE methods without S256 is rejected."
     )
     /// The sign-in flows, in order of preference.
     public static let flow = ConfigurationKey(
@@ -191,7 +191,7 @@ public enum ProfileKeys {
     static let redirectURI = ConfigurationKey(
         "redirect_uri",
         .oneOrMore(.parsed("uri") { text throws(AuthError) in try RedirectURI(text) }),
-        "The registered redirect URI; in a list, the first URI that the user agent can receive is used. Default: http://127.0.0.1/callback, on a free port."
+        "The registered redirect URI; in a list, the first URI at which the user agent can receive redirects is used. Default: http://127.0.0.1/callback, on a free port."
     )
     static let responseMode = ConfigurationKey(
         "response_mode",
@@ -208,13 +208,13 @@ public enum ProfileKeys {
         "trusted_audiences",
         .list(.text),
         default: [],
-        "The audiences that ID Tokens may have in addition to the client_id, such as the URL of an API. An ID Token with several audiences must name the client in azp."
+        "The audiences that ID Tokens may have in addition to the client_id, such as the URL of an API. An ID Token with several audiences must contain the client_id in azp."
     )
     static let requestsUserInfoAtSignIn = ConfigurationKey(
         "userinfo_at_sign_in",
         .flag,
         default: true,
-        "Whether the claims of the userinfo endpoint supplement the ID Token's at each sign-in. Set it to false for a provider whose userinfo response violates the standard."
+        "Whether the claims from the userinfo endpoint supplement those in the ID Token at each sign-in. Set it to false for a provider whose userinfo response does not conform to the standard."
     )
     static let clockLeeway = ConfigurationKey(
         "clock_leeway",

@@ -40,7 +40,7 @@ public struct ResourceClientSettings: Sendable {
         "issuers",
         .list(.text),
         default: [],
-        "The issuers of authorization servers that are trusted although their endpoints are at other origins and their responses do not name their issuer (RFC 9207). Default: none."
+        "The issuers of authorization servers that are trusted although their endpoints are at other origins and their responses contain no iss parameter (RFC 9207). Default: none."
     )
 
     static func declarations(_ choices: ProfileChoices) -> [ConfigurationKeyDeclaration] {
@@ -76,7 +76,7 @@ public struct ResourceClientSettings: Sendable {
         return try choices.makeStore(configuration, stores, host)
     }
 
-    /// The redirect URI that registrations are stored under.
+    /// The redirect URI under which registrations are stored.
     /// - Throws: ``ConfigurationError``.
     package func redirectURI(
         of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
@@ -102,7 +102,7 @@ extension ResourceClient {
     /// Creates a client from the settings of a configuration file, or from the defaults.
     /// - Parameters:
     ///   - address: The URL of the resource.
-    ///   - settings: The settings; default: the defaults.
+    ///   - settings: The settings; default: the default settings.
     ///   - userAgents: The user agents to choose from. The first sign-in creates the agent, and reads its secrets.
     ///   - stores: The token stores to choose from.
     ///   - launchEnvironment: The environment that the program runs in; default: detected.

@@ -38,7 +38,7 @@ enum SyntaxHint {
         case UInt8(ascii: "'"): return ". A string must be in double quotes"
         case UInt8(ascii: "}"), UInt8(ascii: "]"):
             let isAfterComma = before.last { $0 > UInt8(ascii: " ") } == UInt8(ascii: ",")
-            return isAfterComma ? ". Remove the comma before it" : ""
+            return isAfterComma ? ". Remove the comma before this position" : ""
         default: break
         }
         // Curly quotation marks, as inserted by word processors.
@@ -46,8 +46,8 @@ enum SyntaxHint {
             return ". A string must be in straight double quotes"
         }
         return switch mistake.expected {
-        case .colon: ". A colon is missing before it"
-        case .comma: ". A comma is missing before it"
+        case .colon: ". A colon is missing before this position"
+        case .comma: ". A comma is missing before this position"
         case .end: ". The file continues after the end of its object"
         case .key, .closingQuote, .escape, .number, nil: ""
         }

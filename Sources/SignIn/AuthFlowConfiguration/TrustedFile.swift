@@ -15,7 +15,7 @@ struct TrustedFile {
     }
 
     /// Reads the file.
-    /// - Throws: ``AuthError`` with `invalid_configuration`, and a command that fixes the problem.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; the message contains a command to fix wrong permissions.
     func contents(maximumSize: Int) throws(AuthError) -> [UInt8] {
         // Non-blocking: opening a FIFO at this path would block.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)

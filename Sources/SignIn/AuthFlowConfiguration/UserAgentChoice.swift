@@ -93,7 +93,7 @@ struct UserAgentChoice: Sendable {
         }
     }
 
-    /// Each agent, with the reason why it works here or does not, in order.
+    /// The agents in order, each with the reason why it does or does not work in this environment.
     var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
 
     /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.
@@ -119,7 +119,7 @@ struct UserAgentChoice: Sendable {
             case .clientCredentials: result.methods.append(.clientCredentials)
             case .jwtBearer:
                 guard let assertions else {
-                    throw AuthError(.invalidConfiguration, "The flow jwt_bearer needs an \"assertion\".")
+                    throw AuthError(.invalidConfiguration, "The jwt_bearer flow needs an \"assertion\".")
                 }
                 result.methods.append(.jwtBearer(assertions))
             case .authorizationCode:

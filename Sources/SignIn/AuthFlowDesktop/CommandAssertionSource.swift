@@ -18,10 +18,10 @@ extension AssertionSource {
         return AssertionSource(name, identity: command.joined(separator: "\u{0}"), audience: audience) { request in
             let environment = request.host.environment
             guard let program = command.first, let path = LaunchEnvironment.find(program, environment) else {
-                throw AuthError(.assertionUnusable, "There is no assertion: \(name) is not installed.")
+                throw AuthError(.assertionUnusable, "No assertion is available: \(name) is not installed.")
             }
             let (status, bytes) = try await withDeadline(timeout, clock: request.host.clock) {
-                AuthError(.assertionUnusable, "There is no assertion: \(name) did not exit in time.")
+                AuthError(.assertionUnusable, "No assertion is available: \(name) did not exit in time.")
             } _: {
                 try await ProgramOutput.of(
                     [path] + command.dropFirst(),
@@ -33,7 +33,7 @@ extension AssertionSource {
                 throw AuthError(.assertionUnusable, "\(name) printed more than \(maximumSize) bytes.")
             }
             guard status == 0 else {
-                throw AuthError(.assertionUnusable, "There is no assertion: \(name) exited with status \(status).")
+                throw AuthError(.assertionUnusable, "No assertion is available: \(name) exited with status \(status).")
             }
             return try Assertion(printed: bytes, by: name)
         }

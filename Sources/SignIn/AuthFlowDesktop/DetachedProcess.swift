@@ -4,7 +4,7 @@ package import AuthFlow
 import Foundation
 #endif
 
-/// Starts programs that are detached from this process: they share neither its streams nor its terminal, signals or
+/// Starts programs that are detached from this process: they do not share its streams, terminal, signals or
 /// environment.
 package enum DetachedProcess {
     /// Starts a program.

@@ -28,7 +28,7 @@ package enum LocalSocket {
     }
 
     /// A connection; nil on failure, with the reason in `errno`: `EAGAIN` when a process listens but its backlog is full, for
-    /// example because it is stopped.
+    /// example because the process is stopped.
     package static func connect(to path: String) -> Int32? {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { return nil }

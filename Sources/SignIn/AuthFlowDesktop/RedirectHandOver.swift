@@ -69,7 +69,7 @@ public struct RedirectHandOver: Sendable {
     /// - Parameters:
     ///   - state: The `state` parameter of the visit.
     ///   - isAnswer: Returns whether a URL is the expected redirect.
-    ///   - body: Receives the expected redirects, at most one.
+    ///   - body: Receives the expected redirect through a stream, which has at most one element.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when redirects cannot be received; any error that `body` throws.
     func listen<Return: Sendable>(
         for state: Secret,

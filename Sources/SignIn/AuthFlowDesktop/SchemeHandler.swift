@@ -30,10 +30,10 @@ public struct SchemeHandler: Sendable {
     /// Whether the entry exists.
     public var hasEntry: Bool { FileManager.default.fileExists(atPath: entryPath) }
 
-    /// Whether the entry exists and the desktop opens the scheme with it.
+    /// Whether the entry exists and is the default handler for the scheme.
     public var isInstalled: Bool { hasEntry && handler == entryName }
 
-    /// The name of the entry that the desktop opens the scheme with, according to `xdg-mime`; nil when there is none.
+    /// The name of the default handler's entry for the scheme, according to `xdg-mime`; nil when there is no handler.
     public var handler: String? { try? currentHandler() }
 
     private func currentHandler() throws -> String? {
@@ -72,7 +72,7 @@ public struct SchemeHandler: Sendable {
         guard program.hasPrefix("/"), program.utf8.allSatisfy(Self.isPlain) else {
             throw AuthError(
                 .invalidConfiguration,
-                "Launchers differ in how they parse \(DisplayText.sanitized(program)). Install the program at a path without spaces or quotes."
+                "The path \(DisplayText.sanitized(program)) is not safe in a desktop entry. Install the program at an absolute path that contains only ASCII letters, digits and /._-+@."
             )
         }
         // A failed query is inconclusive, so it throws: another program's scheme must not be taken over by accident.

@@ -27,7 +27,7 @@ extension SystemBrowserUserAgent: UserAgent {
         guard let redirectURI = options.redirectURIs.first(where: { !$0.isLoopback })?.uri else {
             throw AuthError(
                 .invalidConfiguration,
-                "The system-browser user agent cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
+                "The system-browser user agent cannot receive redirects to \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
             )
         }
         // The system passes only a URL to the program that it opens.
@@ -104,7 +104,7 @@ extension UserAgentFactory {
             guard redirectURI.kind == .https, case .available = availability else { return availability }
             return context.launchEnvironment.hasTerminal
                 ? .lastResort(reason: "the desktop opens \(redirectURI) in a browser, so the redirect must be pasted")
-                : .unavailable(reason: "the desktop opens \(redirectURI) in a browser")
+                : .unavailable(reason: "the desktop opens \(redirectURI) in a browser, not in this program")
         } make: { options, context in
             SystemBrowserUserAgent(
                 launcher: try .configured(by: options, in: context.launchEnvironment),

@@ -30,7 +30,7 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
         guard let redirectURI = options.redirectURIs.first(where: { !$0.isLoopback }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The system's sign-in window cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
+                "The system's sign-in window cannot receive redirects to \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
             )
         }
         guard options.responseMode != .formPost else {

@@ -19,7 +19,7 @@ public struct Cookie: Sendable, Hashable {
     public let expiresAt: Date?
     /// The origin that set the cookie.
     public let origin: String
-    /// The restriction on the cross-site requests that include the cookie.
+    /// The `SameSite` attribute, which restricts the cross-site requests that include the cookie.
     public let sameSite: SameSite
 
     /// `SameSite` (RFC 6265bis section 5.6.7).

@@ -23,7 +23,7 @@ struct HTMLForm: Sendable {
             return words.contains { said.contains(" \($0) ") }
         }
 
-        /// Whether two buttons submit the same data: only a script could tell them apart.
+        /// Whether two buttons submit the same data, so that only a script could distinguish them.
         func sendsSame(as other: Field) -> Bool {
             name == other.name && (name.isEmpty || value == other.value) && action == other.action
                 && method == other.method
@@ -43,9 +43,9 @@ struct HTMLForm: Sendable {
     var asksForText: Bool {
         fields.contains { ["text", "password", "email", "tel", "number", "search", "url"].contains($0.type) }
     }
-    /// The buttons that submit it. A button with the method `dialog` only closes a dialog.
+    /// The buttons that submit the form. A button with the method `dialog` only closes a dialog.
     var buttons: [Field] { submitButtons.filter { ($0.method ?? method) != "dialog" } }
-    /// Whether a browser can submit it.
+    /// Whether a browser can submit the form.
     var isSubmitted: Bool { !buttons.isEmpty || method != "dialog" && submitButtons.isEmpty }
     private var submitButtons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
     var passwordField: Field? { fields.first { $0.type == "password" } }
@@ -133,7 +133,7 @@ struct HTMLForm: Sendable {
             guard candidates.count == 1, isOnly || isDefault else {
                 throw AuthError(
                     .userAgentFailed,
-                    "The page at \(page.endpoint) has several buttons with the same data or the same text, which only a script could tell apart. None was pressed."
+                    "The page at \(page.endpoint) has several buttons that match the expected words or submit the same data. None was pressed."
                 )
             }
             return (form, button)

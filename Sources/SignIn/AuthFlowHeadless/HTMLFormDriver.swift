@@ -112,7 +112,7 @@ extension HTMLFormDriver: LoginDriver {
         for origin in [page.endpoint.origin, target.origin] where !origins.contains(origin) {
             throw AuthError(
                 .userAgentFailed,
-                "The form at \(page.endpoint.origin) would be submitted to \(target.origin), and \(origin) is not listed in \"origins\". Nothing was typed or sent."
+                "The form at \(page.endpoint.origin) would be submitted to \(target.origin), and \(origin) is not listed in \"origins\". No data was entered or sent."
             )
         }
         let parameters = form.parameters(filling: values, pressing: button)

@@ -12,7 +12,7 @@ struct HTMLPage: Sendable {
     var hasScripts = false
     /// The beginning of the visible text.
     var text = ""
-    /// Whether the rest of the page cannot be interpreted without its DOM tree. The forms are those before that point.
+    /// Whether the page cannot be interpreted without a DOM tree from some point on; `forms` ends at that point.
     var isUnclear = false
 
     /// Parses a page, in time proportional to its size. Text of a type other than HTML has no forms.

@@ -1,6 +1,6 @@
 /// Builds an ``HTMLPage`` from a page's tags and text: its title, its visible text, and the forms that a browser would submit.
 ///
-/// It does not build a DOM tree. The HTML Standard associates a field with the form that is open when the field's tag is read, or by the `form` attribute
+/// It does not build a DOM tree. The HTML Standard associates a field with the form that is open when the field's tag is read, or with the form that its `form` attribute names
 /// (section 4.10.17.3). Text that a browser would not treat as a form, and values that it would not submit, are ignored; in malformed pages, a browser may find more forms.
 struct HTMLReader {
     /// The length, in bytes, beyond which no more text is appended to the text of the page or of a button.
@@ -28,7 +28,7 @@ struct HTMLReader {
     private var fields: [(field: HTMLForm.Field, owner: Owner)] = []
     /// The index of the open form; nil outside a form.
     private var form: Int?
-    /// The first element with each identifier: the index of the form, or nil if the element is not a form.
+    /// The first element with each `id`: the index of the form, or nil if the element is not a form.
     private var identified: [[UInt8]: Int?] = [:]
     private var button: (field: HTMLForm.Field, owner: Owner)?
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
@@ -80,7 +80,7 @@ struct HTMLReader {
         }
         if tag.name == "frameset" { discard() }
         if tag.name == "table" { tables += 1 }
-        // Section 13.2.6.4.7: its attributes are added to the existing `html` or `body` element.
+        // Section 13.2.6.4.7: the tag's attributes are added to the existing `html` or `body` element.
         if tag.name == "html" || tag.name == "body", let identifier = tag[.id] {
             identified[Array(identifier.utf8)] = .some(nil)
         }
@@ -96,7 +96,7 @@ struct HTMLReader {
         case "script": page.hasScripts = true
         case "base": page.base = page.base ?? tag[.href]
         case "fieldset": fieldsets.append(tag[.disabled] != nil || fieldsets.last == true)
-        // Section 13.2.6.4.7: a form in another form is ignored.
+        // Section 13.2.6.4.7: a nested form is ignored.
         case "form" where form == nil:
             (form, ownForm) = (page.forms.count, page.forms.count)
             page.forms.append(

@@ -10,7 +10,7 @@ struct HTMLSelect {
     }
 
     private let isMultiple: Bool
-    /// Whether only one option is displayed, so that one is always selected.
+    /// Whether only one option is displayed, so that an option is always selected.
     private let isDropDown: Bool
     private var options: [Option] = []
     private var isInOption = false
@@ -24,14 +24,14 @@ struct HTMLSelect {
 
     private static let spaces: Set<Unicode.Scalar> = [" ", "\t", "\n", "\u{C}", "\r"]
 
-    /// Section 2.3.4.1: whitespace before the digits and anything after them is ignored.
+    /// Section 2.3.4.1: whitespace before the digits and anything after them are ignored.
     private static func integer(_ text: String) -> Int? {
         var digits = text.unicodeScalars.drop(while: spaces.contains)
         if digits.first == "+" { digits.removeFirst() }
         return Int(String(digits.prefix { ("0"..."9").contains($0) }.prefix(9)))
     }
 
-    /// An `option`, `optgroup` or `hr` element begins, which ends the option before it.
+    /// Begins an `option`, `optgroup` or `hr` element, which ends the preceding option.
     mutating func begin(_ tag: HTMLTokenizer.Tag) {
         isInOption = tag.name == "option"
         guard isInOption else {

@@ -126,7 +126,7 @@ public actor HeadlessBrowser {
                 guard form == nil || target.origin == endpoint.origin else {
                     throw AuthError(
                         .userAgentFailed,
-                        "\(endpoint) redirects the submitted form to \(target.origin). It was not sent to this other origin."
+                        "\(endpoint) redirects the submitted form to \(target.origin). The form was not sent to that origin."
                     )
                 }
             } else {
@@ -167,7 +167,7 @@ public actor HeadlessBrowser {
     private static func isAnswer(_ url: String, _ redirectURI: String?) -> Bool {
         guard let redirectURI else { return false }
         // A URI contains only ASCII characters; in other text, a character that looks like a separator is not
-        // necessarily one.
+        // necessarily a separator.
         guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
         return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
             || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")

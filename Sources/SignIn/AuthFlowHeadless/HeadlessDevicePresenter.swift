@@ -18,7 +18,7 @@ public struct HeadlessDevicePresenter: Sendable {
     ///   - driver: Acts as the user on the provider's pages, except for entering the code.
     ///   - transport: The HTTP transport.
     ///   - host: Provides the clock, for the expiry of cookies.
-    ///   - observer: Receives the device authorization, which contains the code.
+    ///   - observer: Receives the device authorization response, which contains the user code.
     public init(
         driver: any LoginDriver,
         transport: any HTTPTransport = SystemTransport(),

@@ -23,7 +23,7 @@ struct HeadlessTransport: HTTPTransport {
     }
 }
 
-/// A transcript file of a visit, for diagnosing why a page was not understood.
+/// A transcript file of a visit, for diagnosing why a page could not be processed.
 final class Transcript: Sendable {
     /// The first line of a transcript file. A file without this line is not overwritten.
     private static let mark = "# Transcript of a visit, written by AuthFlow\n"

@@ -23,12 +23,12 @@ extension UserAgentFactory {
         let userAgentString = ConfigurationKey(
             "user_agent_string",
             .text,
-            "The value of User-Agent, for providers that accept only browsers."
+            "The value of the User-Agent header field, for providers that accept only browsers."
         )
         let transcript = ConfigurationKey(
             "transcript",
             .path,
-            "A file (0600) that records requests and responses: methods, URLs, names; no values that could be secret."
+            "A file (0600) that records HTTP messages: methods, URLs, parameter names; no values that could be secret."
         )
         let keys: [any AnyConfigurationKey] = [username, password, origins, consent, userAgentString, transcript]
         return UserAgentFactory("headless", keys: keys) { options, context in

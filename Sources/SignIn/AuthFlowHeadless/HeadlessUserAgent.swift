@@ -55,7 +55,7 @@ extension HeadlessUserAgent: UserAgent {
                     if sharedCookies != nil, shared == nil {
                         failure = AuthError(
                             .storageFailed,
-                            "The shared cookies could not be read, so the session at \(start.origin) may continue."
+                            "The shared cookies could not be read, so the session at \(start.origin) may remain active."
                         )
                     }
                     // However the provider responds, no app of the group may use the session any longer.

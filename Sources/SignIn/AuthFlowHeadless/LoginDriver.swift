@@ -17,7 +17,7 @@ public protocol LoginDriver: Sendable {
     /// Called before a sign-out visits the end session endpoint, for providers that also have another kind of session.
     /// Default: does nothing.
     /// - Parameter browser: Sends requests with the shared cookies.
-    /// - Throws: ``/AuthFlow/AuthError`` when that session may continue. The end session endpoint is visited in any case.
+    /// - Throws: ``/AuthFlow/AuthError`` when that session may remain active. The end session endpoint is visited in any case.
     func beginSignOut(in browser: HeadlessBrowser) async throws
 
     /// Chooses the next navigation on a page of the provider during a sign-out. It must not fill in any field.

@@ -77,8 +77,8 @@ package struct LoopbackServer {
 /// The connections of a server, which are limited in number.
 private final class Connections: Sendable {
     /// The maximum number of connections whose request has not arrived. At this limit, no further connection is accepted;
-    /// connections that have been idle for a moment are closed to make room. A browser sends its request as soon as it is
-    /// connected.
+    /// connections that have been idle for a moment are closed to make room. A browser with a pending request sends it as
+    /// soon as it is connected; an idle connection is speculative (preconnect).
     private static let maximumWaiting = 256
 
     /// The idle timeout of a connection while others wait to be accepted.

@@ -53,7 +53,7 @@ extension LoopbackUserAgent: UserAgent {
         guard let last = redirectURIs.last else {
             throw AuthError(
                 .invalidConfiguration,
-                "The loopback user agent cannot receive \(options.redirectURI). Register and configure http://127.0.0.1/callback."
+                "The loopback user agent cannot receive redirects to \(options.redirectURI). Register and configure http://127.0.0.1/callback."
             )
         }
         for redirectURI in redirectURIs.dropLast() {
@@ -123,7 +123,7 @@ extension LoopbackUserAgent: UserAgent {
         switch error {
         case let error as AuthError: error.description
         case is CancellationError: "The sign-in was cancelled."
-        default: "The sign-in failed. The program that started it shows the reason."
+        default: "The sign-in failed. The program that started the sign-in shows the reason."
         }
     }
 }

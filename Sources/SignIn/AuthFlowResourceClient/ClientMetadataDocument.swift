@@ -62,7 +62,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         // Section 4.1: a method "based around a shared symmetric secret" cannot be used, and "client_secret and
         // client_secret_expires_at properties MUST NOT be used".
         guard json["client_secret"] == nil, json["client_secret_expires_at"] == nil else {
-            throw refuse("it contains a secret, which everyone can read")
+            throw refuse("it contains \"client_secret\" or \"client_secret_expires_at\", but it is public")
         }
         if let method = json["token_endpoint_auth_method"]?.string,
             ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method)
@@ -84,7 +84,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client_id \"\(endpoint)\" cannot be the URL of a client ID metadata document: the URL must use https and have a path without \".\" or \"..\"."
+                "The client_id \"\(endpoint)\" cannot be the URL of a client ID metadata document: the URL must use https and have a path without \".\" or \"..\" segments."
             )
         }
     }

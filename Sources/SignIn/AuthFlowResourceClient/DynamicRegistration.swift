@@ -14,7 +14,7 @@ public struct DynamicRegistration: Sendable {
         /// `token_endpoint_auth_method`: the first of these methods that the server's metadata lists, otherwise the first; default: `none` (because
         /// native clients are public clients), `client_secret_post`, `client_secret_basic`.
         public var authenticationMethods: [ClientAuthentication.Method]
-        /// `grant_types`; default, nil: `authorization_code` and, unless the server's metadata lists only others, `refresh_token`.
+        /// `grant_types`; nil (the default): `authorization_code` and, unless the server's metadata lists only other grant types, `refresh_token`.
         public var grantTypes: [String]?
         /// Additional metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
         public var metadata: [String: JSON]
@@ -68,7 +68,7 @@ public struct DynamicRegistration: Sendable {
         public let clientID: String
         /// The client authentication at the token endpoint, including the secret.
         public let authentication: ClientAuthentication
-        /// `client_secret`, so that it can be stored; nil for a public client.
+        /// `client_secret`, for the app to store; nil for a public client.
         public let clientSecret: Secret?
         /// `client_secret_expires_at`; nil when there is no secret or it does not expire.
         public let clientSecretExpiresAt: Date?
@@ -167,7 +167,7 @@ public struct DynamicRegistration: Sendable {
         default:
             throw AuthError(
                 .unsupported,
-                "The provider registered the client authentication \"\(DisplayText.sanitized(method, limit: 40))\", which is not supported."
+                "The provider registered the client authentication \"\(DisplayText.sanitized(method, limit: 40))\", which is not supported, or requires a client_secret that the response does not contain."
             )
         }
         let expiry = json["client_secret_expires_at"]?.number ?? 0

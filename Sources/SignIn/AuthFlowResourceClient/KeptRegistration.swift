@@ -20,7 +20,7 @@ public struct KeptRegistration: Sendable {
     /// The time of the registration.
     public let registeredAt: Date
 
-    /// The expiry of its secret; nil when there is no secret or the secret does not expire.
+    /// The expiry of the client secret; nil when there is no secret or the secret does not expire.
     public let secretExpiresAt: Date?
 
     /// The client authentication at the token endpoint, including the secret.
@@ -138,7 +138,7 @@ extension KeptRegistration {
 }
 
 extension KeptRegistration: CustomStringConvertible, WithoutReflection {
-    /// The client's identifier and the issuer.
+    /// The `client_id` and the issuer.
     public var description: String { "\(clientID) at \(issuer)" }
 }
 
@@ -175,7 +175,7 @@ public struct KeptRegistrations: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
-    ///   - clientID: The identifier of an older registration, whose tokens may still be in use; default: the current registration.
+    ///   - clientID: The `client_id` of an older registration, whose tokens may still be in use; default: the current registration.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func registration(
         at issuer: String,
@@ -248,7 +248,7 @@ public struct KeptRegistrations: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
-    ///   - clientID: The identifier of the registration; default: the current registration's.
+    ///   - clientID: The `client_id` of the registration; default: the current registration's.
     /// - Returns: The removed registration.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult

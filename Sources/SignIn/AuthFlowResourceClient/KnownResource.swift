@@ -7,9 +7,9 @@ struct KnownResource: Sendable, Hashable {
     var resource: String
     /// The authorization server.
     var issuer: String
-    /// The client ID at the authorization server.
+    /// The `client_id` at the authorization server.
     var clientID: String
-    /// The method by which the client obtained its identifier.
+    /// The method by which the client obtained its `client_id`.
     var identification: ClientIdentification
     /// The requested scopes, including the scopes of every step-up. The server may have granted fewer.
     var scopes: [String]
@@ -19,7 +19,7 @@ struct KnownResource: Sendable, Hashable {
     var authentication = RequiredAuthentication()
     /// Whether the resource's origin is only assumed to be an authorization server.
     var isAssumed = false
-    /// Whether the resource identifier covers more of the host than the URL, according to the host's own well-known document.
+    /// Whether the resource identifier is a prefix of the URL, not the URL itself, according to the host's protected resource metadata.
     var coversHost = false
 
     init(
@@ -131,11 +131,11 @@ struct ResourceRecord: Sendable, Hashable {
     }
 }
 
-/// The method by which a client obtains its identifier at an authorization server that a resource names.
+/// The method by which a client obtains its `client_id` at an authorization server that a resource names.
 public enum ClientIdentification: String, Sendable, Hashable {
     /// Pre-registration: the client was registered there beforehand.
     case registered
-    /// A client ID metadata document: the identifier is its URL.
+    /// A client ID metadata document, whose URL is the `client_id`.
     case metadataDocument = "metadata_document"
     /// Dynamic client registration (RFC 7591).
     case dynamic

@@ -13,7 +13,7 @@ struct ProtectedResourceDiscovery: Sendable {
     private static let maximumSize = 256 * 1024
 
     /// Finds the document: at the URL in the resource's challenge, or else at the well-known URLs.
-    /// - Parameter named: `resource_metadata` of a challenge; nil when there was none.
+    /// - Parameter named: The `resource_metadata` parameter of the challenge; nil when absent.
     /// - Returns: nil when the challenge named no URL and there is no document at the well-known URLs.
     /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, or with a network error code.
     func metadata(named: String?) async throws -> ProtectedResourceMetadata? {
@@ -29,13 +29,13 @@ struct ProtectedResourceDiscovery: Sendable {
             guard address.mayName(place) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) names resource metadata at \(place.origin), a loopback or private address, which a public server must not refer to."
+                    "\(address.origin) names protected resource metadata at \(place.origin), a loopback or private address, which a public server must not refer to."
                 )
             }
             guard let metadata = try await document(at: place) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) names resource metadata at \(place), but there is none."
+                    "\(address.origin) names protected resource metadata at \(place), but that URL returns no metadata."
                 )
             }
             return metadata

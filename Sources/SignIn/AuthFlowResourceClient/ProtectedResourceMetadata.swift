@@ -7,7 +7,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// `resource`: the identifier in token requests, exactly as written.
     let resource: String
 
-    /// `authorization_servers`: the issuers whose tokens it accepts. Never empty.
+    /// `authorization_servers`: the issuers whose tokens the resource accepts. Never empty.
     let authorizationServers: [String]
 
     /// `scopes_supported`; nil when absent.
@@ -19,7 +19,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// The URL of the document.
     let location: Endpoint
 
-    /// The match between its `resource` and the URL of the protected resource.
+    /// The match between `resource` and the URL of the protected resource.
     let fit: Fit
 
     /// The complete document.
@@ -42,7 +42,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// - Throws: ``AuthError`` with `discovery_failed` when it must not be used for this resource.
     init(_ json: JSON, of address: Endpoint, at location: Endpoint) throws(AuthError) {
         func unusable(_ reason: String) -> AuthError {
-            AuthError(.discoveryFailed, "The resource metadata at \(location) cannot be used: \(reason).")
+            AuthError(.discoveryFailed, "The protected resource metadata at \(location) cannot be used: \(reason).")
         }
         func strings(_ name: String) throws(AuthError) -> [String]? {
             guard let value = json[name], value != .null else { return nil }
@@ -95,7 +95,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 }
 
 extension Endpoint {
-    /// Whether its path has a dot segment (RFC 3986 section 3.3), percent-encoded or not.
+    /// Whether the path has a dot segment (RFC 3986 section 3.3), percent-encoded or not.
     var hasDotSegments: Bool {
         path.split(separator: "/").contains { segment in
             let plain = segment.lowercased().replacing("%2e", with: ".")

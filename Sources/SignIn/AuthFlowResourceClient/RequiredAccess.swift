@@ -31,7 +31,7 @@ package struct RequiredAuthentication: Sendable, Hashable {
             && other.maxAge.map { limit in maxAge.map { $0 <= limit } ?? false } ?? true
     }
 
-    /// This requirement, with missing values from an earlier challenge: a sign-in for one requirement must also satisfy the earlier one.
+    /// This requirement, with its missing values taken from an earlier challenge, because a sign-in must satisfy both requirements.
     func adding(_ earlier: RequiredAuthentication) -> RequiredAuthentication {
         RequiredAuthentication(
             acrValues: acrValues.isEmpty ? earlier.acrValues : acrValues,

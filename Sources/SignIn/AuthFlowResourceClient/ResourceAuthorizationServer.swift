@@ -29,20 +29,20 @@ struct ResourceAuthorizationServer: MixUpDefending {
     /// code.
     /// - Throws: ``AuthError`` with `unsupported`.
     package func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError) {
-        // RFC 9207 section 2.4: the issuer is then required in every response, and is compared.
+        // RFC 9207 section 2.4: `iss` is then required in every response, and is compared with the issuer.
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         try requireOwnEndpoints(metadata)
         // RFC 8252 section 8.10: "it is REQUIRED that a unique redirect URI is used for each authorization server used
         // by the app". Here, this applies only if the responses do not contain `iss`.
         guard redirectURI.hasSuffix(RedirectURI.mark(of: issuer)) else {
             throw refusal(
-                "its responses do not name their issuer (RFC 9207), and the redirect URI is shared with other servers"
+                "its responses contain no iss parameter (RFC 9207), and the redirect URI is shared with other servers"
             )
         }
     }
 
-    /// Requires that the endpoints for obtaining a code are at the issuer's own origin if responses do not name their
-    /// issuer.
+    /// Requires that the endpoints for obtaining a code are at the issuer's own origin if the responses contain no
+    /// `iss`.
     func requireOwnEndpoints(_ metadata: ProviderMetadata) throws(AuthError) {
         guard !isListed, !metadata.namesIssuerInResponses else { return }
         let names = ["authorization_endpoint", "pushed_authorization_request_endpoint", "registration_endpoint"]
@@ -57,7 +57,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
 
     private func requireOwn(_ name: String, _ endpoint: Endpoint?) throws(AuthError) {
         guard let endpoint, (try? Endpoint(issuer))?.origin != endpoint.origin else { return }
-        throw refusal("its \(name) is at \(endpoint.origin), and its responses do not name their issuer (RFC 9207)")
+        throw refusal("its \(name) is at \(endpoint.origin), and its responses contain no iss parameter (RFC 9207)")
     }
 
     private func refusal(_ reason: String) -> AuthError {

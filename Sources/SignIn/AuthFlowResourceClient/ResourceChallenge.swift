@@ -6,7 +6,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     public enum Demand: Sendable, Hashable {
         /// A new token: the token is missing, has expired, or was revoked.
         case token
-        /// A token with more scopes than this one has (`insufficient_scope`).
+        /// A token with more scopes than the rejected token has (`insufficient_scope`).
         case scope
         /// A DPoP proof with a nonce from the resource (`use_dpop_nonce`, RFC 9449 section 9).
         case nonce
@@ -29,7 +29,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// `max_age` in seconds (RFC 9470), at most one year; nil when absent or not in this range.
     public var maxAge: Int? { authentication.maxAge }
 
-    /// The requirement on the authentication of the user.
+    /// The required user authentication.
     var authentication: RequiredAuthentication
 
     /// The status of the response.
@@ -77,7 +77,7 @@ public struct ResourceChallenge: Sendable, Hashable {
             chosen?.parameters["resource_metadata"]
             ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
         authentication = RequiredAuthentication(
-            // They become arguments of a command that the user is advised to run.
+            // The values become arguments of a command that the user is advised to run.
             acrValues: (chosen?.parameters["acr_values"] ?? "").split(separator: " ").prefix(100).map(String.init)
                 .filter(ClientRegistration.Values.isScopeToken),
             maxAge: chosen?.parameters["max_age"].flatMap(Int.init).flatMap {

@@ -40,7 +40,7 @@ extension ResourceClient {
         } else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address) does not name an authorization server: there is no resource metadata (RFC 9728) at its well-known URLs."
+                "\(address) does not name an authorization server: there is no protected resource metadata (RFC 9728) at its well-known URLs."
             )
         }
         let server = server(issuer, isAssumed: isAssumed)
@@ -302,7 +302,7 @@ extension ResourceClient {
     /// Whether an error means that the server does not recognize the client.
     static func isUnknownClient(_ error: String?) -> Bool { error == "invalid_client" }
 
-    /// Whether an error page mentions the client identifier. The text is searched, because such pages have no standard
+    /// Whether an error page contains "client_id" or "client ID": such pages have no standard
     /// format.
     private static func namesClient(_ body: [UInt8]) -> Bool {
         let text = String(decoding: body, as: UTF8.self).lowercased()

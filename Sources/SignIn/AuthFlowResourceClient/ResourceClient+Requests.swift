@@ -7,7 +7,7 @@ extension ResourceClient {
     /// The maximum number of sign-ins that one request may cause.
     private static let maximumSignIns = 3
 
-    /// Sends a request with a fresh access token. If the resource demands a token, obtains one and sends the request again. Redirects are
+    /// Sends a request with a fresh access token. If the resource requires a token, obtains one and sends the request again. Redirects are
     /// not followed.
     /// - Parameter request: The request, to the resource's URL or a URL below it, without an `Authorization` field.
     /// - Returns: The response, regardless of its status.
@@ -25,11 +25,11 @@ extension ResourceClient {
         }
     }
 
-    /// Authorizes a request that another part of the program sends, and repeats it when the resource demands another
+    /// Authorizes a request that another part of the program sends, and repeats it when the resource requires another
     /// token.
     ///
     /// The number of attempts is limited: one retry with a nonce, at most three sign-ins, and one refresh before the
-    /// first sign-in and after each. Sign-ins are repeated only while the resource demands scopes or user authentication that were not
+    /// first sign-in and after each. Sign-ins are repeated only while the resource requires scopes or user authentication that were not
     /// requested before.
     /// - Parameters:
     ///   - method: The method of the request.
@@ -38,7 +38,7 @@ extension ResourceClient {
     ///     status and headers.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL; `login_required`
-    ///   when a user must sign in but that is not allowed here; `insufficient_scope` when new tokens do not help; any error from
+    ///   when a user must sign in but no prompt is allowed; `insufficient_scope` when new tokens do not help; any error from
     ///   signing in, refreshing and `body`.
     public func perform<Response: Sendable>(
         _ method: HTTPRequest.Method,
@@ -118,8 +118,8 @@ extension ResourceClient {
         return endpoint
     }
 
-    /// Whether the stored token may be used for this resource. A token that covers more of the host is used only if the
-    /// host's own metadata document allows it.
+    /// Whether the stored token may be used for this resource. A token for a prefix of the URL is used only if the
+    /// host's own protected resource metadata allows it.
     func isUsableHere(_ known: KnownResource) -> Bool {
         known.coversHost || known.resource == options.resource
             || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical

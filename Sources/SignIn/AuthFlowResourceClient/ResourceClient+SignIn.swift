@@ -31,7 +31,7 @@ extension ResourceClient {
             timeout: .seconds(15),
             maximumResponseSize: 1 << 20
         )
-        // Streaming servers may respond to a GET that they accept with headers only, or not at all.
+        // Streaming servers may respond to an accepted GET with headers only, or not at all.
         guard let response = try? await transport.send(request) else { return nil }
         if let challenge = ResourceChallenge(response) { return challenge }
         guard [400, 404, 405, 406, 415].contains(response.status) else { return nil }
@@ -77,7 +77,7 @@ extension ResourceClient {
         while true {
             do {
                 return try await store.withLease(on: turnKey) { lease in
-                    // Another process may have requested more scopes in the meantime, and they must not be lost.
+                    // Another process may have requested more scopes in the meantime, which must not be lost.
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
                     let isDone =
@@ -148,7 +148,7 @@ extension ResourceClient {
         return credential.map { isRequested && Self.mayHelp($0, after: rejected, for: challenge) } ?? false
     }
 
-    /// Whether the resource may accept a credential although it rejected another. A refreshed token does not prove a newer user authentication.
+    /// Whether the resource may accept a credential although it rejected a previous credential. A refreshed token does not prove a newer user authentication.
     private static func mayHelp(
         _ credential: Credential,
         after rejected: Credential?,

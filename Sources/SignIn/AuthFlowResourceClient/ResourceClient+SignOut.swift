@@ -42,7 +42,7 @@ extension ResourceClient {
         _ = try? await signOut(of: others) { try await $0.signOut() }
     }
 
-    /// Removes the registrations that no sign-in will use again from the store: the server does not recognize them, or they were replaced,
+    /// Removes from the store the registrations that no sign-in will use again: the server does not recognize them, or they were replaced,
     /// and no resource has a sign-in with them.
     func removeUnusedRegistrations(of signIns: [KnownResource]) async {
         for known in signIns where known.identification == .dynamic {
@@ -61,7 +61,7 @@ extension ResourceClient {
     /// Whether a resource of this origin has a sign-in with a registration.
     func isUsed(clientID: String, at issuer: String) async throws -> Bool {
         let addresses = try await KnownResources(store: store).addresses()
-        // A full list may be incomplete, so the registration counts as used.
+        // A full list may be incomplete, so the registration is treated as in use.
         guard addresses.count < KnownResources.limit else { return true }
         for other in addresses + [address.url] {
             guard let endpoint = try? Endpoint(other), endpoint.origin == address.origin else { continue }
@@ -130,7 +130,7 @@ extension ResourceClient {
     }
 
     /// The clients for the sign-out. If the sign-in contradicts the current configuration, or its registration is no
-    /// longer stored, the first is a public client with the sign-in's client ID, so that the tokens are still removed. A client
+    /// longer stored, the first client is a public client with the sign-in's client ID, so that the tokens are still removed. A client
     /// that no longer signs users in may still have a user's tokens.
     private func clientsForSignOut(of known: KnownResource) async throws -> [AuthClient] {
         let client: AuthClient

@@ -9,7 +9,7 @@ import Synchronization
 /// A client of a protected resource that is known only by its URL: an API, or an MCP server.
 ///
 /// The resource names its authorization server (RFC 9728). The client identifies itself there, requests a token for this resource only
-/// (RFC 8707), and requests more scopes when the resource demands them.
+/// (RFC 8707), and requests more scopes when the resource requires them.
 ///
 /// ```swift
 /// let client = try ResourceClient("https://api.example.com/mcp", methods: [.userAgent(userAgent)], store: store)
@@ -52,7 +52,7 @@ public final class ResourceClient: Sendable {
         /// The redirect URIs; default: a loopback redirect URI with any free port; a few fixed ports are registered, because many servers compare the port.
         public var redirectURIs = [RedirectURI.loopback]
 
-        /// Scopes to request in addition to those that the resource demands; default: none.
+        /// Scopes to request in addition to those that the resource requires; default: none.
         public var scopes: [String] = []
 
         /// The authentication context classes that a sign-in requests if the challenge names none (RFC 9470); default: none.
@@ -87,8 +87,8 @@ public final class ResourceClient: Sendable {
         /// 2025-03-26; default: false, because neither its operator nor its PKCE support can then be verified.
         public var assumesAuthorizationServerAtOrigin = false
 
-        /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses do not name their
-        /// issuer (RFC 9207); default: none, because such a server cannot be distinguished from one that misuses another's endpoints.
+        /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses contain no
+        /// `iss` (RFC 9207); default: none, because such a server cannot be distinguished from a server that misuses another server's endpoints.
         public var trustedIssuers: [String] = []
 
         /// The maximum number of sign-in pages that requests open in one hour, across all processes; default: 6. A sign-in that the user starts resets
@@ -323,7 +323,7 @@ public final class ResourceClient: Sendable {
         )
     }
 
-    /// The redirect URI that registrations are stored under.
+    /// The redirect URI under which registrations are stored.
     var redirectURI: RedirectURI { options.redirectURIs.first ?? .loopback }
 
     /// The server of an issuer, shared by all callers.
@@ -356,9 +356,9 @@ public final class ResourceClient: Sendable {
         public let resource: String
         /// The authorization server.
         public let issuer: String
-        /// The client's identifier at the authorization server.
+        /// The `client_id` at the authorization server.
         public let clientID: String
-        /// The method by which the client obtained its identifier.
+        /// The method by which the client obtained its `client_id`.
         public let identification: ClientIdentification
         /// The requested scopes. ``credential`` has the granted scopes.
         public let requestedScopes: [String]

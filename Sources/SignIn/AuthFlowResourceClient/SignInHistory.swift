@@ -4,7 +4,7 @@ import AuthFlowJSON
 import AuthFlowOAuth
 
 /// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in;
-/// and the decisions that follow from them: whether a sign-in may begin, and what is shared with other processes. It performs no I/O: the
+/// and the decisions that follow from them: whether a sign-in may begin, and which failures are shared with other processes. It performs no I/O: the
 /// holder of the lease reads the history, and writes the returned history.
 ///
 /// | event | cause: a request | cause: the user |
@@ -82,8 +82,8 @@ struct SignInHistory: Sendable {
     /// - Parameters:
     ///   - began: The time at which the request arrived.
     ///   - address: The resource, for the message.
-    /// - Returns: The history to write before it begins; nil to write nothing. A page is counted in advance, so that it counts even if the
-    ///   process is killed. Otherwise, a resource that keeps demanding other scopes could show the user an endless series of pages.
+    /// - Returns: The history to write before the sign-in begins; nil to write nothing. A page is counted in advance, so that it counts even if the
+    ///   process is killed. Otherwise, a resource that requires different scopes each time could show the user an endless series of pages.
     /// - Throws: ``AuthError``: the failure of an earlier sign-in, or `login_required`.
     func beginning(for cause: Cause, since began: Date, at now: Date, _ limits: Limits, address: Endpoint)
         throws(AuthError) -> SignInHistory?

@@ -20,7 +20,7 @@ struct QRCode: Sendable {
     var width: Int { (rows.first?.count ?? 0) + 2 * Self.margin }
 
     /// The symbol as text, with two rows of modules per line of text, and the quiet zone that scanners need.
-    /// - Parameter isColored: Whether it is dark on light regardless of the terminal's colors. Otherwise, it is drawn
+    /// - Parameter isColored: Whether the symbol is dark on light with any terminal colors. Otherwise, it is drawn
     ///   for a dark background.
     func terminalText(isColored: Bool = true) -> String {
         let margin = Self.margin

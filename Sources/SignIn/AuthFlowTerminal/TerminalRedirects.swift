@@ -4,7 +4,7 @@ import AuthFlowSystem
 import Synchronization
 
 /// Accepts redirects that the user pastes at the terminal while a user agent waits for a redirect: from a browser on another
-/// machine, or from a browser in which the last page could not be shown.
+/// machine, or from a browser in which the last page did not load.
 ///
 /// ```swift
 /// let redirects = TerminalRedirects()

@@ -18,14 +18,12 @@ struct FailureReport {
         guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperAnswered),
             status != ExitStatus.signedOutHereOnly
         else { return nil }
-        self.json = .object(Self.members(error))
-    }
-
-    /// The members that describe an error: its code, the sentence for the user, and the command that signs in, if a sign-in is required.
-    static func members(_ error: any Error) -> [String: JSON] {
+        if let error = error as? AuthError {
+            self.json = .object(error.members)
+            return
+        }
         let code =
             switch error {
-            case let error as AuthError: error.code.rawValue
             case is CancellationError: "cancelled"
             case is AccountIsUnknown: AuthError.Code.loginRequired.rawValue
             case is CommandLineError, is MisspelledCommand, is ConfigurationError:
@@ -40,11 +38,7 @@ struct FailureReport {
             case let error as MisspelledCommand: error.description
             default: ExitStatus.message(for: error)
             }
-        var members: [String: JSON] = ["error": .string(code), "message": .string(message)]
-        if code == AuthError.Code.loginRequired.rawValue, !(error is AccountIsUnknown) {
-            members["command"] = SignInAdvice.command(after: error).map(JSON.string)
-        }
-        return members
+        self.json = ["error": .string(code), "message": .string(message)]
     }
 
     func print() { try? Terminal.result(json) }

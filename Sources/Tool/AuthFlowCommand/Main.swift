@@ -57,7 +57,7 @@ import AuthFlowSystem
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         let arguments = ProgramName.arguments(CommandLine.arguments)
-        // A library that changes the environment while it is loaded can hide the arguments from Swift. The help must
+        // A library that changes the environment while it is loaded may hide the arguments from Swift. The help must
         // not be printed in that case.
         guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("No command was specified.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
@@ -94,7 +94,7 @@ import AuthFlowSystem
         }
     }
 
-    /// Exits without running the libraries' exit handlers: OpenSSL's would free memory that the network thread uses.
+    /// Exits without running the libraries' exit handlers, because OpenSSL's frees memory used by the network thread.
     private static func leave(with code: ExitCode) -> Never {
         _ = fflush(nil)
         _exit(code.rawValue)
@@ -126,7 +126,7 @@ enum StandardStreams {
     }
 }
 
-/// The outcome of the command line parser: a usage error, or the requested help.
+/// The outcome of the command-line parser: a usage error, or the requested help.
 struct CommandLineError: CommandFailure {
     let error: any Error
 
@@ -140,7 +140,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "authflow",
         abstract:
-            "Sign in with any OAuth 2.0 or OpenID Connect provider, configured by a file or by options.",
+            "Sign in with any OAuth 2.0 or OpenID Connect provider, configured from a file or with options.",
         discussion: """
             Results go to standard output, everything else to standard error.
             Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \

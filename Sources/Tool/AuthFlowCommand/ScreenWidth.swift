@@ -3,10 +3,10 @@ import Foundation
 
 /// The width of the terminal, for formatting the help.
 enum ScreenWidth {
-    /// The argument parser stops the process if its indentation does not fit.
+    /// The argument parser crashes the process if the width is too small for its indentation.
     private static let narrowest = 40
 
-    /// Replaces a width that the help cannot be formatted for: the value of `COLUMNS`, or the terminal's width.
+    /// Replaces a width for which the help cannot be formatted: the value of `COLUMNS`, or the terminal's width.
     static func requireUsable() {
         var size = winsize()
         let hasSize = unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0

@@ -175,7 +175,7 @@ import Testing
             let error = #expect(throws: AuthError.self) { try JWE(Secret(text)).decrypted(with: [key]) }
             if let error { messages.insert(error.message) }
         }
-        // The error does not report the cause, which would reveal information about the key to an attacker.
+        // The error does not report the cause, because the cause would reveal information about the key.
         #expect(messages.count == 1)
     }
 
@@ -216,7 +216,7 @@ import Testing
         #expect(error?.message.contains(header.words) == true, "\(error?.message ?? "")")
     }
 
-    /// Accepting points that are not on the curve would reveal the private key bit by bit.
+    /// Accepting points that are not on the curve would reveal the private key bit by bit (invalid curve attack).
     @Test func refusesAnEphemeralKeyThatIsNotOnTheCurve() throws {
         let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" })
         let key = try key(token)

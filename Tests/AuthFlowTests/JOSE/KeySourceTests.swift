@@ -236,7 +236,7 @@ private final class KeyProvider: Sendable {
         let stranger = try token(try EmulatorKeys())
         await expectError(.networkFailed) { try await verdict(stranger) }
         #expect(try await verdict(token(keys)) == .verified)
-        // Old keys are used while new keys cannot be fetched, and fetching is retried from time to time.
+        // Old keys are used while new keys cannot be fetched, and fetching is retried periodically.
         provider.advance(601)
         let before = provider.fetches
         for _ in 0..<10 { #expect(try await verdict(token(keys)) == .verified) }

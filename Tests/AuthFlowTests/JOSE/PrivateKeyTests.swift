@@ -147,7 +147,7 @@ import Testing
         Unusable(name: "damaged", text: ed25519.replacing("MC4C", with: "MC4D"), words: "damaged"),
         Unusable(name: "two keys", text: "\(ed25519)\n\(p384)", words: "several"),
         Unusable(name: "a public JWK", text: #"{"kty":"EC","crv":"P-256","x":"a","y":"b"}"#, words: "public"),
-        Unusable(name: "a JWK for encryption", text: #"{"kty":"EC","use":"enc","d":"AA"}"#, words: "not for signing"),
+        Unusable(name: "a JWK for encryption", text: #"{"kty":"EC","use":"enc","d":"AA"}"#, words: "allow signing"),
         Unusable(name: "an unknown curve", text: #"{"kty":"EC","crv":"secp256k1","d":"AA"}"#, words: "not supported"),
         Unusable(name: "a short Ed25519 key", text: #"{"kty":"OKP","crv":"Ed25519","d":"AA"}"#, words: "damaged"),
         // Missing primes would have to be computed, which does not terminate for such a key.
@@ -157,7 +157,7 @@ import Testing
             text: #"{"kty":"RSA","n":"AAcH","e":"AQ","d":"AQ","p":"AQ","q":"AQ"}"#,
             words: "damaged"
         ),
-        Unusable(name: "an empty set", text: #"{"keys":[]}"#, words: "no key in the set"),
+        Unusable(name: "an empty set", text: #"{"keys":[]}"#, words: "no private signing key"),
         Unusable(name: "truncated JSON", text: #"{"keys":["#, words: "not JSON"),
     ]
 

@@ -29,7 +29,7 @@ import Testing
         let base = MemoryTokenStore()
         let key = RecordKey(name: "a", issuer: "http://127.0.0.1:8455", clientID: "authflow-demo")
         try await base.withLease(on: key) { lease in try await base.write(try Self.file("\(name).json"), under: lease) }
-        // A key file that other users can read is rejected, and files in a clone of the repository are readable by
+        // A key file that other users can read is rejected, but files in a clone of the repository are readable by
         // other users.
         let path = FileManager.default.temporaryDirectory.appending(path: "authflow-\(UUID())").path
         defer { try? FileManager.default.removeItem(atPath: path) }

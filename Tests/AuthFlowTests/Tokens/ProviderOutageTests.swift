@@ -31,7 +31,7 @@ import Testing
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
         #expect(outage.ask(at: Self.start + 6) != nil)
-        // The request has failed, so the next delay is twice as long.
+        // The request has failed, so the next delay is twice as long (exponential backoff).
         outage.failed([9], Self.away, since: Self.start + 7, at: Self.start + 7, random: 127)
         #expect(outage.ask(at: Self.start + 16) != nil)
         #expect(outage.ask(at: Self.start + 18) == nil)

@@ -41,7 +41,7 @@ import ConformanceRows
             against the emulator: in `make test` in process and over sockets, and here over sockets. After a manipulated
             message the emulator must receive no further request, or the row fails.
 
-            This page is written by `make conformance`, and CI compares it with what that command prints. It is our
+            This page is written by `make conformance`, and CI compares it with the command's output. It is our
             interpretation of those tests: AuthFlow has not been certified by the Foundation.
 
             **\(passed) pass, \(failed) fail, \(notApplicable) not applicable.**

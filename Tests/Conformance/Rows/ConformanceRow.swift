@@ -89,7 +89,7 @@ extension ConformanceRow {
         try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
     }
 
-    /// A row in which a sign-in must be rejected. After the manipulated message, the client may only revoke tokens:
+    /// A row in which a sign-in must be rejected. After the manipulated message, the client may only revoke tokens, so
     /// a later request to any endpoint except the revocation endpoint fails the row.
     static func refuses(
         _ number: String,

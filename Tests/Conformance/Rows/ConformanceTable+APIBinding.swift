@@ -68,7 +68,7 @@ extension ConformanceTable {
         refusesProof("A52", "RFC 9449 4.3, 9, htu", "rejects a different URL") { request, scene in
             request.proofClaims["htu"] = .string("\(scene.host.origin)/orders/2")
         },
-        apiAccepts("A53", "RFC 9449 4.3, htu, normal form", "normalizes the URL without query and fragment") {
+        apiAccepts("A53", "RFC 9449 4.3, htu, normal form", "compares normalized URLs without query and fragment") {
             request,
             scene in
             try bound(&request, scene)
@@ -179,7 +179,7 @@ extension ConformanceTable {
 
     static let introspectedTokens: [ConformanceRow] = [
         introspection("A66", "RFC 7662 2.2, active", "rejects an inactive token", { $0["active"] = false }),
-        api("A67", "active, not a boolean", "responds with 503: the status is unknown", on: introspects) { scene in
+        api("A67", "active, not a boolean", "responds with 503 (unknown status)", on: introspects) { scene in
             active(scene) { $0["active"] = "true" }
             var request = APIRequest(scene)
             request.token = "opaque"

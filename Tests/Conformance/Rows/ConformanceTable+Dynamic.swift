@@ -7,12 +7,12 @@ import Synchronization
 
 extension ConformanceTable {
     static let dynamic: [ConformanceRow] = [
-        .row("20", "oidcc-client-test-discovery-webfinger-acct", "Find the issuer of an account.") { scene in
+        .row("20", "oidcc-client-test-discovery-webfinger-acct", "Discover the issuer for an account.") { scene in
             // WebFinger requests use https in process, and http on loopback.
             let host = try Endpoint(scene.emulator.issuer).authority
             try await findsIssuer(scene, of: "acct:alice@\(host)", asking: "acct:alice@\(host)")
         },
-        .row("21", "oidcc-client-test-discovery-webfinger-url", "Find the issuer of a URL.") { scene in
+        .row("21", "oidcc-client-test-discovery-webfinger-url", "Discover the issuer for a URL.") { scene in
             let url = "\(scene.emulator.issuer)/people/alice"
             try await findsIssuer(scene, of: url, asking: url)
         },

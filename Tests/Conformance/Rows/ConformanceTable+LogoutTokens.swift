@@ -95,10 +95,10 @@ extension ConformanceTable {
         logout("L12", "exp, missing", "rejects a token without exp") { _, claims in claims["exp"] = nil },
         logout("L13", "sub, sid", "rejects a token with neither sub nor sid") { _, claims in claims["sub"] = nil },
         logout("L14", "sub, not a string", "rejects a sub that is not a string") { _, claims in claims["sub"] = 7 },
-        logout("L15", "events", "rejects a token without the event") { _, claims in
+        logout("L15", "events", "rejects a token without the logout event") { _, claims in
             claims["events"] = ["http://schemas.openid.net/event/other": [:]]
         },
-        logout("L16", "events, not an object", "rejects an event that is not an object") { _, claims in
+        logout("L16", "event, not an object", "rejects an event that is not an object") { _, claims in
             claims["events"] = ["http://schemas.openid.net/event/backchannel-logout": true]
         },
         logout("L17", "nonce", "rejects a token with a nonce of any value") { _, claims in claims["nonce"] = .null },
@@ -213,7 +213,7 @@ extension ConformanceTable {
                 "Only the second tenant's session must continue: \(left)."
             )
         },
-        web("L24", "a sign-in in progress", "starts no session if the provider has ended it, in any process") {
+        web("L24", "a sign-in in progress", "no process starts a session that a logout token has ended") {
             web,
             server,
             browser in

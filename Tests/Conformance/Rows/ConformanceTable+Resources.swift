@@ -21,7 +21,7 @@ extension ConformanceTable {
                 "The sum must be returned."
             )
         },
-        .modern(2, "Send the same revision in header and body; forward the supported revisions.") { _, host in
+        .modern(2, "Send the same protocol version in header and body; forward the list of versions.") { _, host in
             let refused = try await host.ask("tools/list", version: "2099-01-01")
             try ConformanceRow.require(refused["error"]?["code"]?.integer == -32022, "The error must be forwarded.")
             try ConformanceRow.require(
@@ -30,7 +30,7 @@ extension ConformanceTable {
             )
         },
         .signsIn(3, "Use the metadata URL in the challenge, and never request the root document."),
-        .signsIn(4, "Find the metadata at the well-known URL, and the OpenID Connect discovery document."),
+        .signsIn(4, "Find the resource metadata at the well-known URL; use OpenID Connect discovery."),
         .signsIn(5, "Find the metadata at the root without a challenge; insert .well-known before the issuer's path."),
         .signsIn(6, "Use a metadata URL that only the challenge contains; append .well-known to the issuer's path."),
         .signsIn(7, "Use the URL of the client ID metadata document as the client ID.") {
@@ -288,7 +288,7 @@ extension ConformanceRow {
         }
     }
 
-    /// A row in which a host calls tools through a bridge, in a session of an older revision.
+    /// A row in which a host calls tools through a bridge, in a session of an older protocol version.
     fileprivate static func calls(
         _ number: Int,
         _ demand: String,
@@ -305,7 +305,7 @@ extension ConformanceRow {
         }
     }
 
-    /// Like `calls`, but with requests of revision 2026-07-28.
+    /// Like `calls`, but with requests of protocol version 2026-07-28.
     fileprivate static func modern(
         _ number: Int,
         _ demand: String,

@@ -4,7 +4,7 @@ import AuthFlowOIDC
 import AuthFlowTesting
 
 extension OIDCEmulator.Client {
-    /// A client with a secret that is long enough for HS256 and contains characters that must be encoded.
+    /// A client with a secret that is long enough for HS256 and contains characters that must be percent-encoded.
     static let confidential = OIDCEmulator.Client(
         id: "client:+%1",
         secret: "a secret of 32 bytes: %+&=é, or more",

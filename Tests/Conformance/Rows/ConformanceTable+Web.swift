@@ -320,7 +320,7 @@ extension ConformanceTable {
             )
             try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
         },
-        web("W19", "a stolen identifier", "becomes invalid at the next sign-in, although the callback lacks it") {
+        web("W19", "a stolen identifier", "becomes invalid at the next sign-in, although not sent to the callback") {
             web,
             server,
             browser in
@@ -437,7 +437,7 @@ extension ConformanceTable {
                     == ["etag", "cache-control", "vary", "content-security-policy", "x-content-type-options"],
                 "The page received the wrong fields: \((response?.head.headerFields ?? [:]).map(\.name.canonicalName))."
             )
-            // A navigation is rejected, and must not be served from the cached response to a script either.
+            // A navigation is rejected, and must not be served the response that was cached for a script.
             try ConformanceRow.require(
                 response?.head.headerFields[.vary]?.contains("X-AuthFlow") == true
                     && response?.head.headerFields[.contentSecurityPolicy]?.hasPrefix("sandbox") == true,

@@ -133,7 +133,7 @@ public final class BridgedHost: Sendable {
     public var notifications: [JSON] { inbox.state.withLock { $0.others } }
 
     /// Sends a request and returns its response.
-    /// - Parameter version: The revision in its `_meta`; default: the host's.
+    /// - Parameter version: The protocol version in its `_meta`; default: the host's.
     public func ask(_ method: String, _ params: [String: JSON] = [:], version: String? = nil) async throws -> JSON {
         var params = params
         if let version = version ?? self.version {
@@ -157,7 +157,7 @@ public final class BridgedHost: Sendable {
         }
     }
 
-    /// Initializes a session with a revision up to 2025-11-25.
+    /// Initializes a session with a protocol version up to 2025-11-25.
     public func initialize(_ version: String = "2025-11-25") async throws -> JSON {
         let response = try await ask(
             "initialize",

@@ -34,8 +34,8 @@ struct CommandUserAgent: UserAgent {
         process.standardInput = input
         process.standardOutput = output
         try process.run()
-        // A program may exit without reading the URL. Writing to it then fails, and raises a signal that terminates
-        // this process if it is not ignored. The program's output determines the outcome.
+        // A program may exit without reading the URL. Writing the URL then fails and raises SIGPIPE, which terminates
+        // this process unless it is ignored. The program's output determines the outcome.
         signal(SIGPIPE, SIG_IGN)
         try? input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
         try? input.fileHandleForWriting.close()

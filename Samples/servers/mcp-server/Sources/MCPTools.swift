@@ -7,7 +7,7 @@ import Hummingbird
 struct MCPTools {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
-    /// The supported revisions, newest first. In each of them a client starts with `initialize`.
+    /// The supported protocol versions, newest first. In each of them a client starts with `initialize`.
     private static let revisions = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
     /// The server's origin.
@@ -19,7 +19,7 @@ struct MCPTools {
         guard fields[.origin].map({ $0 == origin }) ?? true else { return Response(status: .forbidden) }
         if let name = HTTPField.Name("MCP-Protocol-Version"), let revision = fields[name] {
             guard Self.revisions.contains(revision) else {
-                return Self.error(.null, -32022, "This revision is not supported.", status: .badRequest)
+                return Self.error(.null, -32022, "This protocol version is not supported.", status: .badRequest)
             }
         }
         guard let message = try? JSON(parsing: body), message["jsonrpc"]?.string == "2.0" else {

@@ -116,7 +116,7 @@ extension AuthError {
         /// Whether a credential was written is unknown: the connection was lost, and another holder has written since.
         public static let outcomeUnknown = Self(rawValue: "outcome_unknown")
         /// The stored record is readable but not a usable credential: it is damaged, too large, of a different version, or
-        /// its key is missing. Signing out locally removes it.
+        /// encrypted with another key. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
         /// The application's data in a session is too large, or of a version that this program cannot decode.
         public static let sessionDataUnusable = Self(rawValue: "session_data_unusable")

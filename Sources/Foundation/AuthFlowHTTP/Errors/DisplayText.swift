@@ -12,8 +12,8 @@ public enum DisplayText {
         return text.unicodeScalars.count > limit ? result + "…" : result
     }
 
-    /// Whether a character is invisible but affects the display of others: it controls a terminal, changes the writing
-    /// direction, or has no standard appearance.
+    /// Whether a character is invisible but affects the display of other text: it controls a terminal, changes the
+    /// writing direction, or has no standard appearance.
     package static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: true

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// An observer for a client that lets any number of readers follow the client's events.
+/// An observer that lets any number of readers follow a client's events.
 ///
 /// ```swift
 /// let events = FlowEventStream()

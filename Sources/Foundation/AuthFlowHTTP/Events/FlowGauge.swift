@@ -37,6 +37,6 @@ extension FlowGauge {
 
 /// A transport or a store that reports its current load.
 public protocol GaugeSource: Sendable {
-    /// The current values. Reading them must neither block nor perform I/O.
+    /// The current values. Reading the gauges must neither block nor perform I/O.
     var gauges: [FlowGauge] { get }
 }

@@ -3,8 +3,8 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension TransportResponse {
-    /// The response. If it is an error response, even one with status 200, as some servers send, the secrets of its
-    /// request are redacted.
+    /// The response, without the secrets of its request if it is an error response (which some servers send with status
+    /// 200).
     package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
@@ -70,7 +70,7 @@ struct EchoedSecrets {
         guard !secrets.isEmpty else { return response }
         var response = response
         let challenges = response.head.headerFields[fields: .wwwAuthenticate]
-        // RFC 6750 section 3 puts the description of an error here, together with its code.
+        // RFC 6750 section 3: this header field contains the error description, together with the error code.
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
             HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
         }

@@ -40,14 +40,14 @@ public struct Endpoint: Sendable, Hashable {
         }
         // URL parsers handle these characters differently, which is how one host is mistaken for another.
         guard url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") }) else {
-            throw refuse("it contains a space, a backslash or a character outside ASCII")
+            throw refuse("it contains a space, a control character, a backslash or a character outside ASCII")
         }
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased(),
             let host = components.encodedHost?.lowercased(), !host.isEmpty
         else {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
-        // URL libraries decode percent signs in different ways: some decode `%6cocalhost` to `localhost`.
+        // URL libraries differ in how they decode percent-encoded hosts: some decode `%6cocalhost` to `localhost`.
         guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
             throw refuse("it contains a user name")

@@ -1,7 +1,7 @@
 package import HTTPTypes
 import Synchronization
 
-/// The limits of every exchange with a provider, whichever transport performs it.
+/// The limits of every request to a provider, whichever transport performs it.
 package enum ExchangeLimits {
     /// Sends a request with a timeout, without following redirects.
     ///

@@ -1,4 +1,4 @@
-/// Splits several `Set-Cookie` fields that a library has joined with commas.
+/// Splits several `Set-Cookie` fields that Foundation has joined with commas.
 package enum FoldedCookies {
     /// Splits at the commas that start a new cookie, but not at the comma in `Expires=Wed, 21 Oct 2026 ...`.
     ///

@@ -49,7 +49,7 @@ public enum FormURLEncoding {
     }
 
     /// Decodes a form body or a query.
-    /// - Returns: The parameters, or nil when an escape is malformed, the bytes are not UTF-8, or a name or a value has more than 64
+    /// - Returns: The parameters, or nil when a percent-encoding is malformed, the bytes are not UTF-8, or a name or a value has more than 64
     ///   combining marks in a row.
     public static func decode(_ text: some StringProtocol) -> FormParameters? {
         var parameters = FormParameters()
@@ -64,12 +64,12 @@ public enum FormURLEncoding {
         return parameters
     }
 
-    /// Decodes only escapes (RFC 3986 section 2.1): a `+` stays a `+`.
+    /// Decodes only percent-encoded octets (RFC 3986 section 2.1): a `+` stays a `+`.
     package static func percentDecoded(_ text: String) -> String? {
         decodeValue(Array(text.utf8)[...], plusIsSpace: false)
     }
 
-    /// Decodes escapes to bytes, which need not be UTF-8.
+    /// Decodes percent-encoded text to bytes, which need not be UTF-8.
     package static func percentDecodedBytes(_ text: some StringProtocol) -> [UInt8]? {
         decodeBytes(Array(text.utf8)[...], plusIsSpace: false)
     }

@@ -1,7 +1,7 @@
 public import AuthFlowEssentials
 public import HTTPTypes
 
-/// A type that performs one HTTP exchange.
+/// A type that sends an HTTP request and returns the response.
 ///
 /// It must not follow redirects, store cookies, or cache responses: the engine handles all three. It must enforce the
 /// limits in the request. A fake for tests needs only one method:
@@ -78,13 +78,13 @@ public struct TransportRequest: Sendable {
     public var maximumResponseSize: Int
 
     /// Whether a streamed response is paused while the reader is slower than the server (backpressure), instead of failing
-    /// when ``maximumResponseSize`` bytes have not been read. Linux only.
+    /// when ``maximumResponseSize`` bytes are waiting to be read. Linux only.
     package var holdsBack = false
 
     /// Whether the connection is closed after the response. RFC 9112 section 9.3: "A server MUST read the entire
     /// request message body or close the connection after sending its response". A server that does neither would
-    /// parse a body as the next request on the connection, with another user's token, so the connection is closed after
-    /// a request whose body comes from a browser. Linux only.
+    /// parse a body as the next request on the connection, with another user's token (request smuggling), so the
+    /// connection is closed after a request whose body comes from a browser. Linux only.
     package var isLastOnConnection = false
 
     /// The connections that the request uses; default: those to authorization servers.
@@ -137,7 +137,7 @@ public struct TransportRequest: Sendable {
 
     /// Runs the checks. A transport must call this method once, immediately before it sends the request, and must not
     /// send the request if the method throws. The timeout for the response starts at this call, or at the start of
-    /// the exchange if a transport never calls this method.
+    /// the request if a transport never calls this method.
     /// - Throws: ``AuthError`` with the reason for not sending the request.
     public func willSend() throws(AuthError) {
         for check in checks { try check() }
@@ -205,7 +205,7 @@ public struct TransportResponse: Sendable {
 
 extension TransportResponse {
     /// The freshness lifetime of the response (RFC 9111 section 4.2.1), within bounds, so that no server can make the
-    /// client fetch again constantly or never.
+    /// client refetch constantly or never.
     /// - Parameters:
     ///   - age: The default, in seconds.
     ///   - bounds: The bounds, in seconds.

@@ -79,7 +79,7 @@ public struct NetworkSettings: Sendable {
             }
             // Without a port, libcurl would use 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
-            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its URL has no port") }
+            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its URL has no valid port") }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
                 throw refuse("its URL does not consist of a scheme, a host and a port")
             }
@@ -111,7 +111,7 @@ extension NetworkSettings {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the environment specifies an invalid proxy.
     package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
-        // A proxy must not see the traffic between two programs on this machine, and could not reach them.
+        // A proxy must not see the traffic between two programs on this machine, which a remote proxy could not reach.
         guard NetworkReach(host: host) != .thisMachine else { return nil }
         switch proxy {
         case .none: return nil

@@ -48,7 +48,7 @@ public struct RedirectURI: Sendable, Hashable {
             do throws(AuthError) {
                 endpoint = try Endpoint(plain, name: "redirect URI")
             } catch {
-                throw refuse("plain http is accepted only for 127.0.0.1, [::1] and localhost (RFC 8252 section 7.3)")
+                throw refuse("plain http requires a valid URI at 127.0.0.1, [::1] or localhost (RFC 8252 section 7.3)")
             }
             guard endpoint.query == nil else { throw refuse("a loopback redirect URI must not have a query") }
             let path = endpoint.path.isEmpty ? "/" : endpoint.path

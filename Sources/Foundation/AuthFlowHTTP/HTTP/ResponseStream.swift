@@ -6,7 +6,7 @@ public struct ResponseStream: Sendable {
     /// The status and header fields.
     public let head: HTTPResponse
 
-    /// The body. The exchange is cancelled when the last reference to the body is released.
+    /// The body. The request is cancelled when the last reference to the body is released.
     public let body: ResponseBody
 
     /// The scope of the peer's address; nil when the transport does not report it, or a proxy is used.
@@ -52,7 +52,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
 
     deinit { cancel() }
 
-    /// Sets the callback that aborts the exchange before it has completed. It is called at most once.
+    /// Sets the callback that aborts the request before the response is complete. It is called at most once.
     public func onCancel(_ cancel: @escaping @Sendable () -> Void) {
         state.withLock { if $0.end == nil { $0.cancel = cancel } }
     }
@@ -125,7 +125,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         if let error { reader?.resume(throwing: error) } else { reader?.resume(returning: nil) }
     }
 
-    /// Aborts the exchange. Data that has already arrived can still be read.
+    /// Aborts the request. Data that has already arrived can still be read.
     /// - Parameter error: The error that subsequent reads throw; default: `CancellationError`.
     public func cancel(throwing error: any Error = CancellationError()) {
         let cancel = state.withLock { state in

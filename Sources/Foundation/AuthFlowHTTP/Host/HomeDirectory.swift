@@ -23,7 +23,7 @@ package enum HomeDirectory {
             var entry = unsafe passwd()
             var found: UnsafeMutablePointer<passwd>? = nil
             var buffer = [CChar](repeating: 0, count: size)
-            // The entry points into the buffer.
+            // The entry contains pointers into the buffer.
             let (status, home) = unsafe buffer.withUnsafeMutableBufferPointer { buffer -> (Int32, String?) in
                 guard let start = buffer.baseAddress else { return (ERANGE, nil) }
                 let status = unsafe getpwuid_r(geteuid(), &entry, start, buffer.count, &found)

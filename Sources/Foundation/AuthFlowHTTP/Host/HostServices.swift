@@ -6,7 +6,7 @@ import Glibc
 
 /// The host services that the engine uses: time, randomness, waiting, and the process environment.
 ///
-/// Tests pass their own; all other callers use ``system``.
+/// Tests pass custom host services; all other callers use ``system``.
 public struct HostServices: Sendable {
     /// The wall clock, which is used to check token lifetimes.
     public var now: @Sendable () -> Date

@@ -13,7 +13,7 @@ package final class UnfinishedWork: Sendable {
     /// The requests that consume a refresh token.
     private struct Sending {
         var requests = 0
-        /// Whether one of them has been sent.
+        /// Whether one of the requests has been sent.
         var isSent = false
         /// Whether the process is about to exit.
         var isClosed = false

@@ -4,10 +4,10 @@ import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// The error for a failed exchange. It has a custom message, because libcurl's message may quote the URL with its
+/// The error for a failed request. It has a custom message, because libcurl's message may quote the URL with its
 /// query.
 struct CurlFailure {
-    /// The results when a server rejects a client certificate.
+    /// The result codes that may mean that a server has rejected a client certificate.
     private static let rejections = [
         AUTHFLOW_CURL_CERTIFICATE_REQUIRED, AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR,
         AUTHFLOW_CURL_TLS_FAILED, AUTHFLOW_CURL_GOT_NOTHING,
@@ -49,7 +49,7 @@ struct CurlFailure {
         case _ where proxy != nil && connectStatus >= 300:
             error = failure("\(peer.capitalizedFirst) refuses to connect to \(place) (status \(connectStatus)).")
         case AUTHFLOW_CURL_NO_CONNECTION:
-            error = failure("Nothing responds at \(peer). Is the address correct, and is the server running?")
+            error = failure("Could not connect to \(peer). Is the address correct, and is the server running?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
             let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
             let reason =
@@ -89,7 +89,7 @@ struct CurlFailure {
         case AUTHFLOW_CURL_GOT_NOTHING:
             error = failure("\(place) closed the connection without a response. Try again.")
         default:
-            error = failure("The exchange with \(place) failed (libcurl error \(result.rawValue)). Try again.")
+            error = failure("The request to \(place) failed (libcurl error \(result.rawValue)). Try again.")
         }
     }
 
@@ -99,14 +99,14 @@ struct CurlFailure {
         return switch code {
         // OpenSSL has either accepted the certificate or not checked it yet: libcurl compares the name itself, and does
         // so first.
-        case 0, 1: ": it is for another name"
+        case 0, 1: ": it is for a different name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"
         case 18: ": it is self-signed"
         case 19, 20, 21:
             ": its issuer is not among the authorities trusted by this system or by this client's settings (\"ca_file\")"
         case 23: ": it has been revoked"
-        case 62, 64: ": it is for another name"
+        case 62, 64: ": it is for a different name"
         case 66, 67, 68: ": its key or its signature is too weak"
         default: ""
         }
@@ -118,7 +118,7 @@ struct CurlFailure {
         case AUTHFLOW_CURL_MISSING:
             AuthError(
                 .networkFailed,
-                "libcurl is not installed, and is required for network access. Install it (Debian: libcurl4)."
+                "libcurl is required for network access, but is not installed. Install it (Debian: libcurl4)."
             )
         case AUTHFLOW_CURL_TOO_OLD:
             AuthError(.networkFailed, "The installed libcurl is too old: version 7.80 or later is required.")

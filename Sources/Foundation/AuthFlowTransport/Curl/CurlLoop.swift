@@ -115,7 +115,7 @@ final class CurlLoop: Sendable {
     }
 }
 
-/// The waiting transfers, and those that libcurl is processing. Accessed only by the loop's thread.
+/// The transfers that are waiting, and the transfers that libcurl is processing. Accessed only by the loop's thread.
 private struct RunningTransfers {
     private struct Running {
         let transfer: CurlTransfer
@@ -193,7 +193,7 @@ private struct RunningTransfers {
     mutating func endFinished() {
         while let (identifier, result) = multi.nextEnded() {
             guard let entry = running[identifier] else { continue }
-            // Before the handle is removed, because it contains the details of the result.
+            // This must precede the handle's removal, because the handle contains the details of the result.
             entry.transfer.end(result)
             remove(identifier)
         }

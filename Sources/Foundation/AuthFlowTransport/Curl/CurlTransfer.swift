@@ -4,7 +4,7 @@ import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// One exchange in progress. Everything except its result is accessed only by the loop's thread.
+/// One HTTP request in progress. Everything except its result is accessed only by the loop's thread.
 final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed only by the loop's thread.
     /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
@@ -130,7 +130,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         unsafe easy.setSender(self, Self.sendBody)
         easy.set(AUTHFLOW_CURL_UPLOAD, 1)
         easy.set(AUTHFLOW_CURL_UPLOAD_SIZE, upload.length ?? -1)
-        // Otherwise, libcurl would repeat the request when a reused connection turns out to be dead.
+        // Otherwise, libcurl would retry the request when a reused connection turns out to be dead.
         easy.set(AUTHFLOW_CURL_FRESH_CONNECT, 1)
     }
 
@@ -219,7 +219,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    /// nil while libcurl connects, for which it has a separate timeout, and once a stream has its headers: a stream has no time limit.
+    /// nil while libcurl connects, for which it has a separate timeout, and once a stream has its headers, because a stream has no time limit.
     private var wait: TransferWait? {
         guard sent != nil else { return easy == nil ? .forConnection : nil }
         if isStream {
@@ -340,7 +340,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     }
 
     /// Whether the server has rejected the request before the end of its body. libcurl 7.88 does not end such a transfer by itself while its
-    /// sending is paused.
+    /// upload is paused.
     var isRefused: Bool { upload?.isRefused == true }
 
     /// Whether the request has a streamed body.
@@ -361,7 +361,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// Whether the request method is safe (RFC 9110 section 9.2.1).
     private var isSafe: Bool { [.get, .head].contains(call.head.method) }
 
-    /// libcurl automatically repeats a request when a reused connection turns out to be dead. An authorization code or
+    /// libcurl automatically retries a request when a reused connection turns out to be dead. An authorization code or
     /// a rotated refresh token is single-use, and a server may have processed a request without responding to it, so a
     /// request that has been sent, even in part, is not sent again.
     ///
@@ -374,7 +374,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             if attempts > 1, !isSafe, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 {
                 throw AuthError(
                     .networkFailed,
-                    "The connection to \(call.place) was lost after the request had been sent, and the request is not repeated. Try again."
+                    "The connection to \(call.place) was lost after the request had been sent, and the request was not retried. Try again."
                 )
             }
             try call.willSend()

@@ -14,7 +14,7 @@ public struct CurlTransport: HTTPTransport {
     private let loop: CurlLoop
 
     /// Creates a transport.
-    /// - Parameter settings: The proxy, certificates and limits of every request; default: no proxy, the system's certificates.
+    /// - Parameter settings: The proxy, certificates and limits for every request; default: no proxy, the system's certificates.
     public init(_ settings: NetworkSettings = NetworkSettings()) {
         self.settings = settings
         // libcurl caches addresses for all transports that share a thread, but addresses set for one must not apply to others.

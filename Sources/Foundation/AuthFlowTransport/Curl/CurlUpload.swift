@@ -60,7 +60,7 @@ final class CurlUpload: Sendable {
                 guard count <= length ?? .max else { throw Self.wrongLength }
                 guard await write(part, resume) else { return }
             }
-            // A sequence may end as if it were complete when its task is cancelled.
+            // When its task is cancelled, a sequence may end as if it were complete.
             try Task.checkCancellation()
             guard count == length ?? count else { throw Self.wrongLength }
         } catch {
@@ -98,7 +98,7 @@ final class CurlUpload: Sendable {
                 if isAwaited { resume() }
             }
         } onCancel: {
-            // The part is no longer sent, and reading the body then fails.
+            // The rest of the part is not sent, and reading the body then fails.
             release { $0.part = [] }
         }
         return state.withLock { !$0.isOver }

@@ -78,12 +78,12 @@ struct ResponseHead {
         // RFC 9112 section 5.1: "No whitespace is allowed between the field name and colon."
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")),
             let name = HTTPField.Name(String(decoding: line[..<colon], as: UTF8.self))
-        else { throw .malformed("a header field has no name") }
+        else { throw .malformed("a header field has no valid name") }
         fields.append((name, try Self.value(line[(colon + 1)...])))
     }
 
     private mutating func continueField(_ line: [UInt8]) throws(Fault) {
-        guard !fields.isEmpty else { throw .malformed("its first header field has no name") }
+        guard !fields.isEmpty else { throw .malformed("its header section begins with a folded line") }
         fields[fields.count - 1].value += [UInt8(ascii: " ")] + (try Self.value(line[...]))
     }
 
@@ -99,7 +99,7 @@ struct ResponseHead {
     }
 
     /// RFC 9112 section 6.3: conflicting lengths are "an unrecoverable error", and a length together with a
-    /// `Transfer-Encoding` "ought to be handled as an error": both allow one response to be parsed as two.
+    /// `Transfer-Encoding` "ought to be handled as an error": both allow response splitting.
     private func requireOneLength() throws(Fault) {
         let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
         guard let first = lengths.first else { return }

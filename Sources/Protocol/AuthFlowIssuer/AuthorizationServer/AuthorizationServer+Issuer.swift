@@ -2,7 +2,7 @@ public import AuthFlowHTTP
 public import AuthFlowJOSE
 public import AuthFlowTransport
 
-/// The metadata document at the URLs that the standards derive from the issuer.
+/// The metadata document at one of the issuer's well-known URLs.
 struct DiscoveredMetadata: MetadataSource {
     let issuer: String
     let tokenIssuer: TokenIssuerTemplate?

@@ -68,8 +68,8 @@ public final class AuthorizationServer: Sendable {
         try await cache.metadata(isDoubted: true) { [self] in try await discover() }
     }
 
-    /// The metadata, or the old document while a new one is being fetched, for a program that must not block, such as
-    /// an API server.
+    /// The metadata for a program that must not block, such as an API server: the old document is used while a new one
+    /// is being fetched.
     package func metadataWithoutWaiting() async throws -> ProviderMetadata {
         try await cache.metadata(waits: false) { [self] in try await discover() }
     }

@@ -18,11 +18,11 @@ package struct IDTokenValidation: Sendable {
         package var trustedAudiences: [String] = []
         /// The signature algorithms to accept.
         package var algorithms: [SignatureAlgorithm]
-        /// The kind of request that it was issued for.
+        /// The kind of request for which the token was issued.
         package let occasion: Occasion
         /// The access token issued with the ID Token.
         package var accessToken: Secret?
-        /// The authorization code that it was issued for.
+        /// The authorization code for which the token was issued.
         package var code: Secret?
         /// The maximum age of the token, in seconds; nil for no limit.
         package var longestAge: TimeInterval? = 600
@@ -69,7 +69,7 @@ package struct IDTokenValidation: Sendable {
     /// Called with every check that the token has passed, and the clause that requires it.
     var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
 
-    /// The issuer that a token with these claims must name.
+    /// The issuer that a token with these claims must have.
     private func expectedIssuer(_ claims: JSON) throws(AuthError) -> String {
         guard let template = expectation.issuerTemplate else { return expectation.issuer }
         guard let issuer = template.issuer(for: claims) else {
@@ -132,7 +132,7 @@ package struct IDTokenValidation: Sendable {
 
         // "4. If the ID Token contains multiple audiences, the Client SHOULD verify that an azp Claim is present."
         guard rules["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
-            throw rules.refused("it has several audiences, but does not name the client that it was issued to (azp)")
+            throw rules.refused("it has several audiences, but does not identify the authorized party (azp)")
         }
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
@@ -168,7 +168,7 @@ package struct IDTokenValidation: Sendable {
             }
             passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
-            // No nonce was sent, and the token may repeat the nonce of the sign-in that the exchanged token comes from.
+            // No nonce was sent, and the token may repeat the nonce of the sign-in that produced the exchanged token.
             // The connection and the subject bind the response to the request.
             guard expected.map(subject.isIdentical) != false else {
                 throw rules.refused("it identifies another user (sub)")
@@ -236,7 +236,7 @@ package struct IDTokenValidation: Sendable {
         )
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They come first: after any other
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They come first, because after any other
     /// error, the new refresh token is stored for this user.
     private func requireSameUser(_ rules: JWTClaims, _ original: IDToken) throws(AuthError) {
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"

@@ -4,7 +4,7 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension ServerContext {
-    /// Discovers the server's metadata from its issuer: at the URLs of OpenID Connect Discovery section 4 and of RFC 8414
+    /// Discovers the server's metadata from its issuer, at the well-known URLs of OpenID Connect Discovery section 4 and RFC 8414
     /// sections 3 and 5.
     /// - Parameters:
     ///   - address: The URL of the document, if it is not at any of these URLs.

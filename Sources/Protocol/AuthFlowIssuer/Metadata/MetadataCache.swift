@@ -5,14 +5,14 @@ import Synchronization
 /// Caches the metadata of one issuer: one fetch serves all waiting callers, and is repeated when the metadata expires.
 ///
 /// - After a failed fetch, the old metadata is used until it is a day old.
-/// - After a failure the same error is thrown without a request for one second, then two, and so on up to a minute, so that many
+/// - After a failure, fetches are retried with exponential backoff (one second to one minute); until then, the same error is rethrown, so that many
 ///   users of one server do not multiply the requests to a provider that is unavailable.
 final class MetadataCache: Sendable {
     /// The maximum age of stale metadata that is still used when refetching fails, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
     /// The minimum time between two fetches triggered by a failing endpoint, in seconds.
     static let doubtInterval: TimeInterval = 60
-    /// The maximum time for which a failure is rethrown without a request, in seconds.
+    /// The maximum backoff after a failure, in seconds.
     static let longestFailure: TimeInterval = 60
 
     private struct State {
@@ -46,10 +46,10 @@ final class MetadataCache: Sendable {
     /// The most recently fetched metadata, however old; nil before the first fetch.
     var known: ProviderMetadata? { state.withLock { $0.metadata } }
 
-    /// The metadata, which is fetched if there is none or it has expired.
+    /// Returns the metadata, after fetching it if it is missing or has expired.
     /// - Parameters:
-    ///   - waits: Whether to wait for a new document although the old document is usable; default: true.
-    ///   - isDoubted: Whether to fetch a document that has not expired, unless fetched very recently; default: false.
+    ///   - waits: Whether to wait for a new document even if the old document is usable; default: true.
+    ///   - isDoubted: Whether to refetch an unexpired document, unless it was fetched very recently; default: false.
     ///   - fetch: Fetches the metadata.
     /// - Throws: Any error thrown by `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
     func metadata(

@@ -40,10 +40,10 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `pushed_authorization_request_endpoint` (RFC 9126).
     public var pushedAuthorizationRequestEndpoint: Endpoint?
 
-    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then name its issuer.
+    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then contain `iss`.
     public var namesIssuerInResponses: Bool
 
-    /// `require_pushed_authorization_requests` (RFC 9126 section 5): it accepts only pushed requests.
+    /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts only pushed requests.
     public var requiresPushedRequests: Bool
 
     /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not advertise it.
@@ -62,7 +62,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     public var signOutAdvice: String?
 
     /// The template for the issuers in ID Tokens, if each tenant has its own issuer; default: none, so every token
-    /// must name ``issuer``.
+    /// must be issued by ``issuer``.
     public var tokenIssuer: TokenIssuerTemplate?
 
     /// The whole document, for members without a property.
@@ -74,7 +74,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// The network reach of the connection that fetched the document (public, private or loopback); nil when it is not known.
     var documentReach: NetworkReach?
 
-    /// The lifetime of the document; nil for unlimited, when nothing was discovered.
+    /// The lifetime of the document; nil (unlimited) when nothing was discovered.
     var lifetime: Duration?
 
     /// The location of a metadata document.
@@ -152,7 +152,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     }
 
     /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. On a company network, the
-    /// server's host name may resolve to a private address, and so may its endpoints'; a public server's must not.
+    /// server's host name may resolve to a private address, as may those of its endpoints; a public server's must not.
     /// - Parameter reach: The network reach; nil when it is not known.
     mutating func limitReach(to reach: NetworkReach?) {
         documentReach = reach

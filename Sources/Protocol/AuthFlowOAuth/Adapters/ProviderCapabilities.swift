@@ -12,7 +12,7 @@ public protocol ResponseParsing: ProviderAdapter {
 
 /// A provider that identifies users in a non-standard way.
 public protocol UserInfoProviding: ProviderAdapter {
-    /// Returns the user whom the tokens belong to; nil when the user cannot be determined. Called at each sign-in, after the ID
+    /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in, after the ID
     /// Token, if there is one, has passed every check. A user whose subject differs from the ID Token's is rejected.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity?
 
@@ -53,7 +53,7 @@ public protocol SharedSignIn: ProviderAdapter {
     func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String?
 }
 
-/// A provider that was named only by a protected resource, and whose metadata may therefore contain another server's
+/// A provider that is known only from a protected resource, and whose metadata may therefore contain another server's
 /// endpoints.
 package protocol MixUpDefending: ProviderAdapter {
     /// Checks that the response to a request can be distinguished from another server's response (RFC 9700 section

@@ -54,7 +54,7 @@ public struct ProviderContext: Sendable {
     /// Returns the claims from the userinfo endpoint (OIDC Core section 5.3).
     /// - Parameters:
     ///   - tokens: The tokens.
-    ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token to compare it with, as in
+    ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token for comparison, as in
     ///     plain OAuth 2.0, where the access token came from the token endpoint of the same provider.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
     ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is for another user.

@@ -11,10 +11,10 @@ public struct Assertion: Sendable, Hashable {
     /// The JWT.
     public let jwt: Secret
 
-    /// The scopes that it was issued for; nil when it specifies none, so the token request must specify them.
+    /// The scopes of the assertion; nil when it specifies none, so the token request must specify them.
     public var scopes: [String]?
 
-    /// The key that it is bound to; nil when it is not bound to a key.
+    /// The key to which the assertion is bound; nil for none.
     var key: DPoPKey?
 
     /// Creates an assertion.
@@ -32,7 +32,7 @@ public struct Assertion: Sendable, Hashable {
         self.scopes = scopes
     }
 
-    /// Parses the output of a platform or a program: a JWT, optionally surrounded by white space.
+    /// Parses the output of a platform or a program: a JWT, optionally surrounded by whitespace.
     package init(printed bytes: [UInt8], by source: String) throws(AuthError) {
         let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         guard !text.isEmpty else { throw AuthError(.assertionUnusable, "The assertion from \(source) is empty.") }
@@ -68,7 +68,7 @@ public struct Assertion: Sendable, Hashable {
         guard claims.audiences.contains(where: { $0.isIdentical(to: audience) }) else {
             throw AuthError(
                 .assertionUnusable,
-                "The assertion from \(source) is for another audience, not for \(DisplayText.sanitized(audience)). It was \(claims). Request an assertion for this audience, or configure the audience that the server expects."
+                "The assertion from \(source) is for an audience other than \(DisplayText.sanitized(audience)). It was \(claims). Request an assertion for this audience, or configure the audience that the server expects."
             )
         }
     }

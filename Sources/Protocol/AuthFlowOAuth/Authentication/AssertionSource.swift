@@ -9,7 +9,7 @@ public struct AssertionSource: Sendable {
     public struct Request: Sendable {
         /// The `client_id` of the client that sends it.
         public let clientID: String
-        /// The issuer of the server that it is sent to.
+        /// The issuer of the server that receives it.
         public let issuer: String
         /// The time, according to the server's clock if it is known.
         public let time: Date

@@ -77,7 +77,7 @@ package struct ClientAssertion: Sendable {
         case .issuer: return request.issuer
         case .tokenEndpoint:
             let tokenEndpoint = request.tokenEndpoint ?? request.endpoint
-            // The metadata names both endpoints. Without this check a hostile provider could have an assertion for another provider's
+            // Both URLs come from the metadata. Without this check a hostile provider could have an assertion for another provider's
             // token endpoint sent to its own endpoint, and then use it at the other provider.
             guard tokenEndpoint.origin == request.endpoint.origin else {
                 throw AuthError(

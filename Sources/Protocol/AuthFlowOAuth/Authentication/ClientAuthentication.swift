@@ -63,7 +63,7 @@ public struct ClientAuthentication: Sendable {
         public let host: HostServices
     }
 
-    /// The client authentication for one request. The engine adds `client_id` if the proof does not name the client.
+    /// The client authentication for one request. The engine adds `client_id` if the proof does not contain it.
     public struct Proof: Sendable {
         /// The form parameters.
         public var parameters: FormParameters = [:]
@@ -164,7 +164,7 @@ public struct ClientAuthentication: Sendable {
     /// A JWT signed with a private key whose public key is registered.
     /// - Parameters:
     ///   - key: The key.
-    ///   - algorithm: The registered algorithm; default: the best that the key supports and the server advertises.
+    ///   - algorithm: The registered algorithm; default: the best one that the key supports and the server advertises.
     ///   - audience: The audience; default: the issuer.
     ///   - certificate: The certificate of the key, if the server identifies the key by its certificate's thumbprint (`x5t#S256`), as
     ///     Microsoft Entra does; default: none.

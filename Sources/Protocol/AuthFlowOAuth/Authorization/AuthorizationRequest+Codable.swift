@@ -95,7 +95,7 @@ extension AuthorizationRequest {
     ///
     /// A sealed request can be opened as often as it is presented. Within one process an authorization response is accepted
     /// once; across processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
-    /// - Parameter key: At least 32 random bytes, the same wherever the request is opened.
+    /// - Parameter key: At least 32 random bytes, the same on every instance that opens the request.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short.
     public func sealed(by key: Secret) throws -> String {
         let box = try ChaChaPoly.seal(try json.serialized(), using: Self.symmetric(key), authenticating: Self.purpose)

@@ -17,7 +17,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     /// The redirect URI that receives the response.
     public let redirectURI: String
 
-    /// The issuer that the request is for.
+    /// The issuer of the authorization server.
     public let issuer: String
 
     /// The expiry of the request, according to the clock of the machine that created it. Later responses are rejected.
@@ -39,9 +39,9 @@ public struct AuthorizationRequest: Sendable, Hashable {
     /// `authorization_details` as they were sent; nil for none.
     public let authorizationDetails: JSON?
     let dpopKey: DPoPKey?
-    /// The endpoints that the code and its verifier may be sent to.
+    /// The endpoints to which the code and its verifier may be sent.
     let binding: ProviderBinding
-    /// Whether the response must name its issuer (RFC 9207), as the server advertised when the request was created.
+    /// Whether the response must contain `iss` (RFC 9207), as the server advertised when the request was created.
     var requiresIssuer = false
 }
 

@@ -18,7 +18,7 @@ public struct AuthorizationResponse: Sendable {
     ///   - parameters: The parameters.
     ///   - pending: The request that the response must belong to.
     ///   - metadata: The server's metadata.
-    ///   - requiresIssuer: Whether `iss` is required although the server does not advertise it.
+    ///   - requiresIssuer: Whether `iss` is required even if the server does not advertise it.
     ///   - use: Marks the request as used; returns false when it was already used.
     /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another
     ///   provider sent it, `access_denied` or `provider_rejected` when it is an error.
@@ -33,7 +33,7 @@ public struct AuthorizationResponse: Sendable {
         if let repeated = parameters.repeatedName {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries the parameter \"\(DisplayText.sanitized(repeated, limit: 40))\" more than once (RFC 6749 section 3.1)."
+                "The redirect contains the parameter \"\(DisplayText.sanitized(repeated, limit: 40))\" more than once (RFC 6749 section 3.1)."
             )
         }
 
@@ -68,7 +68,7 @@ public struct AuthorizationResponse: Sendable {
             guard let error else {
                 throw AuthError(
                     .issuerMismatch,
-                    "The redirect does not name its issuer (iss), which RFC 9207 requires."
+                    "The redirect does not contain the issuer (iss), which RFC 9207 requires."
                 )
             }
             // The sender of the error is unknown, but that makes no difference, because the sign-in has failed either
@@ -78,7 +78,7 @@ public struct AuthorizationResponse: Sendable {
             let isHarmless = refusal.code == .accessDenied || error.error == "invalid_scope"
             throw AuthError(
                 isHarmless ? refusal.code : .issuerMismatch,
-                "\(refusal.message) The error does not name its issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
+                "\(refusal.message) The error response does not contain the issuer (iss), which RFC 9207 requires, so its origin is not confirmed.",
                 providerError: error
             )
         }
@@ -93,7 +93,7 @@ public struct AuthorizationResponse: Sendable {
         guard let code = parameters["code"], !code.isEmpty else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries neither a code nor an error (RFC 6749 section 4.1.2)."
+                "The redirect contains neither a code nor an error (RFC 6749 section 4.1.2)."
             )
         }
         self.code = Secret(code)
@@ -108,14 +108,14 @@ public struct AuthorizationResponse: Sendable {
     private static func refusal(_ error: ProviderError) -> AuthError {
         switch error.error {
         // OIDC Core section 3.1.2.6: some providers send consent_required when the user denies consent.
-        // Apple and LinkedIn have their own codes.
+        // Apple and LinkedIn use non-standard codes.
         case "access_denied", "consent_required", "user_cancelled_authorize", "user_cancelled_login":
             AuthError(.accessDenied, "The sign-in was denied.", providerError: error)
         // The same section: the provider "requires End-User" interaction, which the request did not allow.
         case "login_required", "interaction_required", "account_selection_required":
             AuthError(
                 .loginRequired,
-                "The provider requires the user to sign in on its own page first.",
+                "The provider requires the user to sign in interactively first.",
                 providerError: error
             )
         case "invalid_scope":
@@ -128,13 +128,13 @@ public struct AuthorizationResponse: Sendable {
         case "temporarily_unavailable", "server_error":
             AuthError(
                 .temporarilyUnavailable,
-                "The provider cannot sign users in now. Try again later.",
+                "The provider is temporarily unable to sign users in. Try again later.",
                 providerError: error
             )
         case "unauthorized_client", "invalid_client":
             AuthError(
                 .providerRejected,
-                "The provider does not let this client sign users in. Check \"client_id\" and its registration.",
+                "The provider does not allow this client to sign users in. Check \"client_id\" and its registration.",
                 providerError: error
             )
         default:

@@ -7,7 +7,7 @@ extension OAuthClient {
     /// Validates an authorization response and exchanges its code for a credential (RFC 6749 section 4.1.3, RFC 7636 section
     /// 4.5). When it returns, the response, the tokens and the ID Token have passed every check.
     /// - Parameters:
-    ///   - callback: The complete URL that the user was redirected to.
+    ///   - callback: The complete URL to which the user was redirected.
     ///   - request: The request that the response belongs to. It can be used only once.
     /// - Throws: ``AuthError`` with `invalid_callback` when the response does not belong to the request, `access_denied` when
     ///   the user did not consent, `provider_rejected`, `invalid_id_token` and others when a check fails.
@@ -135,7 +135,7 @@ extension OAuthClient {
 }
 
 extension ProviderRequest {
-    /// Adds the resources that the request does not name already (RFC 8707 section 2).
+    /// Adds the resources that the request does not already specify (RFC 8707 section 2).
     mutating func addResources(_ resources: [String]) {
         for resource in resources where !parameters.values(for: "resource").contains(resource) {
             parameters.append("resource", resource)

@@ -58,7 +58,7 @@ extension OAuthClient {
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .unsupported,
-                    "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), not requests by reference."
+                    "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), not request objects that it must fetch."
                 )
             }
             return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))

@@ -66,7 +66,7 @@ package struct RedirectResponse: Sendable {
 
     /// Decodes a redirect.
     /// - Parameters:
-    ///   - url: The complete URL that the user was redirected to.
+    ///   - url: The complete URL to which the user was redirected.
     ///   - redirectURI: The redirect URI with which the URL must start.
     ///   - mode: The response mode.
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
@@ -86,7 +86,7 @@ package struct RedirectResponse: Sendable {
         guard mode == .fragment || !encoded.utf8.contains(UInt8(ascii: "#")) else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries a fragment (#...), which was not requested (response_mode)."
+                "The redirect contains a fragment (#...), which was not requested (response_mode)."
             )
         }
         guard let response = try RedirectResponse(encoded: encoded, at: redirectURI, mode, decrypt: decrypt) else {

@@ -79,6 +79,6 @@ struct SignedAuthorizationResponse: Sendable {
         "code", "state", "iss", "error", "error_description", "error_uri", "id_token", "access_token",
     ]
 
-    /// The claims of the JWT itself. `iss` is not included, because it names the issuer as in RFC 9207.
+    /// The claims of the JWT itself. `iss` is not included, because it identifies the issuer as in RFC 9207.
     private static let ownClaims: Set<String> = ["aud", "exp", "iat", "nbf", "jti"]
 }

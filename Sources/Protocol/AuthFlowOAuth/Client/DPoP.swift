@@ -34,7 +34,7 @@ extension OAuthClient {
     ///
     /// If the server requires a nonce, the request is retried once with that nonce (RFC 9449 sections 8 and 9).
     /// - Parameters:
-    ///   - key: The key that the tokens are bound to; nil for none.
+    ///   - key: The key to which the tokens are bound; nil for none.
     ///   - accessToken: The access token to send; nil at a token endpoint.
     ///   - request: Builds the request for each attempt, because a client assertion can be used only once.
     func send(

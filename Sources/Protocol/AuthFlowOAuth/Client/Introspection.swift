@@ -11,8 +11,8 @@ extension OAuthClient {
     /// - Parameters:
     ///   - token: The token.
     ///   - typeHint: `token_type_hint`: the type of the token; nil to send no hint.
-    /// - Returns: The response. It always contains `active`; when that is false, ignore the other members. If the registration requires
-    ///   it, the response was signed for this client (RFC 9701).
+    /// - Returns: The response. It always contains `active`; when that is false, ignore the other members. If the registration requires signed
+    ///   introspection, the response was signed for this client (RFC 9701).
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, `provider_rejected` when the endpoint
     ///   rejects this client, `invalid_reply` when a required signature is missing or invalid.
     public func introspect(_ token: Secret, typeHint: String? = "access_token") async throws -> JSON {

@@ -46,11 +46,11 @@ public struct OAuthClient: Sendable {
     /// The context for an adapter's provider-specific functions.
     public var providerContext: ProviderContext { ProviderContext(self) }
 
-    /// The metadata at the start of the flow, if this client is for one flow; nil when it is for any number of flows.
+    /// The metadata at the start of the flow, if this client is limited to one flow; nil otherwise.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. The server's metadata is fixed when the flow starts, so that the values that are used
-    /// are those that were checked.
+    /// The client for one flow. The server's metadata is fixed when the flow starts, so that the values that are
+    /// used are the values that were checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {
         var client = self

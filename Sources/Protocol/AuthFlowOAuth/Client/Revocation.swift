@@ -5,7 +5,7 @@ import HTTPTypes
 extension OAuthClient {
     /// Revokes the tokens of several credentials one after the other.
     /// - Throws: The first error thrown by ``revoke(_:)-(Credential)``, after revocation of the remaining credentials has been attempted,
-    ///   unless the provider does not respond.
+    ///   or immediately if the provider does not respond.
     package func revoke(_ credentials: [Credential]) async throws {
         try await credentials.attemptEach(until: Self.isUnanswered) { try await revoke($0) }
     }
@@ -13,8 +13,8 @@ extension OAuthClient {
     /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
     /// needs no revocation.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, `login_required` when the credential belongs to
-    ///   other endpoints, or the first error, after revocation of the remaining tokens has been attempted, unless the
-    ///   provider does not respond.
+    ///   other endpoints, or the first error, after revocation of the remaining tokens has been attempted, or at once
+    ///   if the provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
         if let provider = adapter as? any TokenRevoking {
@@ -38,14 +38,14 @@ extension OAuthClient {
         }
     }
 
-    /// Revokes the tokens of a rejected sign-in, which nothing will use, for at most ten seconds.
+    /// Revokes the unused tokens of a rejected sign-in, with a timeout of ten seconds.
     ///
     /// Only RFC 7009 revocation is used, because an adapter's method may end more than this grant.
     package func revokeRefused(_ tokens: TokenSet) async {
         // In a separate task, because this task may be cancelled.
         await Task { [self] in
             try? await withDeadline(.seconds(10), clock: host.clock) {
-                AuthError(.timedOut, "The revocation took too long.")
+                AuthError(.timedOut, "The revocation timed out.")
             } _: { [self] in
                 try await revoke(tokens.allTokens)
             }
@@ -54,7 +54,7 @@ extension OAuthClient {
 
     /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, or the first error,
-    ///   after revocation of the remaining tokens has been attempted, unless the provider does not respond.
+    ///   after revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))

@@ -12,7 +12,7 @@ package struct TokenResponse: Sendable {
     /// The requested scopes, as they were sent.
     let requestedScopes: [String]
 
-    /// The DPoP key to which the request asked the server to bind them.
+    /// The DPoP key to which the request asked the server to bind the tokens.
     let key: DPoPKey?
 
     /// The number of seconds by which this machine's clock is ahead of the provider's; nil when the response does not include the
@@ -34,7 +34,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - request: The request.
     ///   - scopes: The granted scopes when neither the request nor the response specifies any.
-    ///   - key: The key that the requested tokens are, or will be, bound to.
+    ///   - key: The key to which the requested tokens are, or will be, bound.
     ///   - check: Runs immediately before each attempt to send the request.
     ///   - signed: Creates the signed parameters, which contain a timestamp and an identifier, for each attempt.
     func sendFormRequest(
@@ -183,14 +183,14 @@ extension OAuthClient {
         {
             let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
             return adding(
-                "This client has neither a secret nor a key, and the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
+                "This client has neither a secret nor a key, but the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
             )
         }
         let method = registration.authentication.method.rawValue
         if let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty, !known.contains(method), method != "none" {
             let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
             return adding(
-                "This client uses \(method), and the provider's metadata lists only \(names): set \"client_authentication\"."
+                "This client uses \(method), but the provider's metadata lists only \(names): set \"client_authentication\"."
             )
         }
         guard !isUnnamed else { return error }

@@ -33,8 +33,8 @@ extension OAuthClient {
         return algorithms.filter(allowed.contains)
     }
 
-    /// Decrypts and verifies an ID Token for this client, with the client's secret if the registration names an HMAC
-    /// algorithm.
+    /// Decrypts and verifies an ID Token for this client, with the client's secret if the client is registered for HMAC
+    /// algorithms.
     /// - Returns: The signed token, which becomes the `id_token_hint` (RP-Initiated Logout 1.0 section 2), and its claims.
     func verifyIDToken(
         _ idToken: Secret,
@@ -62,7 +62,7 @@ extension OAuthClient {
     ///     request, but the authorization request determines which tokens the response must contain.
     ///   - metadata: The server's metadata.
     ///   - reporter: Receives the steps.
-    ///   - mayLackIDToken: Whether another source may identify the user although `openid` was requested.
+    ///   - mayLackIDToken: Whether another source may identify the user even if `openid` was requested.
     package func credential(
         of response: TokenResponse,
         _ expectation: IDTokenValidation.Expectation,
@@ -179,7 +179,7 @@ extension OAuthClient {
     }
 
     /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint does not exist, or rejects the access
-    /// token, which may be for another resource. After a transient failure, the sign-in fails: the claims would be missing until the next sign-in.
+    /// token, which may be for another resource. After a transient failure, the sign-in fails, because otherwise the claims would be missing until the next sign-in.
     private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
         do {
             let response: TransportResponse

@@ -24,7 +24,7 @@ extension OAuthClient {
         guard let source = registration.decryptionKeys else {
             throw AuthError(
                 .unsupported,
-                "The token is encrypted (JWE), and the client has no key to decrypt it: configure a \"decryption_key\"."
+                "The token is encrypted (JWE), but the client has no decryption key: configure a \"decryption_key\"."
             )
         }
         return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
@@ -43,7 +43,7 @@ extension OAuthClient {
     /// Verifies a JWT that the server issued for this client: decrypts it, then verifies its header, claims and signature.
     /// - Parameters:
     ///   - token: The token.
-    ///   - profile: The rules of its kind.
+    ///   - profile: The rules for this kind of token.
     ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
     ///   - metadata: The server's metadata.

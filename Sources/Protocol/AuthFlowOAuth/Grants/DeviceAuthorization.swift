@@ -36,7 +36,7 @@ public struct DeviceAuthorization: Sendable {
     static let longestLifetime = Duration.seconds(3600)
 
     /// Parses a device authorization endpoint's response.
-    /// - Throws: ``AuthError`` with `invalid_reply` when a member is missing or cannot be shown.
+    /// - Throws: ``AuthError`` with `invalid_reply` when a member is missing or invalid.
     init(_ json: JSON) throws(AuthError) {
         func refuse(_ problem: String) -> AuthError {
             AuthError(.invalidResponse, "The device authorization response \(problem) (RFC 8628 section 3.2).")
@@ -47,7 +47,7 @@ public struct DeviceAuthorization: Sendable {
         guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
         // A user types the code, so a longer string is not a valid code.
         guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
-            throw refuse("has a \"user_code\" that cannot be shown")
+            throw refuse("has a \"user_code\" that is too long or cannot be shown")
         }
         // Drafts of the RFC had "verification_url", and some providers still use it.
         guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {

@@ -32,7 +32,7 @@ package struct DevicePolling: Sendable {
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
     /// Polls, and completes the sign-in with the tokens that it receives. A poll that is in progress when the task is cancelled
-    /// completes: the tokens that it may return are delivered once.
+    /// completes, because the provider delivers tokens only once.
     /// - Parameter complete: Validates and stores the tokens.
     /// - Throws: ``AuthError`` with `access_denied` when the user denied the sign-in, `timed_out` when the code has expired, or
     ///   another error from the provider; any error thrown by `complete`; `CancellationError`.

@@ -28,7 +28,7 @@ extension OAuthClient {
             ]
         )
         let wanted = scopes ?? assertion.scopes ?? ownScopes
-        // If the assertion names its scopes, no others are requested, unless the caller specifies them.
+        // If the assertion specifies scopes, no other scopes are requested, unless the caller specifies them.
         if assertion.scopes == nil || scopes != nil, !wanted.isEmpty {
             request.parameters["scope"] = wanted.joined(separator: " ")
         }
@@ -39,7 +39,7 @@ extension OAuthClient {
             try request.addAuthorizationDetails(of: registration, at: metadata)
         }
         let key = try await newDPoPKey(at: metadata)
-        // This client would use its own, different key, and its tokens must not silently be bound to a key other than
+        // This client uses a different key, and its tokens must not silently be bound to a key other than
         // its own.
         if let bound = assertion.key, bound.isOutside || key?.isOutside == true, bound.thumbprint != key?.thumbprint {
             throw AuthError(
@@ -54,7 +54,7 @@ extension OAuthClient {
     /// The scopes of a request that involves no user: the registration's, without `openid`.
     var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
 
-    /// A digest of the registration's token request without a user; it identifies the stored token.
+    /// A digest of the registration's token request for a grant without a user; it identifies the stored token.
     package func requestDigest(of purpose: ProviderRequest.Purpose) -> String {
         let request: JSON = [
             "scopes": .array(ownScopes.sorted().map(JSON.string)),

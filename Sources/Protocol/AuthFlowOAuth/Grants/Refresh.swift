@@ -54,7 +54,7 @@ extension OAuthClient {
         return metadata
     }
 
-    /// The reason why tokens from an earlier configuration are not used: this client now requires DPoP-bound tokens, and these are not bound to
+    /// The reason why tokens from an earlier configuration are not used: this client now requires DPoP-bound tokens, but the stored tokens are not bound to
     /// a key; nil when they may be used.
     ///
     /// FAPI 2.0 Security Profile section 5.3.3.1: clients "shall support sender-constrained access tokens".
@@ -217,7 +217,7 @@ extension OAuthClient {
             } catch let error as AuthError where error.isOfKeySet {
                 throw uncheckable(error)
             } catch let error as AuthError where !error.isPassing {
-                // Without the status code, because the refresh itself was not rejected.
+                // The status code is omitted, because the refresh itself was not rejected.
                 throw AuthError(
                     .invalidUserInfo,
                     "The user of the refreshed tokens could not be determined. \(error.message)",

@@ -1,6 +1,6 @@
 import AuthFlowHTTP
 
-/// A response that is not acceptable JSON, for example because of a number out of range or a repeated name. Nothing in it is used except the refresh
+/// A response that is not acceptable JSON, for example because a number is out of range or a name is repeated. Nothing in it is used except the refresh
 /// token, which has replaced the old one.
 struct UnparsedResponse {
     let body: [UInt8]

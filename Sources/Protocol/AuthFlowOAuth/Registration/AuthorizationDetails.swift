@@ -15,7 +15,7 @@ package enum AuthorizationDetails {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\"authorization_details\" must be an array of objects, each with a \"type\" (RFC 9396 section 2)."
+                "\"authorization_details\" must be a non-empty array of objects with a \"type\" (RFC 9396 section 2)."
             )
         }
     }
@@ -87,7 +87,7 @@ package enum AuthorizationDetails {
         guard !registration.demandsExactAuthorizationDetails || areEqual(asked, granted) else {
             throw AuthError(
                 .providerRejected,
-                "The provider did not grant the requested authorization details (RFC 9396 section 7), but the client requires exactly those. Granted: \(types(granted))."
+                "The granted authorization details differ from the requested ones (RFC 9396 section 7), but the client requires an exact match. Granted: \(types(granted))."
             )
         }
         return missing(asked, from: granted)

@@ -74,13 +74,13 @@ public import AuthFlowJSON
         /// `response_mode`: how the provider returns the authorization response; default: in the query.
         public var responseMode = ResponseMode.query
 
-        /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default:
+        /// `id_token_signed_response_alg`: the registered signature algorithms for ID Tokens; default:
         /// nil, for the asymmetric algorithms that the provider advertises. Symmetric (HMAC) algorithms must be
         /// listed here, and require a confidential client with a secret.
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
         /// The audiences that ID Tokens and logout tokens may have in addition to this client (OpenID Connect Core section 3.1.3.7), such as an
-        /// API of the same application; default: none. An ID Token must then name this client in `azp`.
+        /// API of the same application; default: none. An ID Token must then identify this client in `azp`.
         public var trustedAudiences: [String] = []
 
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
@@ -95,10 +95,10 @@ public import AuthFlowJSON
         public var postLogoutRedirectURI: RedirectURI?
 
         /// Whether a logout request includes the `client_id` parameter in addition to the ID Token; default: true.
-        /// RP-Initiated Logout 1.0 section 2 allows both, and some providers require it to redirect back.
+        /// RP-Initiated Logout 1.0 section 2 allows both, and some providers redirect back only with `client_id`.
         public var sendsClientIDAtSignOut = true
 
-        /// Whether a logout request includes the ID Token (`id_token_hint`); default: true. RP-Initiated Logout 1.0 section 2 recommends it, and
+        /// Whether a logout request includes the ID Token (`id_token_hint`); default: true. RP-Initiated Logout 1.0 section 2 recommends it, but
         /// some providers reject it.
         public var sendsIDTokenAtSignOut = true
 
@@ -131,7 +131,7 @@ public import AuthFlowJSON
         /// always require it.
         public var requiresAnnouncedPKCE = false
 
-        /// Whether a refresh repeats the resources of the grant (RFC 8707 section 2.2); default: true. Some providers reject that.
+        /// Whether a refresh repeats the resources of the grant (RFC 8707 section 2.2); default: true. Some providers reject a refresh request with `resource`.
         public var namesResourcesOnRefresh = true
 
         /// The key that signs authorization requests (RFC 9101); default: nil, for unsigned requests.
@@ -168,7 +168,7 @@ public import AuthFlowJSON
         /// default: false, so missing details are only reported.
         public var demandsExactAuthorizationDetails = false
 
-        /// The security profile that the client must comply with; default: none.
+        /// The security profile with which the client must comply; default: none.
         public var securityProfile: SecurityProfile?
 
         /// Creates values with the defaults for everything except the client identifier.
@@ -199,7 +199,7 @@ extension ClientRegistration.Values {
             let advice = scope.contains(" ") ? " Each scope is a separate value in the list." : ""
             throw AuthError(
                 .invalidConfiguration,
-                "The scope \"\(DisplayText.sanitized(scope))\" contains a character that RFC 6749 section 3.3 does not allow.\(advice)"
+                "The scope \"\(DisplayText.sanitized(scope))\" is empty or contains a character that RFC 6749 section 3.3 does not allow.\(advice)"
             )
         }
         guard !redirectURIs.isEmpty else {
@@ -285,7 +285,7 @@ extension ClientRegistration.Values {
             guard let secret = authentication.secret else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "\(algorithm.rawValue) needs a client secret, which a public client does not have (OpenID Connect Core section 10.1)."
+                    "\(algorithm.rawValue) requires a client secret, but this client has none (OpenID Connect Core section 10.1)."
                 )
             }
             try HMACSignature.requireLength(of: secret, for: algorithm)

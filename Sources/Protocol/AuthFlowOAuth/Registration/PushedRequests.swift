@@ -1,7 +1,7 @@
 /// The conditions under which authorization requests are pushed to the server, so that their parameters do not pass
 /// through the browser (RFC 9126).
 public enum PushedRequests: String, Sendable, Hashable, CaseIterable {
-    /// Only if the server requires or supports it.
+    /// Only if the server requires or supports pushed requests.
     case automatic = "auto"
     /// Always. A server that does not support pushed requests cannot be used.
     case always

@@ -49,7 +49,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         // Keys that are marked for encryption are preferred; an unmarked key may be for signatures.
         for keys in [keys.filter(\.isMarked), keys.filter { !$0.isMarked }] {
             for candidate in wanted {
-                // RSA-OAEP with SHA-1 is used only if it is explicitly named.
+                // RSA-OAEP with SHA-1 is used only if it is specified explicitly.
                 let isNamed = candidate != .rsaOAEP || algorithm != nil || offered != nil
                 guard
                     let key = keys.first(where: {

@@ -21,7 +21,7 @@ package enum ResourceIdentifier {
         guard isScheme, isURI, text.utf8.count <= 2048, scheme.utf8.count + 1 < text.utf8.count else {
             throw AuthError(
                 .invalidConfiguration,
-                "The resource \"\(DisplayText.sanitized(text))\" is not an absolute URI without a fragment (RFC 8707 section 2)."
+                "The resource \"\(DisplayText.sanitized(text))\" is not an absolute URI without a fragment (RFC 8707 section 2), or exceeds 2048 bytes."
             )
         }
         return text

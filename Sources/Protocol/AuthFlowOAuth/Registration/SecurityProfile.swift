@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 import AuthFlowJOSE
 
-/// A security profile of the standards, with which a client must fully comply.
+/// A standard security profile, with which a client must fully comply.
 public enum SecurityProfile: String, Sendable, Hashable, CaseIterable {
     /// The FAPI 2.0 Security Profile.
     case fapi2
@@ -14,7 +14,7 @@ public enum SecurityProfile: String, Sendable, Hashable, CaseIterable {
 
 extension ClientRegistration.Values {
     /// Sets the values that the security profile determines, and rejects values that violate it.
-    /// - Throws: ``AuthError`` with `invalid_configuration`; the message names the clause.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; the message cites the clause.
     package mutating func applyProfile() throws(AuthError) {
         guard let securityProfile else { return }
         func refuse(_ reason: String, _ clause: String) -> AuthError {
@@ -50,7 +50,7 @@ extension ClientRegistration.Values {
             throw refuse("request objects are fetched by the provider", "Security Profile section 5.3.3.2, 2")
         }
         guard repeatedPushedParameters.isEmpty else {
-            throw refuse("pushed parameters are repeated in the browser", "Security Profile section 5.3.3.2, 6")
+            throw refuse("pushed parameters are repeated in the URL", "Security Profile section 5.3.3.2, 6")
         }
         for algorithm in idTokenSigningAlgorithms ?? [] where !securityProfile.algorithms.contains(algorithm) {
             throw refuse("ID Tokens may be signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")

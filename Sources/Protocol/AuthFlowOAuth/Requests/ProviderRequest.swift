@@ -51,7 +51,7 @@ public struct ProviderRequest: Sendable {
     /// The purpose of the request.
     public let purpose: Purpose
 
-    /// The endpoint that the request is sent to.
+    /// The endpoint that receives the request.
     public let endpoint: Endpoint
 
     /// The parameters that an adapter may change.
@@ -142,7 +142,7 @@ public struct ProviderResponse: Sendable {
     /// The purpose of the request.
     public let purpose: ProviderRequest.Purpose
 
-    /// The endpoint that the request was sent to.
+    /// The endpoint that received the request.
     public let endpoint: Endpoint
 
     /// The HTTP response.

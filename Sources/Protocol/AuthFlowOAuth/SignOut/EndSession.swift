@@ -6,10 +6,10 @@ import HTTPTypes
 /// A logout request, which ends the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to
 /// visit, and the values for checking the post-logout redirect.
 public struct EndSessionRequest: Sendable, Hashable, Codable {
-    /// The URL to redirect the user to. It contains the ID Token as a hint, so do not log it.
+    /// The URL to open in a user agent. It contains the ID Token as a hint, so do not log it.
     public let url: String
 
-    /// The URI that the provider redirects the user back to.
+    /// The post-logout redirect URI.
     public let redirectURI: String
 
     /// The `state` that the post-logout redirect must contain.
@@ -17,7 +17,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
 
     /// Checks the post-logout redirect. Section 2: the provider passes "this value back to the RP using the state
     /// parameter". If it does not, another page may have sent the user here.
-    /// - Parameter callback: The complete URL that the user was redirected to.
+    /// - Parameter callback: The complete URL to which the user was redirected.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not known whether the session has ended.
     public func check(_ callback: String) throws(AuthError) {
         guard let fault = fault(of: callback) else { return }
@@ -92,7 +92,7 @@ package struct EndSession: Sendable {
             protectedParameters: ["post_logout_redirect_uri": uri, "state": state],
             tokens: credential.tokens
         )
-        // Section 2: id_token_hint is RECOMMENDED; without it the request must name the client. "When both client_id and id_token_hint
+        // Section 2: id_token_hint is RECOMMENDED; without it, client_id must be sent. "When both client_id and id_token_hint
         // are present, the OP MUST verify that the Client Identifier matches the one used when issuing the ID Token."
         let hint = client.registration.sendsIDTokenAtSignOut ? credential.tokens.idToken : nil
         request.protectedParameters["id_token_hint"] = hint?.exposed

@@ -119,7 +119,7 @@ extension OAuthClient {
         let (subject, sessionID) = (claims["sub"]?.string, claims["sid"]?.string)
         guard subject != nil || sessionID != nil, (claims["sub"] == nil) == (subject == nil),
             (claims["sid"] == nil) == (sessionID == nil), subject?.isEmpty != true, sessionID?.isEmpty != true
-        else { throw rules.refused("it names neither a user nor a session (sub, sid)") }
+        else { throw rules.refused("its sub and sid are missing, or one of them is invalid") }
         // "6. Verify that the Logout Token contains an events Claim whose value is JSON object containing the member name
         // http://schemas.openid.net/event/backchannel-logout."
         guard claims["events"]?["http://schemas.openid.net/event/backchannel-logout"]?.object != nil else {

@@ -39,6 +39,6 @@ struct ProviderBinding: Sendable, Hashable {
         guard self != other else { return nil }
         return json["issuer"] == other.json["issuer"]
             ? "the sign-in used endpoints of \(issuer) that differ from the configured endpoints"
-            : "the sign-in was at \(issuer), but the configuration now names \(other.issuer)"
+            : "the sign-in was at \(issuer), but the configured issuer is now \(other.issuer)"
     }
 }

@@ -15,7 +15,7 @@ package struct ResourceToken: Sendable, Hashable {
     /// The granted scopes.
     package let scopes: [String]
 
-    /// The maximum number of resource tokens of one grant.
+    /// The maximum number of resource tokens per grant.
     package static let limit = 16
 
     package init(_ credential: Credential, resource: String, requestedScopes: [String]?) {
@@ -43,7 +43,7 @@ package struct ResourceToken: Sendable, Hashable {
         self.scopes = scopes
     }
 
-    /// The token as a part of a stored credential. It contains a secret.
+    /// The token as part of a stored credential. It contains a secret.
     var json: JSON {
         var json: [String: JSON] = [
             "resource": .string(resource), "access_token": .string(accessToken.exposed),
@@ -55,7 +55,7 @@ package struct ResourceToken: Sendable, Hashable {
         return .object(json)
     }
 
-    /// Whether the token is for a resource, and was requested with these scopes.
+    /// Whether the token is for this resource and was requested with these scopes.
     package func isFor(_ resource: String, _ scopes: [String]?) -> Bool {
         self.resource.isIdentical(to: resource) && requestedScopes.map(Set.init) == scopes.map(Set.init)
     }

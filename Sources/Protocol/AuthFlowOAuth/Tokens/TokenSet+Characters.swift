@@ -20,7 +20,7 @@ extension TokenSet {
         guard !tokenType.isEmpty, tokenType.utf8.count <= 256, tokenType.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else {
             throw Self.refusal(
-                "\"token_type\" contains characters that RFC 6749 appendix A does not allow; if the provider documents that this is a bearer token, list the type in \"bearer_token_types\""
+                "\"token_type\" is empty, longer than 256 bytes, or contains characters that RFC 6749 appendix A does not allow; if the provider documents that this is a bearer token, list the type in \"bearer_token_types\""
             )
         }
         guard scopes.allSatisfy(ClientRegistration.Values.isScopeToken) else {

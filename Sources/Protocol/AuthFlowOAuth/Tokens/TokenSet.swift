@@ -12,7 +12,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.accessToken = newValue } }
     }
 
-    /// `token_type`, such as `Bearer`. The comparison is case-insensitive.
+    /// `token_type`, such as `Bearer`. The value is case-insensitive.
     public var tokenType: String {
         get { storage.values.tokenType }
         set { change { $0.tokenType = newValue } }
@@ -30,7 +30,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.refreshToken = newValue } }
     }
 
-    /// `id_token`, as received. Its content is trusted only as ``verifiedIDToken``.
+    /// `id_token`, as received. Do not trust its claims: use ``verifiedIDToken``.
     public var idToken: Secret? {
         get { storage.values.idToken }
         set { change { $0.idToken = newValue } }
@@ -42,7 +42,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.scopes = newValue } }
     }
 
-    /// The parameters of the response that have no property in this type. They may be secret.
+    /// The parameters of the response that have no property in this type. They may contain secrets.
     public var parameters: RedactedJSON {
         get { storage.values.parameters }
         set { change { $0.parameters = newValue } }

@@ -5,7 +5,7 @@ import AuthFlowJSON
 /// section 2).
 ///
 /// Base decisions on these values, not on the ID Token of the last refresh, in which several providers report the
-/// user's most recent sign-in to any client.
+/// user's most recent sign-in at any client.
 public struct UserAuthentication: Sendable, Hashable {
     /// The time of the authentication (`auth_time`); nil when the claim is absent.
     public let time: Date?

@@ -37,17 +37,17 @@ struct ProofVerification {
         guard values.count == 1 else { throw .invalidProof("the request has more than one DPoP header field") }
         // "2. The DPoP HTTP request header field value is a single and well-formed JWT."
         guard text.utf8.count <= Self.maximumSize, let jws = try? JWS(Secret(text)) else {
-            throw .invalidProof("it is not a well-formed JWT")
+            throw .invalidProof("it is too large or not a well-formed JWT")
         }
         let (header, claims) = (jws.header.json, jws.payload)
         // "3. All required claims per Section 4.2 are contained in the JWT."
         guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 512,
             let proofMethod = claims["htm"]?.string, let proofURL = claims["htu"]?.string,
             let issued = claims["iat"]?.number
-        else { throw .invalidProof("it lacks one of the claims jti, htm, htu and iat") }
+        else { throw .invalidProof("a required claim is missing or invalid (jti, htm, htu, iat)") }
         // "4. The typ JOSE Header Parameter has the value dpop+jwt."
         guard header["typ"]?.string == "dpop+jwt" else { throw .invalidProof("its type is not dpop+jwt (typ)") }
-        guard header["crit"] == nil else { throw .invalidProof("its \"crit\" is not supported") }
+        guard header["crit"] == nil else { throw .invalidProof("its \"crit\" header parameter is not supported") }
         // "5. The alg JOSE Header Parameter indicates a registered asymmetric digital signature algorithm, is not none, is supported by
         // the application, and is acceptable per local policy."
         guard algorithms.contains(jws.header.algorithm), SignatureAlgorithm.asymmetric.contains(jws.header.algorithm)
@@ -79,7 +79,7 @@ struct ProofVerification {
         // the hash of that access token".
         let hash = Base64URL.encode(SHA256.hash(data: Array(token.exposed.utf8)))
         guard claims["ath"]?.string?.isIdentical(to: hash) == true else {
-            throw .invalidProof("it is for another token (ath)")
+            throw .invalidProof("it lacks the hash of this access token (ath)")
         }
         // "11. The creation time of the JWT, as determined by either the iat claim or a server managed timestamp via the nonce claim, is
         // within an acceptable window".
@@ -108,8 +108,8 @@ struct NormalizedURL: Hashable {
         self.path = Self.withoutDotSegments(Self.decodingUnreserved(endpoint.path.isEmpty ? "/" : endpoint.path))
     }
 
-    /// Decodes percent-encoded unreserved characters (section 6.2.2.2), and converts other percent-encodings to upper
-    /// case (section 6.2.2.1).
+    /// Decodes percent-encoded unreserved characters (section 6.2.2.2), and converts other percent-encodings to
+    /// uppercase (section 6.2.2.1).
     private static func decodingUnreserved(_ path: String) -> [UInt8] {
         let bytes = Array(path.utf8)
         var result: [UInt8] = []

@@ -12,7 +12,7 @@ struct IntrospectedToken {
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
         // Section 2.2: "If the introspection call is properly authorized but the token is not active ... the authorization server MUST
         // return an introspection response with the "active" field set to "false"."
-        guard members["active"]?.bool == true else { throw .invalid("introspection reports it as inactive") }
+        guard members["active"]?.bool == true else { throw .invalid("introspection did not report it as active") }
         guard let expected = isVerified ? issuer.server.issuer : issuer.issuer(for: members) else {
             throw .invalid("it belongs to a tenant that is not accepted")
         }

@@ -47,7 +47,7 @@ final class IntrospectionCache: Sendable {
     private let state = Mutex(State())
     private let active: TokenCache<JSON>
     private let inactive = TokenCache<JSON>(limit: maximumInactive)
-    /// The errors that the issuer returned for individual tokens, although it must report a token as inactive (RFC 7662
+    /// The errors that the issuer returned for individual tokens instead of reporting the tokens as inactive (RFC 7662
     /// section 2.2).
     private let rejected = TokenCache<AuthError>(limit: maximumInactive)
     /// The tokens that were active in an earlier introspection.

@@ -11,7 +11,7 @@ public struct SessionPage: Sendable {
         public static let signedIn = Self(rawValue: "signed_in")
         /// The browser came from another site without its session cookie; it continues automatically, with the cookie.
         public static let continuing = Self(rawValue: "continuing")
-        /// The user is already signed in, but a page of another site requests another sign-in.
+        /// The user is already signed in, but a page on another site requests another sign-in.
         public static let confirmSignIn = Self(rawValue: "confirm_sign_in")
         /// The user must choose one of several providers.
         public static let chooseProvider = Self(rawValue: "choose_provider")
@@ -19,7 +19,7 @@ public struct SessionPage: Sendable {
         public static let denied = Self(rawValue: "denied")
         /// The application rejected the user; the message comes from the hook.
         public static let refused = Self(rawValue: "refused")
-        /// This browser has no sign-in in progress: it timed out, was already finished, or was started in another browser.
+        /// This browser has no such sign-in in progress: it timed out, was completed, or was started in another browser.
         public static let stale = Self(rawValue: "stale")
         /// The provider ended the session during the sign-in.
         public static let ended = Self(rawValue: "ended")

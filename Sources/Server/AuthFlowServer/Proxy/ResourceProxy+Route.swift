@@ -31,10 +31,10 @@ extension ResourceProxy {
         ///   - resource: The resource for which to request the access token (RFC 8707); default: the resource of the
         ///     session's token.
         ///   - provider: The name of the provider whose access tokens the API accepts. A request with another
-        ///     provider's session gets 403. If there are several providers, a route must name one; default: the only
-        ///     provider.
+        ///     provider's session is rejected (403). If there are several providers, a route must specify one;
+        ///     default: the only provider.
         ///   - maximumRequestSize: The maximum size of a request body, in bytes, whether streamed or not; default: 1
-        ///     MiB. A larger request gets 413.
+        ///     MiB. A larger request is rejected (413).
         ///   - maximumResponseSize: The maximum size of a response body, in bytes; default: 1 MiB. With
         ///     `streamsResponses`, it is the size of the buffer for a slow browser: when the buffer is full,
         ///     backpressure is applied to the API on Linux; on other platforms, the response fails.

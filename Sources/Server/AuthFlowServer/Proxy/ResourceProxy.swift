@@ -76,8 +76,8 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// Publishes an event for a request that was not forwarded. A failure of the API or of the session is a failed step; an invalid request
-    /// is only a note, because any client can send such requests.
+    /// Publishes an event for a request that was not forwarded. A failure of the API or of the session is reported as a failed step; an invalid request
+    /// is reported only as a note, because any client can send such requests.
     private func report(_ refusal: Refusal, _ route: Route) {
         let details = ["route": route.prefix, "status": "\(refusal.response.status)"]
         let reporter = FlowReporter(host: server.host, observer: server.observer)

@@ -1,11 +1,11 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// Determines which of the sessions that match a logout token the token ends (OpenID Connect Back-Channel Logout 1.0
+/// Determines which sessions a logout token ends, among those that match it (OpenID Connect Back-Channel Logout 1.0
 /// section 2.7). It performs no I/O.
 struct ProviderLogout: Sendable {
     let token: LogoutToken
-    /// Whether no token with this identifier (`jti`) was used to end sessions before.
+    /// Whether this is the first use of the token identifier (`jti`) to end sessions.
     let isFirst: Bool
     /// The maximum difference between this machine's clock and the provider's clock.
     let clockLeeway: Duration

@@ -74,7 +74,7 @@ extension SessionServer {
 
 // MARK: - Sign-ins in progress
 
-// A logout token may arrive between the exchange of a code and the write of its session, when there is no session to
+// A logout token may arrive between the code exchange and the write of the new session, when there is no session to
 // find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
 // writes its session, so that one of the two always finds the other. The issue times of the logout token and of the
 // ID Token both come from the provider, so a logout token never ends a later sign-in, even if the provider reuses the

@@ -67,7 +67,7 @@ extension SessionServer {
         try await provider.credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
         var ended = meant
         // The tokens are revoked even if the database's response was lost or only some sessions were removed, because
-        // the end of all of them was requested.
+        // the caller requested the end of all of them.
         defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
         // A refresh may have changed the credentials after they were read.
         let removed = try await provider.credentials.remove(keys)
@@ -259,7 +259,7 @@ extension SessionServer {
         }
     }
 
-    /// GET /session: returns information about the signed-in user to a script of a page (RFC 10017 section 6.1.2.1).
+    /// GET /session: returns information about the signed-in user to a page's script (RFC 10017 section 6.1.2.1).
     func describeSession(_ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         do {

@@ -14,7 +14,7 @@ extension AssertionSource {
             guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: maximumSize) else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: \(name) does not exist, cannot be read, or is larger than \(maximumSize) bytes."
+                    "No assertion is available: \(name) does not exist, cannot be read, or is larger than \(maximumSize) bytes."
                 )
             }
             return try Assertion(printed: bytes, by: name)
@@ -31,7 +31,7 @@ extension AssertionSource {
             guard let text = request.host.environment[variable], !text.isEmpty else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: \(name) is not set. Request the token in the definition of the job."
+                    "No assertion is available: \(name) is not set. Request the token in the definition of the job."
                 )
             }
             return try Assertion(printed: Array(text.utf8), by: name)
@@ -51,7 +51,7 @@ extension AssertionSource {
             else {
                 throw AuthError(
                     .assertionUnusable,
-                    "There is no assertion: the job is not allowed to request an ID Token. Grant it the permission \"id-token: write\", which jobs for pull requests from forks cannot have."
+                    "No assertion is available: the job is not allowed to request an ID Token. Grant it the permission \"id-token: write\", which jobs for pull requests from forks cannot have."
                 )
             }
             let audience = audience ?? request.issuer
@@ -77,7 +77,7 @@ extension AssertionSource {
     /// - Parameters:
     ///   - key: Signs the assertions, each of which is valid for one minute.
     ///   - subject: `sub`: the subject of the access token.
-    ///   - issuer: `iss`; default: the client's identifier.
+    ///   - issuer: `iss`; default: the `client_id`.
     ///   - audience: `aud`; default: the issuer of the server.
     ///   - algorithm: The algorithm; default: the best that the key supports.
     public static func signed(

@@ -31,8 +31,8 @@ extension AuthClient {
         }
     }
 
-    /// The header fields that authorize one request with a fresh access token: `Authorization`, and a proof when the tokens are
-    /// bound to a key (DPoP, RFC 9449). For programs that send requests without ``send(_:)``.
+    /// The header fields that authorize one request with a fresh access token: `Authorization`, and a DPoP proof if the tokens
+    /// are DPoP-bound (RFC 9449). For programs that send requests without ``send(_:)``.
     /// - Parameters:
     ///   - method: The method of the request.
     ///   - url: The URL of the request.

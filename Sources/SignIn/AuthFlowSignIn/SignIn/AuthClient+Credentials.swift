@@ -44,7 +44,7 @@ extension AuthClient {
         try await current().beginEpoch()
     }
 
-    /// The states of the credential, starting with the current one: signed in, refreshed, expired, ended with its reason.
+    /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 

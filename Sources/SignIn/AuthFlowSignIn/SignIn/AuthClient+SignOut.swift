@@ -15,7 +15,7 @@ public struct SignOut: Sendable {
         /// The step was attempted and failed.
         case failed(AuthError)
 
-        /// The outcome of several steps: the first that is incomplete, if any.
+        /// The combined outcome of several steps: that of the first incomplete step, if any.
         package static func combining(_ outcomes: [Outcome]) -> Outcome {
             outcomes.first { ![.done, .nothingToDo].contains($0) } ?? outcomes.first { $0 == .done } ?? .nothingToDo
         }
@@ -64,7 +64,7 @@ extension SignOut: CustomStringConvertible {
             case .done: "; the session at the provider has ended"
             case .nothingToDo: ""
             case .unsupported(let reason): "; the session at the provider continues: \(reason)"
-            case .failed(let error): "; the session at the provider may continue: \(error.message)"
+            case .failed(let error): "; the session at the provider may remain active: \(error.message)"
             }
         return "Signed out \(credential.displayName); \(tokens)\(session)"
     }

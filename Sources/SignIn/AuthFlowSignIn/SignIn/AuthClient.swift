@@ -52,7 +52,7 @@ public final class AuthClient: Sendable {
         public var freshnessMargin = Duration.seconds(60)
 
         /// The resource that the credential is for (RFC 8707). Each resource has a separate record, and every refresh
-        /// names it. Default: the registration's resource; the record's key then contains no resource.
+        /// names the resource. Default: the registration's resource; the record's key then contains no resource.
         public var resource: String?
 
         /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
@@ -355,7 +355,7 @@ public final class AuthClient: Sendable {
 
     /// Finishes a sign-in whose page the app has shown itself, and stores the credential.
     /// - Parameters:
-    ///   - request: The request. It can be used once.
+    ///   - request: The request. Each request can be used only once.
     ///   - callback: The complete URL that the provider redirected to.
     ///   - policy: The policy for a sign-in by a user other than the one who is already signed in; default: reject it.
     /// - Throws: ``AuthError``. If the URL does not belong to the request, the request can still be used.
@@ -384,7 +384,7 @@ public final class AuthClient: Sendable {
         do {
             try await managed.keep(credential, policy, reporter)
         } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
-            // If the user may already be signed in, the tokens can belong to that session, and are not revoked.
+            // If the user may already be signed in, the tokens may belong to that session, so they are not revoked.
             if error.code == .accountMismatch, (try? await managed.isUnknownAccount(credential.account)) == true {
                 await client.revokeRefused(credential.tokens)
             }

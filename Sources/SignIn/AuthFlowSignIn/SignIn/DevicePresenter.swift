@@ -2,8 +2,8 @@ public import AuthFlowOAuth
 
 /// A type that shows the user the verification URI and the user code while the program waits.
 ///
-/// The device flow has no redirect: the user may sign in on another device, and the program polls the provider to learn
-/// whether they have. `body` does the polling; when it returns or throws, hide the code.
+/// The device flow has no redirect: the user may sign in on another device, and the program polls the provider for the
+/// result. `body` does the polling; when it returns or throws, hide the code.
 ///
 /// To stop early, throw: `body` is an ordinary call in the same task, and cancelling the task ends it immediately.
 ///

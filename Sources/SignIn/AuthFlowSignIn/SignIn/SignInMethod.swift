@@ -94,7 +94,7 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// With an assertion from the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
     case jwtBearer = "jwt_bearer"
 
-    /// Whether it shows the user a page or a code.
+    /// Whether the flow shows the user a page or a code.
     package var hasUser: Bool { self == .authorizationCode || self == .device }
 }
 

@@ -9,7 +9,7 @@ public struct LaunchEnvironment: Sendable {
     /// The environment variables.
     public var environment: [String: String]
 
-    /// Whether a user can read what the program writes to standard error, and respond to it.
+    /// Whether a user can read the program's standard error output, and respond to it.
     public var hasTerminal: Bool
 
     /// Whether the program runs in a container, whose ports a browser outside it cannot reach directly.
@@ -30,7 +30,7 @@ public struct LaunchEnvironment: Sendable {
     /// Creates a launch environment.
     /// - Parameters:
     ///   - environment: The environment variables.
-    ///   - hasTerminal: Whether a user can read and respond.
+    ///   - hasTerminal: Whether a user can read the program's standard error output, and respond to it.
     ///   - isContainer: Whether this is a container.
     ///   - isWSL: Whether this is the Windows Subsystem for Linux.
     ///   - locate: Returns the path of a program, with symbolic links resolved; nil when it is not installed.
@@ -161,7 +161,7 @@ public struct LaunchEnvironment: Sendable {
         return isWSL ? "this is WSL" : nil
     }
 
-    /// The command that lets the browser on the user's machine reach a port of this machine; nil when none is needed.
+    /// The SSH port-forwarding command for a port of this machine, for the user's browser; nil when none is needed.
     /// - Parameter port: The port of this machine.
     package func forwardingCommand(port: Int) -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }

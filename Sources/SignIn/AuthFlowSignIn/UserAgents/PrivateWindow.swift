@@ -29,7 +29,7 @@ package enum PrivateWindow {
         return [program] + command.dropFirst().filter { $0 != "%s" } + [option]
     }
 
-    /// The browser that the user's desktop opens URLs with (the MIME Applications specification).
+    /// The user's default browser (freedesktop.org's MIME Applications specification).
     /// - Returns: The name of its program; nil when no browser is selected, or the browser is unknown.
     static func defaultProgram(_ environment: [String: String]) -> String? {
         let folder =

@@ -54,13 +54,13 @@ public struct RedirectOptions: Sendable {
     /// The purpose of the visit.
     public let purpose: Purpose
 
-    /// The client's registered redirect URIs, in order of preference. An agent uses the first URI that it can receive.
+    /// The registered redirect URIs, in order of preference. An agent uses the first at which it can receive redirects.
     public let redirectURIs: [RedirectURI]
 
     /// The first redirect URI.
     public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
 
-    /// The `state` that the redirect will carry. A response without it belongs to another visit, and must not end the wait.
+    /// The `state` that the redirect must contain. A response without it belongs to another visit, and must not end the wait.
     public let state: Secret
 
     /// The response mode: `query`, `fragment` or `form_post`. An agent that does not support the mode throws
@@ -146,10 +146,10 @@ public struct RedirectSession: Sendable {
     /// Creates a session.
     /// - Parameters:
     ///   - redirectURI: The redirect URI to put in the authorization request.
-    ///   - visit: Shows a URL and returns the URL that the visit was redirected to: the redirect URI with the response parameters in its
-    ///     query, or in its fragment when that is the response mode. A response that was posted as a form is put in the query.
+    ///   - visit: Opens a URL and returns the URL that the browser was redirected to: the redirect URI with the response parameters in its
+    ///     query, or in its fragment if that is the response mode. A response that was posted as a form is put in the query.
     ///
-    ///     It must end when its task is cancelled: the response may arrive through ``AuthClient/resume(with:)-(String)`` instead.
+    ///     The visit must end when its task is cancelled: the response may arrive through ``AuthClient/resume(with:)-(String)`` instead.
     public init(redirectURI: String, visit: @escaping @Sendable (_ url: String) async throws -> String) {
         self.init(redirectURI) { .url(try await visit($0)) }
     }
@@ -168,7 +168,7 @@ public struct RedirectSession: Sendable {
         self.visitor = visitor
     }
 
-    /// Shows `url` and returns the URL that the visit was redirected to.
+    /// Opens `url` and returns the URL that the browser was redirected to.
     public func visit(_ url: String) async throws -> String {
         switch try await visitor(url) {
         case .url(let url): return url
@@ -176,6 +176,6 @@ public struct RedirectSession: Sendable {
         }
     }
 
-    /// Shows `url` and returns the response.
+    /// Opens `url` and returns the response.
     func arrival(from url: String) async throws -> RedirectArrival { try await visitor(url) }
 }

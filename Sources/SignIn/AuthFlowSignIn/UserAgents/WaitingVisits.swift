@@ -1,8 +1,8 @@
 import AuthFlowOAuth
 import Synchronization
 
-/// The visits of a client that are waiting for their redirect. A redirect that arrives in another way can end them, for
-/// example because the system opened an app with it or the user pasted it.
+/// The visits of a client that are waiting for their redirect. A redirect that arrives in another way, for
+/// example because the system opened an app with it or the user pasted it, also ends the wait.
 final class WaitingVisits: Sendable {
     private struct Visit {
         let options: RedirectOptions

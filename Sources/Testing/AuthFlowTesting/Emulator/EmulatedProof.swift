@@ -37,19 +37,19 @@ enum EmulatedProof {
             let key = try? P256.Signing.PublicKey(rawRepresentation: xBytes + yBytes),
             let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
             key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
-        else { return .refused("the signature or the key is invalid") }
+        else { return .refused("the algorithm, the key or the signature is invalid") }
         guard claims["htm"]?.string == request.method.rawValue else { return .refused("htm is wrong") }
         guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else { return .refused("htu is wrong") }
         // A server's clock may be coarser than the client's, so that a proof from the current second appears to be from the future. Other
         // servers reject such a proof occasionally; this one always rejects it.
         guard let issued = claims["iat"]?.number, 1...300 ~= now.timeIntervalSince1970 - issued else {
-            return .refused("iat is in the future or too old")
+            return .refused("iat is missing, in the future or too old")
         }
         guard let jti = claims["jti"]?.string, !jti.isEmpty, isNew(jti) else {
-            return .refused("the proof has already been used")
+            return .refused("jti is missing or has already been used")
         }
         let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
-        guard claims["ath"]?.string == hash else { return .refused("ath is wrong, or must be absent") }
+        guard claims["ath"]?.string == hash else { return .refused("ath is missing, wrong or unexpected") }
         guard nonce == nil || claims["nonce"]?.string == nonce else { return .wantsNonce }
         let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
         return .good(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))

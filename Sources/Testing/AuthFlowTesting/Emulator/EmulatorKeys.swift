@@ -33,7 +33,7 @@ public struct EmulatorKeys: Sendable {
         EmulatorKeys(rsa: try Self.decoyRSA.get(), suffix: suffix)
     }
 
-    /// The key set to publish (RFC 7517). The RSA key is for six algorithms, so it has no `alg`.
+    /// The key set to publish (RFC 7517). The RSA key supports six algorithms, so it has no `alg`.
     public func jwks() throws -> JSON {
         let primitives = try rsa.publicKey.getKeyPrimitives()
         func curve(_ name: String, _ algorithm: SignatureAlgorithm, _ point: Data) -> JSON {

@@ -41,29 +41,29 @@ extension OIDCEmulator {
         public var id: String
         /// The secret; nil for a public client.
         public var secret: String?
-        /// The only client authentication method it may use.
+        /// The only authentication method that the client may use.
         public var authenticationMethod: String
         /// The redirect URIs, compared exactly except for the port of a loopback URI (RFC 8252 section 7.3).
         public var redirectURIs: [String]
-        /// The signature algorithm of its userinfo responses; nil for plain JSON.
+        /// The signature algorithm of userinfo responses to the client; nil for plain JSON.
         public var userInfoSigningAlgorithm: SignatureAlgorithm?
-        /// The public keys that verify its assertions and request objects (RFC 7517); nil for none.
+        /// The public keys that verify the client's assertions and request objects (RFC 7517); nil for none.
         public var jwks: JSON?
-        /// The audiences that its assertions may have.
+        /// The audiences that the client's assertions may have.
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
-        /// Whether its request objects need no signature (`request_object_signing_alg` `none`).
+        /// Whether the client's request objects may be unsigned (`request_object_signing_alg` `none`).
         public var sendsUnsignedRequests = false
-        /// The encryption of responses to it; nil for none.
+        /// The encryption of responses to the client; nil for none.
         public var encryption: EmulatedEncryption?
-        /// `x5t#S256` of the certificate that authenticates it (RFC 8705); nil for none. The subject is ignored.
+        /// `x5t#S256` of the client certificate for authentication (RFC 8705); nil for none. The subject is ignored.
         public var certificateThumbprint: String?
         /// The platform whose JWTs authenticate the client, instead of its own key; nil for none.
         public var workload: Workload?
-        /// Whether it must push its authorization requests.
+        /// Whether the client must push its authorization requests.
         public var mustPushRequests = false
-        /// Whether it must sign its authorization requests.
+        /// Whether the client must sign its authorization requests.
         public var mustSignRequests = false
-        /// Whether it must also encrypt its authorization requests.
+        /// Whether the client must also encrypt its authorization requests.
         public var mustEncryptRequests = false
 
         /// Creates a client.

@@ -82,7 +82,7 @@ extension OIDCEmulator {
         return (jws.header.json, claims)
     }
 
-    /// An access token for an assertion (RFC 7523 section 2.1).
+    /// An access token in exchange for an assertion (RFC 7523 section 2.1).
     func jwtBearer(
         _ form: FormParameters,
         _ client: Client,
@@ -95,7 +95,7 @@ extension OIDCEmulator {
             if header["typ"]?.string == Self.identityAssertionType {
                 // Section 4.4.1: "The aud claim MUST identify the issuer of the Resource Authorization Server", "as a string".
                 guard claims["aud"]?.string == issuer || claims["aud"]?.strings == [issuer] else {
-                    throw Refusal("the identity assertion has more than one audience")
+                    throw Refusal("the issuer is not the only audience of the identity assertion")
                 }
                 guard claims["client_id"]?.string == client.id else {
                     throw Refusal("the identity assertion is for another client")
@@ -135,7 +135,7 @@ extension OIDCEmulator {
             let jws = form["subject_token"].flatMap({ try? JWS(Secret($0)) }),
             let keys = try? JWKSet(state.withLock({ $0.keys }).jwks()).keys,
             keys.contains(where: { $0.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) })
-        else { return refuse("invalid_request", "the subject_token is not an ID Token from this provider") }
+        else { return refuse("invalid_request", "the subject_token, or its type, is not this provider's ID Token") }
         guard jws.payload["aud"]?.string == client.id else {
             return refuse("invalid_request", "the ID Token was issued to another client")
         }

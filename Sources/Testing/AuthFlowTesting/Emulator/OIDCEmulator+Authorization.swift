@@ -37,10 +37,10 @@ extension OIDCEmulator {
         let id = Self.randomID()
         var session = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         if let began = session?.began, let maximum = query["max_age"].flatMap(Double.init) {
-            // OIDC Core section 3.1.2.1: with max_age=0 every user has to sign in again.
+            // OIDC Core section 3.1.2.1: with max_age=0, every user must sign in again.
             if now().timeIntervalSince(began) >= maximum { session = nil }
         }
-        // OIDC Core section 3.1.2.1: with "none" the server "MUST NOT display any authentication or consent user interface pages".
+        // OIDC Core section 3.1.2.1: with prompt=none the server "MUST NOT display any authentication or consent user interface pages".
         if query["prompt"] == "none" {
             guard let session else { return respond(authorization, ["error": "login_required"]) }
             let isAllowed = state.withLock { $0.consents[session.userIndex]?.contains(authorization.client.id) == true }

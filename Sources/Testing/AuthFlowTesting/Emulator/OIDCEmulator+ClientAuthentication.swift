@@ -57,8 +57,8 @@ extension OIDCEmulator {
             client.assertionAudiences.contains(where: { places[$0] == audience })
         else { return false }
         let time = now().timeIntervalSince1970
-        // The same section: an iat or nbf up to 10 seconds in the future must be accepted; more than 60 seconds in the
-        // future, it must be rejected.
+        // The same section: an iat or nbf up to 10 seconds in the future must be accepted; an iat or nbf more than 60
+        // seconds in the future must be rejected.
         guard let expiry = claims["exp"]?.number, expiry > time, expiry <= time + 3600,
             let issued = claims["iat"]?.number, issued <= time + 10, (claims["nbf"]?.number ?? issued) <= time + 10,
             let identifier = claims["jti"]?.string, identifier.utf8.count >= 16

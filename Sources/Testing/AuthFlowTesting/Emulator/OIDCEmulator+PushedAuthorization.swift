@@ -36,7 +36,7 @@ extension OIDCEmulator {
         case .absent: break
         case .good(let key):
             guard parameters["dpop_jkt"] == nil || parameters["dpop_jkt"] == key else {
-                return refuse("invalid_dpop_proof", "dpop_jkt does not match the key of the proof")
+                return refuse("invalid_dpop_proof", "dpop_jkt does not match the key of the DPoP proof")
             }
             parameters["dpop_jkt"] = key
         case .refused(let error, let description): return refusal(error, description)
@@ -61,7 +61,7 @@ extension OIDCEmulator {
         return response
     }
 
-    /// Handles an authorization request in the front channel, whether its parameters are in its URL, pushed, or signed.
+    /// Handles a front-channel authorization request, whether its parameters are in its URL, pushed, or signed.
     func authorizationRequest(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         let client = clients.first { $0.id == query["client_id"] }
         if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }), let client {
@@ -133,7 +133,7 @@ extension OIDCEmulator {
             return refuse("it is not encrypted")
         }
         guard let jws = try? JWS(Secret(text)) else { return refuse("it is not a JWT") }
-        // OIDC Core section 6.1: `none` is allowed for a client that is registered with it.
+        // OIDC Core section 6.1: `none` is allowed for a client that has registered it.
         let isUnsigned =
             client.sendsUnsignedRequests && jws.header.algorithm.rawValue == "none" && jws.signature.isEmpty
         guard isUnsigned || isSigned(jws, by: client) else { return refuse("the signature is invalid") }
@@ -179,7 +179,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// The claims as a JWT that the provider has signed, with a fault applied.
+    /// The claims as a JWT signed by the provider, with a fault applied.
     func signed(_ claims: [String: JSON], type: String, _ fault: SignedResponseFault) -> String? {
         let (keys, usual) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         let algorithm = fault.algorithm ?? usual

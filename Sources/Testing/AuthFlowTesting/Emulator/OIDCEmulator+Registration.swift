@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-// Discovery of the provider by WebFinger, and client registration.
+// Provider discovery with WebFinger, and client registration.
 
 extension OIDCEmulator {
     /// WebFinger (RFC 7033): this provider is the issuer of every user.
@@ -37,7 +37,7 @@ extension OIDCEmulator {
         }
         guard metadata["grant_types"]?.strings?.contains("authorization_code") != false,
             metadata["response_types"]?.strings?.contains("code") != false
-        else { return refuse("invalid_client_metadata", "grant_types and response_types are inconsistent") }
+        else { return refuse("invalid_client_metadata", "unsupported grant_types or response_types") }
         let method = metadata["token_endpoint_auth_method"]?.string ?? "client_secret_basic"
         guard ["none", "client_secret_basic", "client_secret_post"].contains(method) else {
             return refuse("invalid_client_metadata", "unknown token_endpoint_auth_method")

@@ -12,11 +12,11 @@ extension OIDCEmulator {
         public var accessTokenLifetime: Int64 = 3600
         /// The rotation policy for refresh tokens.
         public var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
-        /// Whether the token endpoint requires DPoP proofs, and nonces in them.
+        /// Whether the token endpoint requires DPoP proofs, and whether they must contain a nonce.
         public var dpop = DPoPPolicy.optional
         /// Whether the userinfo endpoint requires a nonce in DPoP proofs.
         public var resourceWantsNonce = false
-        /// Whether authorization requests can be pushed (RFC 9126): never, optionally, or always.
+        /// Whether pushed authorization requests (RFC 9126) are unsupported, optional, or required.
         public var pushedRequests = PushedRequests.never
         /// The key that request objects may be encrypted to; nil for none.
         public var requestDecryptionKey: DecryptionKey?
@@ -58,7 +58,7 @@ extension OIDCEmulator {
     /// Revokes every access token. Refresh tokens stay valid.
     public func endAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
-    /// Ends every session, as an administrator would: no refresh token stays valid.
+    /// Ends every session, as an administrator would, so no refresh token stays valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
 
     /// The requests that the emulator has received, oldest first.

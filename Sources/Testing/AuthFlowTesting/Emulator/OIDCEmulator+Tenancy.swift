@@ -1,11 +1,11 @@
 import Synchronization
 
 extension OIDCEmulator {
-    /// A server for users of several tenants, with a separate issuer for each tenant's tokens.
+    /// A multi-tenant server, with a separate issuer for each tenant's tokens.
     public struct Tenancy: Sendable {
         /// The issuer in the metadata: a template with a placeholder in braces for the tenant.
         public var template: String
-        /// The claim that names the tenant.
+        /// The claim that identifies the tenant.
         public var claim: String
         /// The tenant of the users.
         public var tenant: String

@@ -104,7 +104,7 @@ extension OIDCEmulator {
             }
             guard case .rotating(let leeway) = state.settings.refreshPolicy else { return token }
             if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
-                // The token was reused, by an attacker or by the client. Both lose the session.
+                // The token was reused, by an attacker or by the client. The session ends for both.
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
                 return nil
             }
@@ -153,7 +153,7 @@ extension OIDCEmulator {
         return response
     }
 
-    /// An access token: a JWT (RFC 9068) if the client has named a resource and the signing algorithm is asymmetric,
+    /// An access token: a JWT (RFC 9068) if the client requested a resource and the signing algorithm is asymmetric,
     /// otherwise a random string.
     private func accessToken(for grant: Grant) throws -> String {
         guard let resource = grant.authorization.parameters["resource"] else { return Self.randomID() }
@@ -238,7 +238,7 @@ extension OIDCEmulator {
         return try grant.authorization.client.received(signed, .idToken)
     }
 
-    /// The authentication context class: the first one that was requested.
+    /// The first requested authentication context class.
     private static func acr(_ request: FormParameters) -> String? {
         let claims = request["claims"].flatMap { try? JSON(parsing: Array($0.utf8)) }
         let asked = claims?["id_token"]?["acr"]

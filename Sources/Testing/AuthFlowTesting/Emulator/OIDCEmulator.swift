@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// It is stricter than some real providers: it rejects a wrong redirect URI, code verifier or client authentication,
 /// and a reused code. The same handler works in process (``InProcessTransport``) and over a socket
-/// (``EmulatorServer``). Never expose it to untrusted clients: its passwords are in its source code.
+/// (``EmulatorServer``). Never expose it to untrusted clients, because its passwords are in its source code.
 @dynamicMemberLookup public final class OIDCEmulator: ProviderEmulator {
     /// The issuer.
     public let issuer: String
@@ -37,7 +37,7 @@ import Synchronization
     }
 
     /// Replaces the signing keys with new ones.
-    /// - Parameter keepsKeyIDs: Whether the new keys have the IDs of the old ones, as after a careless rotation; default:
+    /// - Parameter keepsKeyIDs: Whether the new keys reuse the key IDs of the old keys, as in a careless rotation; default:
     ///   false.
     public func rotateKeys(keepsKeyIDs: Bool = false) throws {
         let keys = keepsKeyIDs ? try state.withLock { $0.keys }.decoys() : try EmulatorKeys()
@@ -49,10 +49,10 @@ import Synchronization
     /// Whether this authorization request is waiting for the user on one of this provider's pages.
     func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
 
-    /// The prefix of the endpoint URLs: the issuer without a trailing slash.
+    /// The base URL of the endpoints: the issuer without a trailing slash.
     var base: String { issuer.hasSuffix("/") ? String(issuer.dropLast()) : issuer }
 
-    /// The path of the issuer, which is the prefix of the endpoint paths.
+    /// The base path of the endpoints, which is the path of the issuer.
     private var pathPrefix: String {
         let path = (try? Endpoint(issuer))?.path ?? ""
         return path.hasSuffix("/") ? String(path.dropLast()) : path
@@ -146,7 +146,7 @@ import Synchronization
 }
 
 extension OIDCEmulator.Client {
-    /// Whether a redirect URI is registered: compared exactly, except for the port of a loopback URI.
+    /// Whether a redirect URI is registered. URIs are compared exactly, except for the port of a loopback URI.
     func accepts(_ uri: String) -> Bool {
         if redirectURIs.contains(uri) { return true }
         guard let endpoint = try? Endpoint(uri, name: "redirect URI"), Endpoint.isLoopback(host: endpoint.host),

@@ -19,7 +19,7 @@ extension TransportResponse {
 
     /// An HTML page that loads no external resources, cannot be framed, and runs only its own inline scripts.
     /// `form-action` is not restricted, because browsers also apply it to redirects, such as those to clients.
-    /// - Parameter body: HTML. Each script must start with exactly `<script>`, to which the nonce is added.
+    /// - Parameter body: HTML. Each script must start with exactly `<script>`, because the nonce is inserted there.
     static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
         let body = body.replacing("<script>", with: "<script nonce=\"\(nonce)\">")

@@ -12,7 +12,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     /// The OAuth 2.0 provider, for tests to configure.
     public let oauth: OIDCEmulator
 
-    /// The server's URL with its context path.
+    /// The server's base URL, which includes the context path.
     public let baseURL: String
 
     /// The name of the session cookie.
@@ -86,7 +86,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     ///   - origin: The server's origin; its context path is `/am`.
     ///   - realm: The realm, such as `/alpha`.
     ///   - cookieName: The name of the session cookie.
-    ///   - clients: The clients that are registered.
+    ///   - clients: The registered clients.
     ///   - now: The clock for the issue and expiry times of tokens and cookies.
     public init(
         origin: String,
@@ -183,8 +183,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["realm"] = "/"
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
-            // The status is a permanent redirect, but must not be cached: with a cached redirect, a browser would
-            // never request this endpoint again.
+            // The status is a permanent redirect, but must not be cached, because with a cached redirect, a browser
+            // would never request this endpoint again.
             return TransportResponse(
                 head: HTTPResponse(
                     status: .movedPermanently,

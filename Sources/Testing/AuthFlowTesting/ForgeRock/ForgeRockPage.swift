@@ -1,7 +1,7 @@
 import AuthFlow
 
 /// The sign-in page of an emulated ForgeRock: a script that walks the tree and shows its questions, like the real page. A
-/// client without JavaScript finds no form to fill in.
+/// client without JavaScript receives a page without a form.
 enum ForgeRockPage {
     /// - Parameter authenticateURL: The URL to which the steps of the tree are posted.
     static func body(authenticateURL: String) -> String {

@@ -17,7 +17,7 @@ extension GitHubEmulator {
         if let field = HTTPField.Name("X-GitHub-Api-Version"), let version = request.headerFields[field],
             !Self.versions.contains(version)
         {
-            return message("The version of the API is not supported", 410)
+            return message("The API version is not supported", 410)
         }
         if let limited = rateLimited() { return limited }
         if path.hasPrefix("/applications/") { return application(request, path, body) }

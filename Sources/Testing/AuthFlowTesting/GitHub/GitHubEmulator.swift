@@ -85,7 +85,7 @@ public final class GitHubEmulator: ProviderEmulator {
     public struct Settings: Sendable {
         /// The fault to inject; nil for none.
         public var fault: EmulatorFault?
-        /// The format of all responses; nil for the requested one.
+        /// The format of all responses; nil for the requested format.
         public var format: Format?
         /// The HTTP status of error responses.
         public var errorStatus = 200
@@ -177,7 +177,7 @@ public final class GitHubEmulator: ProviderEmulator {
     /// - Parameters:
     ///   - origin: The origin of its pages and OAuth endpoints.
     ///   - users: The users who can sign in.
-    ///   - apps: The apps that are registered.
+    ///   - apps: The registered apps.
     ///   - now: The clock for issue and expiry times.
     public init(
         origin: String = "https://github.com",
@@ -241,7 +241,7 @@ public final class GitHubEmulator: ProviderEmulator {
         }
     }
 
-    /// An error response, with the status of the settings (default: 200).
+    /// An error response, with the status from the settings (default: 200).
     func error(_ error: String, _ description: String, _ more: [String: JSON] = [:], to request: HTTPRequest)
         -> TransportResponse
     {

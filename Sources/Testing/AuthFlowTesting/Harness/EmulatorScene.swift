@@ -93,7 +93,7 @@ public struct EmulatorScene: Sendable {
     ///   - devicePresenter: The presenter of the user code in the device grant.
     ///   - flows: The sign-in methods, in order of preference; default: the user agent, then the device grant when there is a presenter.
     ///   - assertions: The source of assertions; required for the JWT bearer flow.
-    ///   - store: The store of the credentials.
+    ///   - store: The credential store.
     ///   - options: The options of the client.
     ///   - transport: The transport; default: the scene's.
     ///   - host: The clock, random number generator and environment.

@@ -77,7 +77,7 @@ public final class OktaEmulator: ProviderEmulator {
     /// Creates an org.
     /// - Parameters:
     ///   - origin: The origin of the org.
-    ///   - clients: The apps that are registered.
+    ///   - clients: The registered apps.
     ///   - now: The clock for issue and expiry times.
     public init(
         origin: String,
@@ -144,7 +144,7 @@ public final class OktaEmulator: ProviderEmulator {
         ] { document[name] = .string("\(base)/v1/\(path)") }
         document["registration_endpoint"] = .string("\(origin)/oauth2/v1/clients")
         document["id_token_signing_alg_values_supported"] = ["RS256"]
-        // As in Okta's documents, token exchange is not advertised, and native SSO only by its scope.
+        // As in Okta's documents, token exchange is not advertised, and native SSO is advertised only by its scope.
         document["grant_types_supported"] = ["authorization_code", "refresh_token", "password"]
         let scopes = ["openid", "profile", "email", "address", "phone", "offline_access"]
         document["scopes_supported"] = .array((scopes + (isCustom ? ["device_sso"] : ["groups"])).map(JSON.string))

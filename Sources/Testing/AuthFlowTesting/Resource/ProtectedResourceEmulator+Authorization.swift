@@ -39,7 +39,7 @@ extension ProtectedResourceEmulator {
     private func client(_ id: String, _ issuer: String, _ settings: ResourceSettings) -> Client? {
         if let client = state.withLock({ $0.clients[id] }) {
             if client.issuer != issuer {
-                note("a client ID of another authorization server was sent")
+                note("a client_id of another authorization server was sent")
                 return nil
             }
             return client
@@ -90,7 +90,7 @@ extension ProtectedResourceEmulator {
         if let listed = settings.serverScopes {
             expect(
                 !scopes.contains("offline_access") || listed.contains("offline_access"),
-                "offline_access is requested but not listed"
+                "offline_access was requested but is not in scopes_supported"
             )
         }
         let code = random(24)
@@ -162,7 +162,7 @@ extension ProtectedResourceEmulator {
                 note("the code verifier does not match")
                 return refuse("invalid_grant")
             }
-            expect(form["resource"] == code.resource, "the resource of the token request differs")
+            expect(form["resource"] == code.resource, "the token request is for another resource")
             return tokens(client.id, issuer, code.scopes, form["resource"], thumbprint, settings)
         case "refresh_token":
             let token = form["refresh_token"] ?? ""
@@ -291,7 +291,7 @@ extension ProtectedResourceEmulator {
         return Client(id: id, secret: nil, method: "private_key_jwt", issuer: issuer, redirectURIs: [])
     }
 
-    /// The identity provider of an enterprise: exchanges an ID Token for an identity assertion (ID-JAG).
+    /// An enterprise's identity provider, which exchanges an ID Token for an identity assertion (ID-JAG).
     func identityProviderToken(_ received: ReceivedRequest, _ settings: ResourceSettings) -> TransportResponse {
         let form = received.form
         expect(
@@ -304,7 +304,7 @@ extension ProtectedResourceEmulator {
             form["audience"] == origin + settings.issuerPaths[0],
             "the audience of the identity assertion is not the issuer"
         )
-        expect(form["resource"] == resource, "wrong resource of the identity assertion")
+        expect(form["resource"] == resource, "wrong resource for the identity assertion")
         guard let token = settings.identityToken, form["subject_token"] == token else {
             return .json(["error": "invalid_grant"], status: .badRequest)
         }

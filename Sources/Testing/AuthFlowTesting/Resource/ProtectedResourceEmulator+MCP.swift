@@ -39,7 +39,7 @@ extension ProtectedResourceEmulator {
         let accept = received.request.headerFields[.accept] ?? ""
         expect(
             accept.contains("application/json") && accept.contains("text/event-stream"),
-            "Accept does not list both types"
+            "Accept does not list both media types"
         )
         expect(received.request.headerFields[HTTPField.Name(known: "Origin")] == nil, "an Origin field")
         let response =
@@ -77,7 +77,7 @@ extension ProtectedResourceEmulator {
         }
         if settings.dpop != .none {
             let nonce = settings.dpop == .requiredWithNonce ? "nonce-of-the-resource" : nil
-            expect(parts[0].lowercased() == "dpop", "the scheme of a bound token is not DPoP")
+            expect(parts[0].lowercased() == "dpop", "a bound token was sent with a scheme other than DPoP")
             switch proof(received, at: origin + received.path, accessToken: parts[1], nonce: nonce) {
             case .good(grant.thumbprint ?? ""): break
             case .wantsNonce:
@@ -137,13 +137,13 @@ extension ProtectedResourceEmulator {
 
     // MARK: Messages
 
-    /// Handles a request of protocol revision 2026-07-28 or later, whose header fields repeat values from its body.
+    /// Handles a request of protocol version 2026-07-28 or later, whose header fields repeat values from its body.
     private func modern(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields
         let meta = message["params"]?["_meta"]
         let id = message["id"]
-        expect(fields[Self.session] == nil, "a session in a revision without sessions")
+        expect(fields[Self.session] == nil, "a session in a protocol version without sessions")
         expect(
             meta?["io.modelcontextprotocol/clientCapabilities"]?.object != nil,
             "a request without clientCapabilities"
@@ -183,7 +183,7 @@ extension ProtectedResourceEmulator {
         return Data(base64Encoded: String(value.dropFirst(9).dropLast(2))).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Handles a message of a revision up to 2025-11-25.
+    /// Handles a message of a protocol version up to 2025-11-25.
     private func legacy(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields

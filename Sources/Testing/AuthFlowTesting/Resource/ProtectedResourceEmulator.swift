@@ -4,8 +4,8 @@ import Synchronization
 
 /// A protected resource that is an MCP server, and the authorization servers that it trusts, at one origin.
 ///
-/// Its user consents immediately, so the response to an authorization request is a redirect. Violations of the rules
-/// by a client are recorded in ``violations``; ``settings`` determine how the resource behaves and misbehaves.
+/// Its user consents immediately, so the response to an authorization request is a redirect. A client's violations of
+/// the rules are recorded in ``violations``; ``settings`` determine how the resource behaves and misbehaves.
 ///
 /// ```swift
 /// let emulator = ProtectedResourceEmulator(origin: "https://api.example.com")
@@ -130,7 +130,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// Revokes every access token.
     public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
-    /// Removes every client, like a restart of a server that stores its clients in memory.
+    /// Removes every client, as if a server that stores its clients in memory were restarted.
     public func forgetClients() {
         state.withLock { ($0.clients, $0.codes, $0.accessTokens, $0.refreshTokens) = ([:], [:], [:], [:]) }
     }
@@ -170,10 +170,10 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         case (wellKnown + settings.endpoint, .path), (wellKnown, .root): return .json(resourceMetadata(settings))
         case (let path, .custom(let place)) where path == place: return .json(resourceMetadata(settings))
         case (wellKnown, .path), (wellKnown, .custom):
-            // Conformance "metadata-default": the URL in the header has precedence, and the root must not be requested.
+            // Conformance "metadata-default": the challenge's URL has precedence, and the root must not be requested.
             expect(
                 !settings.challengeNamesMetadata,
-                "resource metadata was requested from the root instead of the URL in the challenge"
+                "protected resource metadata was requested from the root instead of the URL in the challenge"
             )
             return Self.notFound
         default: break

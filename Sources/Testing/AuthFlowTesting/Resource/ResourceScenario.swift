@@ -17,7 +17,7 @@ public struct ResourceScenario: Sendable {
         self.settings = settings
     }
 
-    /// The scenario with a number or a name; nil when there is none.
+    /// The scenario with the given number or name; nil if there is none.
     public static func named(_ name: String) -> ResourceScenario? {
         all.first { "\($0.number)" == name || $0.name == name || $0.name.hasSuffix("/\(name)") }
     }

@@ -2,7 +2,7 @@ public import AuthFlowJSON
 
 /// The behavior of an emulated protected resource and its authorization servers.
 public struct ResourceSettings: Sendable {
-    /// The location of the resource's metadata.
+    /// The location of the protected resource metadata (RFC 9728).
     public enum MetadataPlace: Sendable, Hashable {
         /// At the well-known URL with the path of the resource.
         case path
@@ -10,7 +10,7 @@ public struct ResourceSettings: Sendable {
         case root
         /// At another URL, which only the challenge contains.
         case custom(String)
-        /// There is no metadata.
+        /// The resource has no metadata.
         case none
     }
 
@@ -48,11 +48,11 @@ public struct ResourceSettings: Sendable {
 
     /// The path of the MCP server.
     public var endpoint = "/mcp"
-    /// Whether a challenge contains the URL of the metadata.
+    /// Whether a challenge contains the URL of the protected resource metadata.
     public var challengeNamesMetadata = true
     /// Whether a 401 response contains a challenge.
     public var challenges = true
-    /// The location of the metadata.
+    /// The location of the protected resource metadata.
     public var metadataPlace = MetadataPlace.path
     /// `resource` in the metadata; nil for the correct value.
     public var resource: String?
@@ -76,7 +76,7 @@ public struct ResourceSettings: Sendable {
     public var forbids = false
     /// The scopes that the authorization server rejects as invalid.
     public var unknownScopes: [String] = []
-    /// Whether the resource names its second authorization server after the first call.
+    /// Whether the resource's metadata names the second authorization server after the first call.
     public var migratesAfterFirstCall = false
     /// Whether the MCP server supports only POST, like the servers of the conformance suite.
     public var servesPostAlone = true
@@ -115,7 +115,7 @@ public struct ResourceSettings: Sendable {
     public var assertions: Set<String> = []
     /// The ID Token that the identity provider exchanges.
     public var identityToken: String?
-    /// Whether a step-up challenge uses the scheme Bearer even when tokens are bound to keys.
+    /// Whether a step-up challenge uses the Bearer scheme even when tokens are bound to keys.
     public var stepsUpAsBearer = false
     /// The binding of access tokens to keys.
     public var dpop = DPoP.none
@@ -128,11 +128,11 @@ public struct ResourceSettings: Sendable {
     /// Whether refresh tokens are issued. Each can be used only once, and its reuse revokes all tokens of the sign-in.
     public var refreshes = false
 
-    /// The only revision that its MCP server supports; nil for every revision.
+    /// The only protocol version that its MCP server supports; nil for every version.
     public var version: String?
     /// The tools in addition to `test-tool`, as returned by `tools/list`.
     public var tools: [JSON] = []
-    /// Whether its MCP server uses sessions (revisions up to 2025-11-25).
+    /// Whether its MCP server uses sessions (protocol versions up to 2025-11-25).
     public var hasSessions = false
     /// Whether an unknown session is rejected with status 401.
     public var refusesLostSessions = false

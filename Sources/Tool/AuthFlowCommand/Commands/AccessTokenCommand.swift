@@ -7,7 +7,7 @@ import AuthFlowSystem
 struct AccessTokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access-token",
-        abstract: "Check an access token against the rules of the API in a configuration file.",
+        abstract: "Check an access token against the rules of the API that a configuration file describes.",
         subcommands: [Check.self]
     )
 

@@ -55,7 +55,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
                 guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 1024 * 1024),
                     let json = try? JSON(parsing: bytes)
                 else {
-                    throw AuthError(.invalidConfiguration, "\(file) is not a JSON file.")
+                    throw AuthError(.invalidConfiguration, "\(file) is not a readable JSON file of at most 1 MiB.")
                 }
                 _ = try ClientMetadataDocument(checking: json, at: url)
             } else {

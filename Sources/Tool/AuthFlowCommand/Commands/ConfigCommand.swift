@@ -59,7 +59,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             if file.hasResourceClient, options.profile == nil {
                 do {
-                    // A placeholder for any resource: no request is sent to it.
+                    // A placeholder resource, to which no request is sent.
                     let client = try ResourceClient(
                         "https://resource.invalid",
                         settings: file.resourceClient,
@@ -107,7 +107,7 @@ struct ConfigCommand: AsyncParsableCommand {
     /// Requires that the user has trusted an `authflow.json`, because a check runs the programs that the file names.
     /// - Returns: The path of the file that was trusted.
     private static func trusted(_ path: String) throws -> String {
-        // This applies to every file with this name in any directory, and to a link if either the link or its target has
+        // This applies to every file with this name in any directory, and to a symbolic link if the link or its target has
         // this name. Some file systems are case-insensitive.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
@@ -119,7 +119,7 @@ struct ConfigCommand: AsyncParsableCommand {
         try checkKeys(of: path, content)
         throw AuthError(
             .invalidConfiguration,
-            "Its keys are valid, but \(DisplayText.sanitized(path, limit: 1000)) is not trusted, so the programs that it names are not run. Review it, then run: authflow config trust \(ShellWord.quoted(path))"
+            "The keys in \(DisplayText.sanitized(path, limit: 1000)) are valid, but the file is not trusted, so the programs that it names are not run. Review it, then run: authflow config trust \(ShellWord.quoted(path))"
         )
     }
 
@@ -196,10 +196,10 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Presets: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "List the providers that a profile can name, with the values that each of them needs."
+            abstract: "List the provider presets, with the values that each preset accepts."
         )
 
-        @Flag(help: "Print the providers as JSON.")
+        @Flag(help: "Print the presets as JSON.")
         var json = false
 
         func run() async throws {

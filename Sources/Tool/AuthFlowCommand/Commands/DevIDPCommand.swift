@@ -39,7 +39,7 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     @Option(
         help:
-            "A file with the public keys of a machine-to-machine client, as printed by authflow keys new. The client is \"robot\"."
+            "A file with the public keys of a machine-to-machine client, as printed by authflow keys new. Its client_id is \"robot\"."
     )
     var machineClient: String?
 

@@ -41,8 +41,8 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Removes the write permissions of other users: a configuration file that they can write to is not used. The user
-    /// must review any changes that they may have made.
+    /// Removes other users' write permissions, because a configuration file that they can write to is not used. The
+    /// user must review any changes that other users may have made.
     private func mendPermissions(_ findings: inout Findings) {
         guard options.issuer == nil, options.clientID == nil else { return }
         let path = ConfigurationChoice(option: options.config).path
@@ -263,7 +263,7 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.note("dpop", "the provider does not advertise DPoP (dpop_signing_alg_values_supported)")
         }
         if settings.requestObjectKey != nil, metadata.json["request_parameter_supported"] == false {
-            findings.note("signed_requests", "the provider does not support them (request_parameter_supported)")
+            findings.note("signed_requests", "not supported by the provider (request_parameter_supported)")
         }
     }
 

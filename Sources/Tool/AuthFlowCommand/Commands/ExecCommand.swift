@@ -13,7 +13,7 @@ struct ExecCommand: AsyncParsableCommand {
             authflow exec -- restic backup /home
             authflow exec --file TOKEN_FILE -- long-running-job
 
-            With a variable or a descriptor the program replaces this process (exec), and its token is not refreshed afterwards.
+            With a variable or a descriptor, the program replaces this process (exec), and its token is not refreshed afterwards.
             """
     )
 
@@ -109,7 +109,7 @@ struct ExecCommand: AsyncParsableCommand {
         // pipe(7): a write beyond the pipe's capacity would block, because no process reads from the pipe yet. The
         // default capacity is at least this large on every supported system.
         guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
-            throw AuthError(.storageFailed, "The token could not be written to a pipe.")
+            throw AuthError(.storageFailed, "The token is larger than 16 KiB, or could not be written to a pipe.")
         }
         close(ends[1])
         if ends[0] != descriptor {
@@ -148,7 +148,7 @@ struct ExecCommand: AsyncParsableCommand {
                 credential.account == first.account
                 && (credential.identity != nil || credential.signedInAt == first.signedInAt)
             guard isSameUser else {
-                throw AuthError(.accountMismatch, "Another user has signed in; the program does not get their token.")
+                throw AuthError(.accountMismatch, "Another user may have signed in; the program receives no new token.")
             }
             return credential.tokens
         } report: { error in
@@ -202,7 +202,7 @@ enum OpenDescriptors {
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     }
 
-    /// Whether more descriptors are available: the runtime's scheduler crashes if it cannot open a descriptor.
+    /// Whether more descriptors are available. The runtime's scheduler crashes if it cannot open a descriptor.
     static var haveRoom: Bool {
         let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
         for descriptor in opened where descriptor >= 0 { close(descriptor) }

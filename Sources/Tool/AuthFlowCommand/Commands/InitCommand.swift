@@ -24,7 +24,7 @@ struct InitCommand: AsyncParsableCommand {
     )
     var preset: String?
 
-    @Option(name: .customLong("set"), help: "A value of the preset, as name=value; may be given more than once.")
+    @Option(name: .customLong("set"), help: "A value for the preset, as name=value; may be given more than once.")
     var settings: [String] = []
 
     @Option(help: "The issuer of a provider without a preset.")
@@ -83,7 +83,7 @@ struct InitCommand: AsyncParsableCommand {
 
     func run() async throws {
         let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
-        // Only the default directory is created: if the directory of --output is missing, it is probably misspelled.
+        // Only the default directory is created, because a missing directory of --output is probably misspelled.
         if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
         try writer.requirePlace(for: profile)
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)

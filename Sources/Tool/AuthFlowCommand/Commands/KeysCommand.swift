@@ -6,8 +6,8 @@ struct KeysCommand: AsyncParsableCommand {
         commandName: "keys",
         abstract: "Create and show a client's private keys for signing and decryption.",
         discussion: """
-            Register with the provider the public key set that "new" and "jwks" print. In the configuration, name the file \
-            as "client_key". For the ECDH-ES and RSA-OAEP algorithms, name it as "decryption_key", and use "show" and "jwks" \
+            Register with the provider the public key set that "new" and "jwks" print. In the configuration, specify the file \
+            as "client_key". For the ECDH-ES and RSA-OAEP algorithms, specify it as "decryption_key", and use "show" and "jwks" \
             with --decryption. To rotate a key, also register the new key, and then replace the file.
             """,
         subcommands: [New.self, Show.self, PublicKeys.self]
@@ -79,7 +79,7 @@ struct KeysCommand: AsyncParsableCommand {
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the identifier and the algorithms of a key file."
+            abstract: "Show the key ID (kid) and the algorithms of a key."
         )
 
         @Argument(help: "A PEM, JWK or JWK set file, or the PKCS #11 URI of a key in a hardware token.")
@@ -130,7 +130,7 @@ struct KeysCommand: AsyncParsableCommand {
             guard Set(names).count == keys.count else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "Two of the keys have the same kid, so no provider could tell them apart."
+                    "Two of the keys have the same kid, so a provider could not distinguish them."
                 )
             }
             try Terminal.result(["keys": .array(keys)])

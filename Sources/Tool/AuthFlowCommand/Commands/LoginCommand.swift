@@ -20,7 +20,7 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Keep the signed-in account, and add the new one.")
     var addAccount = false
 
-    @Flag(help: "Replace the account that is signed in, if another account signs in.")
+    @Flag(help: "Replace the signed-in account if a different account signs in.")
     var replaceAccount = false
 
     @Flag(help: "Sign in on another device, with a code (device flow). Overrides the profile.")
@@ -159,7 +159,7 @@ struct LoginCommand: AsyncParsableCommand {
         guard FileManager.default.isWritableFile(atPath: directory), !isThere || !isDirectory else {
             throw AuthError(
                 .storageFailed,
-                "The trace cannot be written to \(DisplayText.sanitized(path)): its directory does not exist, or you do not have write permission."
+                "The trace cannot be written to \(DisplayText.sanitized(path)): it is a directory, its directory does not exist, or you do not have write permission."
             )
         }
     }

@@ -64,7 +64,7 @@ struct LogoutCommand: AsyncParsableCommand {
             Terminal.talk("The session had already ended. Its record was removed from this machine.")
             guard browser else { return }
             Terminal.talk(
-                "Your session at the provider may still be active: the stored record of the ended session is not sufficient to end it."
+                "Your session at the provider may still be active: the stored record of the ended session is not sufficient to sign out there."
             )
             throw ExitStatus.signedOutHereOnly
         }
@@ -93,7 +93,7 @@ struct LogoutCommand: AsyncParsableCommand {
         return nil
     }
 
-    /// Whether the provider has ended the session; the sign-out removes its record.
+    /// Whether the provider has ended the session; the sign-out removes the session's record.
     private func isEnded(_ client: AuthClient) async throws -> Bool {
         for await state in try await client.states() {
             if case .ended = state { return true }
@@ -102,7 +102,7 @@ struct LogoutCommand: AsyncParsableCommand {
         return false
     }
 
-    /// Removes the credentials: before the sign-out, which may be interrupted, and after it, because a program may have
+    /// Removes the credentials before the sign-out, which may be interrupted, and after it, because a program may have
     /// obtained new credentials in the meantime.
     private func forgetAWSKeys(of client: AuthClient) async {
         let choice = options.choice

@@ -16,8 +16,8 @@ struct MCPCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Bridge MCP on standard input and output to a remote server over Streamable HTTP.",
             discussion: """
-                Add it to the host's configuration as the command of a local server. The first request that requires a sign-in \
-                opens one browser tab, no matter how many bridges are waiting; without a browser, the host is told which command to run. \
+                Add this command to the host's configuration as a local server. The first request that requires a sign-in \
+                opens one browser tab, no matter how many bridges are waiting; without a browser, the host receives a message with the command to run. \
                 Tokens are refreshed and shared by all bridges of a user.
                 """
         )
@@ -28,7 +28,7 @@ struct MCPCommand: AsyncParsableCommand {
 
         @OptionGroup var options: ProfileOptions
 
-        @Flag(help: "Never open a browser; tell the host to run authflow login instead.")
+        @Flag(help: "Never open a browser; send the host a message with the authflow login command instead.")
         var noBrowser = false
 
         @Option(help: "The user agent, overriding the configuration: auto, loopback, system-browser, headless or tree.")

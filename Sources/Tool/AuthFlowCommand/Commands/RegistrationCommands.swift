@@ -96,7 +96,7 @@ enum RegistrationCommands {
 
     struct Renew: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Register again for a protected resource. You must sign in again afterwards."
+            abstract: "Register a new client for a protected resource. You must sign in again afterwards."
         )
 
         @Argument(help: "The URL of the protected resource.")
@@ -123,7 +123,7 @@ enum RegistrationCommands {
 
     struct Remove: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Remove a registration here, and at the authorization server where possible (RFC 7592)."
+            abstract: "Remove a registration locally, and at the authorization server where possible (RFC 7592)."
         )
 
         @Argument(help: "The URL of a protected resource or an issuer.")

@@ -64,7 +64,7 @@ struct SchemeCommand: AsyncParsableCommand {
             guard FileManager.default.isExecutableFile(atPath: program) else {
                 throw AuthError(
                     .userAgentFailed,
-                    "\(handler.scheme): opens with \(program), which does not exist. Run: \(handler.installCommand)"
+                    "\(handler.scheme): opens with \(program), which cannot be executed. Run: \(handler.installCommand)"
                 )
             }
             Terminal.result("\(handler.scheme): opens with \(program)")

@@ -70,6 +70,6 @@ struct StatusRequest: Hashable {
             if case .ended = current { state = "ended" }
             break
         }
-        try Terminal.result(.object(FailureReport.members(error).merging(["state": .string(state)]) { $1 }))
+        try Terminal.result(.object(error.members.merging(["state": .string(state)]) { $1 }))
     }
 }

@@ -6,7 +6,7 @@ extension StoreCommand {
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Check a store for many sessions: connection, lease, write, notifications between processes, and the keys of all records.",
+                "Check a store that several processes share: connection, lease, write, notifications between processes, and the keys of all records.",
             discussion: """
                 It writes and removes one test record, and changes no other record. Exits with 8 when a check fails.
                 """
@@ -35,7 +35,7 @@ extension StoreCommand {
 
 private struct StoreIsNotWell: CommandFailure {
     let status = ExitStatus.storage
-    let message = "The store does not work correctly."
+    let message = "The store failed a check."
 }
 
 /// Checks the operations of a store, in dependency order.
@@ -95,7 +95,7 @@ private struct StoreTrial {
         return "under a lease, durable and read back in \(Self.text(elapsed() - began))"
     }
 
-    /// Removes the record. If no notification arrives, writes and removes it again, because the connection for
+    /// Removes the record. If no notification arrives, writes and removes the record again, because the connection for
     /// notifications may still be opening.
     private func remove(_ key: RecordKey, _ messages: RemovalMessages) async throws -> String {
         for attempt in 0..<5 {
@@ -108,7 +108,7 @@ private struct StoreTrial {
         }
         throw AuthError(
             .storageFailed,
-            "Other processes receive no notifications, so a sign-out reaches them only after ten seconds. If the connection goes through a pooler, set the pooler to session mode."
+            "Other processes receive no notifications, so a sign-out may take up to ten seconds to reach them. If the connection goes through a pooler, set the pooler to session mode."
         )
     }
 

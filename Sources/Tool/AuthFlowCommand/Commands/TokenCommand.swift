@@ -41,7 +41,7 @@ struct TokenCommand: AsyncParsableCommand {
             try resource.check(options, scopes: scope.scopes)
         }
         guard resource.url == nil || scope.scopes.isEmpty else {
-            throw ValidationError("--scope is requested at sign-in: authflow login URL --scope SCOPE")
+            throw ValidationError("Scopes are requested at sign-in: authflow login URL --scope SCOPE")
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")

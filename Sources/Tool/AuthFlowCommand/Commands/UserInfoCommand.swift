@@ -15,7 +15,7 @@ struct UserInfoCommand: AsyncParsableCommand {
             throw AuthError(
                 .unsupported,
                 client.hasOwner
-                    ? "This profile has no sign-in. Request the claims with the profile that provides the assertion."
+                    ? "This profile does not sign in users. Use the profile that provides the assertion."
                     : "The tokens of this profile belong to no user, so there is no user information."
             )
         }

@@ -21,7 +21,7 @@ extension CredentialCommand {
             guard let settings = try profile.helpers().aws else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The profile \"\(profile.name)\" has no \"aws\" in its \"helpers\", which names the role."
+                    "The profile \"\(profile.name)\" has no \"aws\" in its \"helpers\". Add it, with the role."
                 )
             }
             let client = try options.helperChoice.client()
@@ -29,7 +29,7 @@ extension CredentialCommand {
             // The credentials belong to the signed-in user and to this role. Stored credentials need no request.
             let credential = try await client.requiredCredential()
             let key = AWSKeys.key(settings, client)
-            // Concurrent programs wait for a single exchange.
+            // Concurrent programs wait for a single request to AWS.
             let keys = try await store.withLease(on: key) { lease in
                 if let bytes = try await store.bytes(under: lease), let kept = AWSKeys(stored: bytes, of: credential),
                     kept.areFresh
@@ -39,7 +39,7 @@ extension CredentialCommand {
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
                 let present = try await client.requiredCredential()
                 guard present.account == credential.account, present.signedInAt == credential.signedInAt else {
-                    throw AuthError(.accountMismatch, "Another user has signed in meanwhile. Try again.")
+                    throw AuthError(.accountMismatch, "Another sign-in has replaced this one. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                 let keys = try await AWSKeys.exchanging(token, settings, transport)

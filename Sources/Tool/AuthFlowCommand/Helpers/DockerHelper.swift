@@ -81,7 +81,7 @@ extension CredentialCommand {
             }.map { ($0.choice, $0.found) }
         }
 
-        /// The names of a registry: its host, or the URL that some programs use for it: `https://index.docker.io/v1/`.
+        /// The names of a registry: its host, or the URL that some programs use for it (`https://index.docker.io/v1/`).
         private static func names(_ registry: String) -> Set<String> {
             let text = registry.lowercased()
             let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text

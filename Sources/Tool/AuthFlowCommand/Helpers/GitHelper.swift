@@ -41,7 +41,7 @@ extension CredentialCommand {
             Terminal.result(lines.joined(separator: "\n"))
         }
 
-        /// Git erases a credential that a server has rejected: the token is refreshed, and the user stays signed in.
+        /// Git erases a credential that a server has rejected. The token is then refreshed; the user stays signed in.
         private func erase(_ refused: GitCredential) async throws {
             guard let found = try profile(for: refused), let password = refused["password"] else { return }
             let client = try found.choice.client()

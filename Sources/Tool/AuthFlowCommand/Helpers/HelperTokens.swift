@@ -3,7 +3,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowSystem
 
-/// The tokens that credential helpers return. No helper signs a user in: the calling programs often run in the background.
+/// The tokens that credential helpers return. No helper signs a user in, because the calling programs often run in the background.
 enum HelperTokens {
     /// The minimum remaining lifetime of a returned token.
     static let margin = Duration.seconds(60)
@@ -49,7 +49,7 @@ enum HelperTokens {
     private static var expired: AuthError {
         AuthError(
             .loginRequired,
-            "The ID Token has expired, and the provider does not issue a new ID Token on refresh. Sign in again."
+            "The ID Token has expired, and no new ID Token could be obtained with a refresh. Sign in again."
         )
     }
 

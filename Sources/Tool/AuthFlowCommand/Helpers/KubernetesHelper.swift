@@ -62,7 +62,7 @@ extension CredentialCommand {
             }
             let (token, end) = try await HelperTokens.fresh(settings.token, of: choice.client())
             var status: [String: JSON] = ["token": .string(token.exposed)]
-            // Without an expiry the token is used until the server rejects it, and the rejected request fails.
+            // Without an expiry, the token is used until the server rejects it, and the rejected request fails.
             if let end {
                 // A token's expiry can be arbitrarily far in the future, but years in RFC 3339 have only four digits.
                 let now = ToolEnvironment.host.now()
@@ -84,9 +84,9 @@ private struct ExecInformation {
     let version: String
     /// The URL of the API server; nil unless the kubeconfig file provides it.
     let server: String?
-    /// Whether the server's certificate is not verified.
+    /// Whether verification of the server's certificate is disabled.
     let skipsVerification: Bool
-    /// Whether the connection goes through a proxy, or the server's certificate is checked against another name.
+    /// Whether the connection goes through a proxy, or the server's certificate is checked against a different name.
     let redirectsConnection: Bool
     /// The certificate authorities of the server in PEM; nil for the system's certificate authorities.
     private let authorities: String?
@@ -118,7 +118,7 @@ private struct ExecInformation {
         self.redirectsConnection = ["proxy-url", "tls-server-name"].contains { json["spec"]?["cluster"]?[$0] != nil }
     }
 
-    /// Whether every certificate authority of the kubeconfig file is in a file of the profile.
+    /// Whether every certificate authority in the kubeconfig file is also in the profile's file.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the file cannot be read.
     func names(authoritiesOf path: String?) throws(AuthError) -> Bool {
         guard let authorities else { return true }
@@ -133,7 +133,7 @@ private struct ExecInformation {
 }
 
 extension Endpoint {
-    /// Whether two API server URLs identify the same server. Behind one host, the path can select the cluster.
+    /// Whether two API server URLs identify the same server. Behind one host, the path may select the cluster.
     fileprivate func isSame(as other: Endpoint) -> Bool {
         origin == other.origin && path.droppingLastSlash == other.path.droppingLastSlash && query == other.query
     }

@@ -66,5 +66,16 @@ enum ExitStatus {
     }
 }
 
+extension AuthError {
+    /// The error as members of a JSON object: its code, the sentence for the user, and the command that signs in, if a sign-in is required.
+    var members: [String: JSON] {
+        var members: [String: JSON] = [
+            "error": .string(code.rawValue), "message": .string(ExitStatus.message(for: self)),
+        ]
+        if code == .loginRequired { members["command"] = SignInAdvice.command(after: self).map(JSON.string) }
+        return members
+    }
+}
+
 /// Lets the parser describe system errors.
 private struct ErrorText: ParsableArguments {}

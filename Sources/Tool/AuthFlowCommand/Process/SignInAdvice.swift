@@ -29,7 +29,7 @@ enum SignInAdvice {
         chosen.withLock { $0?.addsAccount == true } ? command(adding: "--add-account") : nil
     }
 
-    /// The command that signs in after an error: with the access that a resource requires, if any; nil if the command would be too long.
+    /// The command that signs in after an error, with the access that a resource requires, if any; nil if the command would be too long.
     static func command(after error: any Error) -> String? {
         command.flatMap { extended($0, for: error) }
     }
@@ -38,7 +38,7 @@ enum SignInAdvice {
     static func extended(_ command: String, for error: any Error) -> String? {
         let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
         guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
-        // With "=", because a value may begin with "-". A hostile resource can name any number of them.
+        // With "=", because a value may begin with "-". A hostile resource may require any number of scopes.
         let options = required.scopes.map { "--scope=\($0)" } + required.authentication.words
         guard !options.isEmpty else { return command }
         let words = ShellWord.line(options)

@@ -6,7 +6,7 @@ enum UnfinishedClients {
     /// The time limit for a request in progress once the program has been asked to exit.
     private static let grace = Duration.seconds(3)
 
-    /// The time limit after a refresh token was sent: the response contains the only copy of the next refresh token.
+    /// The time limit after a refresh token was sent. The response contains the only copy of the next refresh token.
     private static let longestGrace = Duration.seconds(32)
 
     private struct State {

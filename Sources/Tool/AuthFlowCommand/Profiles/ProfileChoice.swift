@@ -33,7 +33,7 @@ struct ProfileChoice: Hashable {
     var isVerbose = false
     /// Whether progress messages are suppressed.
     var isQuiet = false
-    /// A client that is configured only by options.
+    /// A client that is configured only with options.
     var withoutFile: ClientWithoutFile?
 
     /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read.
@@ -104,11 +104,11 @@ extension ProfileChoice {
     }
 }
 
-/// A client that is configured only by options: "authflow login --issuer URL --client-id ID" needs no file.
+/// A client that is configured only with options: "authflow login --issuer URL --client-id ID" needs no file.
 struct ClientWithoutFile: Hashable {
-    /// Empty when it is missing.
+    /// Empty if the option is missing.
     let issuer: String
-    /// Empty when it is missing.
+    /// Empty if the option is missing.
     let clientID: String
     /// The scopes that a sign-in requests; empty for the default scopes.
     var scopes: [String] = []

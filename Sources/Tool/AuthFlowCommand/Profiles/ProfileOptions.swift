@@ -41,7 +41,7 @@ struct ProfileOptions: ParsableArguments {
     /// The values of these options.
     var choice: ProfileChoice { choice(scopes: []) }
 
-    /// The values of these options, for a helper: other programs start helpers in any directory, so a configuration
+    /// The values of these options, for a helper. Other programs start helpers in any directory, so a configuration
     /// file in the working directory is not used.
     var helperChoice: ProfileChoice {
         var choice = choice

@@ -205,7 +205,7 @@ struct ResourceOptions: ParsableArguments {
             throw ValidationError("--issuer cannot be combined with a URL, which needs no profile.")
         }
         guard profile.account == nil else {
-            throw ValidationError("--account needs a profile: a URL has only one account.")
+            throw ValidationError("--account needs a profile, because a URL has only one account.")
         }
     }
 

@@ -70,7 +70,7 @@ enum Report {
         ]
         members["authorization_details"] = credential.tokens.authorizationDetails
         members["authorization_details_as_requested"] = coversDetails.map(JSON.bool)
-        if let error = credential.end(isRenewable: isRenewable) { members.merge(FailureReport.members(error)) { $1 } }
+        if let error = credential.end(isRenewable: isRenewable) { members.merge(error.members) { $1 } }
         return .object(members)
     }
 }
@@ -90,7 +90,7 @@ extension Credential {
     /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
     func end(isRenewable: Bool = false) -> AuthError? {
         guard state(isRenewable: isRenewable) == .ended else { return nil }
-        let reason = isRefused ? "the provider has refused to refresh it" : "there is no refresh token"
+        let reason = isRefused ? "the provider has rejected its refresh" : "there is no refresh token"
         return AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
     }
 

@@ -12,7 +12,7 @@ enum ResourceReport {
         }
         let expiry = credential.tokens.expiresAt?.formatted(.iso8601)
         if asJSON {
-            let end = credential.end().map(FailureReport.members) ?? [:]
+            let end = credential.end()?.members ?? [:]
             let members: [String: JSON] = [
                 "resource": .string(status.resource), "issuer": .string(status.issuer),
                 "client_id": .string(status.clientID), "identification": .string(status.identification.rawValue),

@@ -120,7 +120,7 @@ struct Progress: Sendable {
         case (.userAgentVisit, .note):
             if let url = event.url {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
-                let opens = event.details["opens"] == "yes" ? " It opens automatically if there is a browser here:" : ""
+                let opens = event.details["opens"] == "yes" ? " It opens automatically if a browser is available:" : ""
                 // On a separate line, so that the complete URL can be copied, however long it is.
                 Terminal.talk("\(what) at this URL.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
