@@ -123,7 +123,9 @@ async def run(arguments):
             def unfinished():
                 """The sign-ins whose page was shown and whose code was not exchanged, without those that a kill has interrupted."""
                 events = pathlib.Path(journal).read_text().split("\n")
-                return sum(event.startswith("authorize") for event in events) - events.count("code") - interrupted
+                # On a busy machine, the browser requests the page only after the bridge that opened it was killed.
+                opened = len(pathlib.Path(tabs).read_text().split())
+                return max(opened, sum(event.startswith("authorize") for event in events)) - events.count("code") - interrupted
 
             while arguments.kill and loop.time() < until - 6:
                 await asyncio.sleep(random.uniform(2, 4))
@@ -134,7 +136,7 @@ async def run(arguments):
                         process.send_signal(signal.SIGKILL)
                         kills += 1
                 # The bridge that showed the page may be among them; another one then shows its own.
-                if is_signing_in:
+                if is_signing_in or unfinished() > 0:
                     await asyncio.sleep(1)
                     interrupted += max(0, unfinished())
             await asyncio.gather(*work)
