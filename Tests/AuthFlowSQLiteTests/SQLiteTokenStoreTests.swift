@@ -226,7 +226,7 @@ import Glibc
             case .otherProgram: "another program"
             case .newerVersion: "Upgrade the program"
             case .logWithoutFile: "remove these files"
-            case .folderOfOthers: "other users can write"
+            case .folderOfOthers: "Other users can write"
             }
         }
     }
@@ -348,7 +348,7 @@ import Glibc
         #expect(FileManager.default.fileExists(atPath: "\(folder.path)/real/sessions/a.sqlite"))
     }
 
-    /// Messages that have not been read for a long time are removed.
+    /// Old messages are removed, even if they were not read.
     @Test func theMessagesDoNotGrowWithoutBound() async throws {
         let (store, key) = (try store(), key("user"))
         _ = try await store.bytes(for: key)
@@ -420,7 +420,7 @@ import Glibc
         }
         let result = unsafe authflow_sqlite_open(path, &database)
         try #require(result == 0)
-        // The last connection to close locks the file for a moment, on a separate thread.
+        // The last connection to close briefly locks the file, on a separate thread.
         if let database = unsafe database { unsafe authflow_sqlite_set_patience(database, 20_000) }
     }
 

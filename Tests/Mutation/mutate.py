@@ -82,7 +82,7 @@ EQUIVALENT = {
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no URL without dot segments is below a URL with dot segments",
     ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password is always preceded by a user name, which may be empty",
     ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "only avoids a question mark",
-    ("AuthFlowOAuth/RedirectResponse", "let parameters = FormURLEncoding.decode(encoded)"): NEXT,
+    ("AuthFlowOAuth/RedirectResponse", 'let parameters = FormURLEncoding.decode(encoded, displaying: ["error_description"])'): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted sends nothing",
     ("AuthFlowIssuer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read again",
     ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,

@@ -37,10 +37,16 @@ package struct PrivateFile {
                 "\(directory) is a symbolic link, so no credential is stored there. Configure the directory that it points to."
             )
         }
-        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid() else {
             throw AuthError(
                 .storageFailed,
-                "\(directory) is not a directory of this user, or other users can write to it, so no credential is stored there. Run: chmod 700 \(ShellWord.path(directory))"
+                "\(directory) is not a directory that belongs to this user, so no credential is stored there."
+            )
+        }
+        guard status.st_mode & 0o022 == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "Other users can write to \(directory), so no credential is stored there. Run: chmod 700 \(ShellWord.path(directory))"
             )
         }
     }
@@ -234,7 +240,8 @@ package struct PrivateFile {
     }
 
     func failure(_ what: String) -> AuthError {
-        let reason = unsafe String(cString: strerror(errno))
+        // O_NOFOLLOW does not open a symbolic link.
+        let reason = errno == ELOOP ? "it is a symbolic link" : unsafe String(cString: strerror(errno))
         return AuthError(.storageFailed, "\(path) \(what): \(reason).")
     }
 }

@@ -225,6 +225,19 @@ import Testing
         #expect(replay?.description.contains("more than once") == true)
     }
 
+    /// Some providers encode the description in Latin-1. All other parameters must be UTF-8 (RFC 6749 Appendix B).
+    @Test func aDescriptionInAnotherCharacterSetDoesNotHideTheError() throws {
+        let address = "http://127.0.0.1:8400/callback?state=z634l182"
+        let error = try #require(throws: AuthError.self) {
+            try check("\(address)&error=access_denied&error_description=acc%E8s+refus%E9", to: pending())
+        }
+        #expect(error.code == .accessDenied)
+        #expect(error.description.contains("acc\u{FFFD}s refus\u{FFFD}"), "\(error)")
+        for parameters in ["error=access%E8", "code=%E8", "error=x&error_description=%zz", "code=1&x=%E8"] {
+            expectError(.invalidCallback) { try check("\(address)&\(parameters)", to: pending()) }
+        }
+    }
+
     @Test func showsTheErrorDescriptionWithoutControlCharacters() throws {
         let error = try #require(throws: AuthError.self) {
             try check(

@@ -51,14 +51,20 @@ public enum FormURLEncoding {
     /// Decodes a form body or a query.
     /// - Returns: The parameters, or nil when a percent-encoding is malformed, the bytes are not UTF-8, or a name or a value has more than 64
     ///   combining marks in a row.
-    public static func decode(_ text: some StringProtocol) -> FormParameters? {
+    public static func decode(_ text: some StringProtocol) -> FormParameters? { decode(text, displaying: []) }
+
+    /// Decodes a form body or a query. Bytes that are not UTF-8 are replaced in the values of parameters that are only displayed.
+    package static func decode(_ text: some StringProtocol, displaying names: Set<String>) -> FormParameters? {
         var parameters = FormParameters()
         // WHATWG URL section 5.1 splits bytes. Splitting by Swift characters would miss a separator before a combining mark.
         for field in Array(text.utf8).split(separator: UInt8(ascii: "&")) {
             let halves = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
-            guard let name = decodeValue(halves[0]), let value = decodeValue(halves.count > 1 ? halves[1] : []) else {
-                return nil
-            }
+            let encoded = halves.count > 1 ? halves[1] : []
+            guard let name = decodeValue(halves[0]) else { return nil }
+            let shown = names.contains(name) ? decodeBytes(encoded, plusIsSpace: true) : nil
+            guard let value = decodeValue(encoded) ?? shown.map({ String(decoding: $0, as: UTF8.self) }),
+                !value.hasTooManyCombiningMarks
+            else { return nil }
             parameters.append(name, value)
         }
         return parameters

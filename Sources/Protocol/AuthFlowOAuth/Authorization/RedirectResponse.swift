@@ -41,7 +41,8 @@ package struct RedirectResponse: Sendable {
         _ mode: ResponseMode = .query,
         decrypt: Decryption?
     ) throws(AuthError) {
-        guard let parameters = FormURLEncoding.decode(encoded) else { return nil }
+        // Some providers encode their descriptions of errors in another character set.
+        guard let parameters = FormURLEncoding.decode(encoded, displaying: ["error_description"]) else { return nil }
         self.redirectURI = redirectURI
         self.mode = mode
         self.parameters = parameters

@@ -16,7 +16,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             abstract: "Read an access token from standard input, and report which of the API's checks it passes.",
             discussion: """
                 The token is never sent, except to its issuer with --introspect. The issuer's metadata and keys are fetched. \
-                Exits with 0 when the API of "resource_server" would accept it, with 1 when it would not, and with 7 when that \
+                Exits with 0 when the API of "resource_server" would accept the token, with 1 when it would not, and with 7 when that \
                 could not be determined.
                 """
         )
@@ -57,7 +57,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
                 introspects: introspect
             )
             try json ? Terminal.result(Self.json(report)) : Self.show(report)
-            try Self.end(with: report)
+            if let failure = Self.failure(report) { throw failure }
         }
 
         /// The API accepts tokens of up to 32 KiB.
@@ -91,8 +91,10 @@ struct AccessTokenCommand: AsyncParsableCommand {
         }
 
         private static func json(_ report: TokenReport) -> JSON {
-            [
-                "accepted": .bool(report.isAccepted),
+            let failure = failure(report)
+            return [
+                // null when it could not be determined.
+                "accepted": failure?.status == ExitStatus.network ? .null : .bool(failure == nil),
                 "checks": .array(
                     report.steps.map { step in
                         let (name, detail) =
@@ -112,27 +114,25 @@ struct AccessTokenCommand: AsyncParsableCommand {
             ]
         }
 
-        private static func end(with report: TokenReport) throws {
-            guard !report.isAccepted else { return }
+        /// The error for a token that is not accepted; nil for a token that is.
+        private static func failure(_ report: TokenReport) -> TokenIsNotAccepted? {
+            guard !report.isAccepted else { return nil }
             let skipped = report.steps.first { step in
                 if case .skipped = step.outcome { return true }
                 return false
             }
-            switch report.steps.last?.outcome {
-            case .failed?:
-                throw TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")
+            return switch report.steps.last?.outcome {
             case .undecided?:
-                throw TokenIsNotAccepted(
+                TokenIsNotAccepted(
                     status: ExitStatus.network,
                     message: "It could not be determined whether the API would accept the token."
                 )
-            case _ where skipped != nil:
-                throw TokenIsNotAccepted(
+            case .passed? where skipped != nil, .skipped?:
+                TokenIsNotAccepted(
                     status: ExitStatus.network,
                     message: "Only the issuer can tell whether the token is active. To query it, add --introspect."
                 )
-            default:
-                throw TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")
+            default: TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")
             }
         }
     }

@@ -73,7 +73,10 @@ struct ExecCommand: AsyncParsableCommand {
         let inherited = OpenDescriptors.all
         var environment = ToolEnvironment.host.environment
         guard let program = command.first, let path = LaunchEnvironment.find(program, environment) else {
-            throw AuthError(.invalidConfiguration, "\(DisplayText.sanitized(command.first ?? "")) is not installed.")
+            throw AuthError(
+                .invalidConfiguration,
+                "\(DisplayText.sanitized(command.first ?? "")) is not an installed program."
+            )
         }
         let command = [path] + self.command.dropFirst()
         let client = try options.choice.client()
@@ -202,14 +205,14 @@ enum OpenDescriptors {
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     }
 
-    /// Whether more descriptors are available. The runtime's scheduler crashes if it cannot open a descriptor.
+    /// Whether 16 more descriptors are available. The runtime's scheduler crashes if it cannot open a descriptor.
     static var haveRoom: Bool {
         let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
         for descriptor in opened where descriptor >= 0 { close(descriptor) }
         return !opened.contains { $0 < 0 }
     }
 
-    /// Sets `FD_CLOEXEC` on all descriptors except these and the standard streams.
+    /// Sets `FD_CLOEXEC` on all descriptors except the given descriptors and the standard streams.
     static func keep(_ kept: Set<Int32>) {
         for descriptor in all.subtracting(kept) where descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
     }
